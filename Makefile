@@ -168,7 +168,7 @@ test: build
 	@$(TEST) $(LUAJIT) spec/run.lua $(FIXED) $(N) $(SEED) $(SPECS)
 
 FUZZERS := fuzz fuzz_lua fuzz_cells fuzz_library fuzz_alias fuzz_hooks fuzz_vmap fuzz_grad fuzz_lifetimes fuzz_sizes \
-  fuzz_scan fuzz_forward
+  fuzz_scan fuzz_forward fuzz_keys
 fuzz: build
 	@$(TEST) $(LUAJIT) spec/run.lua $(FIXED) $(N) $(SEED) $(FUZZERS)
 

@@ -120,11 +120,21 @@ return function(row)
     { "a new string each call, made inside, as a key", function(x, i) return ten(x) * field["k" .. i] end },
     { "a new string each call, given, as a key", function(x, i) return ten(x) * field[i] end,
       key = function(i) return "k" .. i end },
-    { "a new integer key each call", function(x, i) return ten(x) * field[i] end },
-    { "a new integer key each call, written to", function(x, i, out)
+    { "a list read at another i each call", function(x, i) return ten(x) * field[i] end, most = 0.3 },
+    { "a list written at another i each call", function(x, i, out)
       out[i] = i
       return ten(x)
-    end },
+    end, most = 0.3 },
+    { "a list that grows in each call, list[#list + 1]", function(x, i, out)
+      out[#out + 1] = i
+      return ten(x)
+    end, most = 0.3 },
+    { "a list that grows by two in each call, and tells its length", function(x, i, out)
+      table.insert(out, i)
+      out[#out + 1] = x
+      if #out > 100 then out[1], out[#out] = out[#out], nil end
+      return ten(x) * #out
+    end, most = 1.1 },
     { "a number's text each call", function(x, i) return ten(x), tostring(i) end },
     { "sizes 1 to 1,000 in turn", ten, input = shared },
     { "sizes 1 to 1,000 in turn, which decide", function(x)
@@ -146,8 +156,8 @@ return function(row)
       for _ = 1, 4000 do call() end
       return call
     end
-    row { name = "nothing gained: " .. r[1], peer = "none", unit = "us", what = "eager", make_floor = true, most = 1.1,
-      setup = function() return calls(jit.compile(r[2])) end, floor = function() return calls(r[2]) end }
+    row { name = (r.most and "" or "nothing gained: ") .. r[1], peer = "none", unit = "us", what = "eager", make_floor = true,
+      most = r.most or 1.1, setup = function() return calls(jit.compile(r[2])) end, floor = function() return calls(r[2]) end }
   end
 
   local x, Q, b, image = ty.arange(1, 101), ty.rand(100, 100), ty.rand(100), ty.rand(64, 64)
@@ -166,6 +176,47 @@ return function(row)
         return function() return g(r[3], r[5]) end
       end,
       floor = function() return r[6] and r[6](r[3], r[5]) or function() return f(r[3], r[5]) end end }
+  end
+
+  --- A list that is filled turn by turn, while data decide whether it goes on.
+  local mix = ty.rand(64, 64) / 8
+  local function turn(h) return h:matmul(mix):tanh() end
+  local fills = { ["list[t] = v"] = function(list, t, v) list[t] = v end,
+    ["list[#list + 1] = v"] = function(list, _, v) list[#list + 1] = v end,
+    ["table.insert(list, v)"] = function(list, _, v) table.insert(list, v) end }
+  local turn_step = jit.compile(function(h)
+    h = turn(h)
+    return h, h:sum()
+  end)
+  for _, how in ipairs { "list[t] = v", "list[#list + 1] = v", "table.insert(list, v)" } do
+    local fill = fills[how]
+    local function filled(h)
+      local list = {}
+      for t = 1, 24 do
+        h = turn(h)
+        local v = h:sum():item()
+        fill(list, t, v)
+        if v > 1e9 then break end
+      end
+      return h, list
+    end
+    row { name = "24 turns that fill a list, " .. how, peer = "none", unit = "us", what = "its steps", make_floor = true,
+      most = 1.15,
+      setup = function()
+        local f = jit.compile(filled)
+        return function() return f(image) end
+      end,
+      floor = function()
+        return function()
+          local h, list, sum = image, {}, nil
+          for t = 1, 24 do
+            h, sum = turn_step(h)
+            fill(list, t, sum:item())
+            if list[t] > 1e9 then break end
+          end
+          return h, list
+        end
+      end }
   end
 
   local decided = require "decided"(ty)

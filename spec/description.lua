@@ -15,7 +15,7 @@ local DRAWN = 131072 -- and those that are drawn from here on, and come behind a
 --- Whatever operations on tensors do is done at once: enough for functions that make tensors, not for those that write
 --- to them. Numbers are never taken as run-time scalars.
 function M.core(ty)
-  local C = { open = false, description = nil, outside_of = {}, DEFERRED = DEFERRED, DRAWN = DRAWN, UNKNOWN = 0.5 }
+  local C = { open = false, description = nil, outside_of = {}, DEFERRED = DEFERRED, DRAWN = DRAWN, UNKNOWN = 0.5, LIST_MOST = 64 }
   function C.session(_, fn, ...)
     C.open, C.description, C.outside_of, C.pending = true, nil, {}, nil
     local function close(...)
@@ -61,6 +61,18 @@ local function same(a, b)
   return rawequal(a, b)
 end
 
+--- Whether the positions of a table are 1 to n without holes, and few.
+local function is_list(t)
+  local n = 0
+  for k in next, t do
+    if type(k) == "number" and k >= 1 and k % 1 == 0 then n = n + 1 end
+  end
+  for i = 1, n do
+    if rawget(t, i) == nil then return false end
+  end
+  return n <= 64
+end
+
 local function is_whole(x) return x == math.floor(x) and x - x == 0 end
 
 local numeric = {
@@ -86,11 +98,11 @@ local numeric = {
 
 -- Operands: s slot, t slot of a table or function, n number expression, v any value, b boolean, i whole number, f function
 local shapes = {
-  upvalue = "+ti", env = "+t", field = "+tv", metatable = "+t", unscoped = "",
+  upvalue = "+ti", env = "+t", field = "+tv", at = "+tn", metatable = "+t", unscoped = "",
   string_metatable = "+", loaded = "+", grad = "+s", no_grad = "s",
   type = "sv", equal = "sv", same = "ss", distinct = "ss",
   cell_same = "ssii", cell_distinct = "ssii",
-  length = "ti", keys = "tv", tensor = "sv", closure = "sf", number = "#s", bound = "#si",
+  length = "ti", list = "t", entries = "#t", key = "nb", keys = "tv", tensor = "sv", closure = "sf", number = "#s", bound = "#si",
   const = "#v", size = "#i", add = "#nn", sub = "#nn",
   mul = "#nn", div = "#nn", unm = "#n", abs = "#n", floor = "#n", ceil = "#n", sqrt = "#n", call = "#fnN", draw = "#fv", lt = "nnb",
   le = "nnb", eq = "nnb", whole = "nb",
@@ -141,7 +153,7 @@ function M.lint(d)
     end
   end
   local function recipe(r, what)
-    local ok = r[1] == "value" or r[1] == "slot" and whole_in(r[2], 1, slots)
+    local ok = r[1] == "behind" and guarded[r[2]] and what:find "^key of effect" or r[1] == "value" or r[1] == "slot" and whole_in(r[2], 1, slots)
       or r[1] == "number" and known[r[2]]
       or r[1] == "tensor" and d.tensors[r[2]] ~= nil or r[1] == "table" and d.tables[r[2]] ~= nil
     if not ok then error(("%s: bad recipe %s %s"):format(what, tostring(r[1]), tostring(r[2])), 0) end
@@ -188,6 +200,7 @@ local read = {
   upvalue = function(s, f, i) return (select(2, debug.getupvalue(s[f], i))) end,
   env = function(s, f) return debug.getfenv(s[f]) end,
   field = function(s, t, k) return rawget(s[t], k) end,
+  at = function(s, t, n, x) return rawget(s[t], x[n]) end,
   metatable = function(s, t) return debug.getmetatable(s[t]) end,
   string_metatable = function() return debug.getmetatable("") end,
   loaded = function() return package.loaded end,
@@ -202,6 +215,8 @@ local guards = {
   cell_same = function(s, _, a, b, i, k) return debug.upvalueid(s[a], i) == debug.upvalueid(s[b], k) end,
   cell_distinct = function(s, _, a, b, i, k) return debug.upvalueid(s[a], i) ~= debug.upvalueid(s[b], k) end,
   length = function(s, _, t, n) return #s[t] == n end,
+  list = function(s, _, t) return type(s[t]) == "table" and is_list(s[t]) end,
+  key = function(_, x, n, outcome) return (is_whole(x[n]) and math.abs(x[n]) < 2 ^ 31) == outcome end,
   keys = function(s, _, t, list) return keys_are(s[t], list) end,
   tensor = function(s, _, k, x) return type(s[k]) == "userdata" and same_layout(s[k], x) end,
   no_grad = function(s, _, k) return type(s[k]) == "userdata" and s[k].grad == nil end,
@@ -222,12 +237,16 @@ function M.check(d, f, n, ...)
     local name = instr[1]
     if read[name] then
       slots = slots + 1
-      s[slots] = read[name](s, instr[2], instr[3])
+      s[slots] = read[name](s, instr[2], instr[3], x)
     elseif name == "number" or name == "bound" then
       if type(s[instr[2]]) ~= "number" then return false, instr end
       if name == "bound" and not same(s[instr[2]], d.sizes[instr[3]]) then return false, instr end
       numbers = next_number(d, i, numbers)
       x[numbers] = s[instr[2]]
+    elseif name == "entries" then
+      if type(s[instr[2]]) ~= "table" then return false, instr end
+      numbers = next_number(d, i, numbers)
+      x[numbers] = #s[instr[2]]
     elseif numeric[name] then
       numbers = next_number(d, i, numbers)
       x[numbers] = numeric[name](x, instr[2], instr[3], instr[4])
@@ -249,6 +268,7 @@ function M.run(d, f, n, ...)
     if r[1] == "number" then return x[r[2]] end
     if r[1] == "tensor" then return d.tensors[r[2]] end
     if r[1] == "table" then return made[r[2]] end
+    if r[1] == "behind" then return #s[r[2]] + 1 end
     return r[2]
   end
   for i, t in ipairs(d.tables) do

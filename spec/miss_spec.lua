@@ -104,9 +104,28 @@ describe("a miss names", function()
   end)
 
   it("the value of what was computed and looked at", function()
+    local f = jit.compile(function(a, k) return a + #({ "p", "q", "r" })[k + 1] end)
+    assert.equal("`(k + 1)` is 3, was 2", last_miss(f, function() f(x, 1) end, function() f(x, 2) end))
+  end)
+
+  it("what stands at a key that is a number of the call", function()
     local names = { "p", "q", "r" }
     local f = jit.compile(function(a, k) return a + #names[k + 1] end)
-    assert.equal("`(k + 1)` is 3, was 2", last_miss(f, function() f(x, 1) end, function() f(x, 2) end))
+    assert.equal("`names[k + 1]` is \"r\", was \"q\"", last_miss(f, function() f(x, 1) end, function() f(x, 2) end))
+    f = jit.compile(function(a, k) return a, names[k] end)
+    assert.equal("`k` is 1.5, was a key of lists", last_miss(f, function() f(x, 1) end, function() f(x, 1.5) end))
+  end)
+
+  it("that a list got holes", function()
+    local list = { 1, 2 }
+    local f = jit.compile(function(a)
+      list[#list + 1] = 1
+      return a * 2, #list
+    end)
+    assert.equal("`list` is a list with holes, or a long one, was a short one without", last_miss(f, function() f(x) end, function()
+      list[9] = 1
+      f(x)
+    end))
   end)
 
   it("whether a number was whole, where it met integers", function()

@@ -101,7 +101,7 @@ describe("a call that is captured beside its trace", function()
   end)
 
   for name, case in pairs {
-    field = { "length", "local t = { 1, 2 } local function f(x) return x * #t end", "t[3] = 3" },
+    field = { "length", "local t = { 1, 2 } local function f(x) for i = 1, #t do x = x * i end return x end", "t[3] = 3" },
     value = { "equal", "local t = { k = 'a' } local function f(x) return x, t.k == 'a' and 1 or 2 end", "t.k = 'b'" },
     same = { "same", "local t = { a = ty.ones(2) } t.b = t.a local function f(x) return t.a + t.b + x end",
       "t.b = ty.ones(2)" },

@@ -105,7 +105,7 @@ describe("one thing by two paths:", function()
     W.state = function() return mt, o, other end
   end)
 
-  world("fields under keys that may be one", 18, 6, function(W)
+  world("fields under keys that may be one", 18, 2, function(W)
     local t = { 1, 2, 3 }
     W.f = function(x, i, j)
       t[i] = t[i] + 10
@@ -337,7 +337,7 @@ describe("effects on what is read again:", function()
     W.state = function() return list end
   end)
 
-  world("a history of the last results", 8, 4, function(W)
+  world("a history of the last results", 8, 3, function(W)
     local s = {}
     W.f = function(x)
       s[#s + 1] = x * 2

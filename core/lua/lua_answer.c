@@ -18,6 +18,7 @@ void ty_trace_push_value(lua_State *L, Recipe r, const Made *m) {
   case R_NUMBER: lua_pushnumber(L, m->number[r.k]); break;
   case R_TENSOR: lua_pushvalue(L, m->tensors + r.k); break;
   case R_TABLE: lua_pushvalue(L, m->tables + r.k); break;
+  case R_BEHIND: lua_pushnumber(L, (lua_Number)lua_objlen(L, r.k) + 1); break;
   }
 }
 

@@ -371,7 +371,7 @@ static i32 count_of(const Reader *r, const char *list) {
 /* Marks fields that the next guard asks about, which is then checked with the read. */
 static void find_asked(Trace *T) {
   for (Guard *g = T->guard; g + 1 < T->guard + T->nguards; g++) {
-    bool field = g->op == G_FIELD || g->op == G_KEYED || g->op == G_ELEMENT;
+    bool field = g->op == G_FIELD || g->op == G_KEYED || g->op == G_ELEMENT || g->op == G_AT;
     g->asked = field && g[1].a == -1 && (g[1].op == G_TENSOR || g[1].op == G_TYPE);
   }
 }
@@ -412,7 +412,7 @@ static void read_program(Reader *r) {
 
 /* The recipe on top of the stack, which it pops; nil gives the recipe of nothing. */
 static Recipe read_recipe(Reader *r) {
-  static const char *const kinds[] = {"slot", "value", "number", "tensor", "table"};
+  static const char *const kinds[] = {"slot", "value", "number", "tensor", "table", "behind"};
   lua_State *L = r->L;
   Recipe y = {R_SLOT, 0};
   if (lua_istable(L, -1)) {
@@ -425,8 +425,8 @@ static Recipe read_recipe(Reader *r) {
     if (kind == R_VALUE) y.k = anchor_item(r, 2);
     else y.k = item(r, 2);
     const i32 most[] = {r->T->nslots - 1, r->T->nanchors, r->T->nnumbers, r->T->instance[0]->nmade,
-                        r->T->ntables};
-    if (kind == R_SLOT) y.k = place_of(r, y.k);
+                        r->T->ntables, r->T->nslots - 1};
+    if (kind == R_SLOT || kind == R_BEHIND) y.k = place_of(r, y.k);
     if (kind == R_NUMBER) y.k = number_place(r->T, y.k);
     if (kind == TY_COUNT(kinds) || y.k < 1 || y.k > most[kind]) luaL_error(L, "unknown recipe");
   }
@@ -818,6 +818,8 @@ void ty_lua_open_trace(lua_State *L, int m) {
   lua_setfield(L, -2, "DEFERRED");
   lua_pushinteger(L, DRAWN_NUMBERS);
   lua_setfield(L, -2, "DRAWN");
+  lua_pushinteger(L, LIST_MOST);
+  lua_setfield(L, -2, "LIST_MOST");
   lua_pushnumber(L, DRAWN_UNKNOWN);
   lua_setfield(L, -2, "UNKNOWN");
   ty_guard_push_rows(L);

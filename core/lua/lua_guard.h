@@ -59,6 +59,7 @@ _(ENV,              "env",              READ,    0, O1(SLOT),                   
 _(FIELD,            "field",            READ,    1, O2(SLOT, KEY),                 0) \
 _(KEYED,            0,                  READ,    1, O2(SLOT, KEY),                 0) /* the key lies on the stack already */ \
 _(ELEMENT,          0,                  READ,    1, O2(SLOT, KEY),                 0) /* the key is a small whole number */ \
+_(AT,               "at",               READ,    1, O2(SLOT, NUMBER),              0) /* the key is a number of the call */ \
 _(GRAD,             "grad",             READ,    0, O1(SLOT),                      0) /* gradient of a leaf: not nil */ \
 _(STRING_METATABLE, "string_metatable", READ,    0, O0,                            0) /* of all strings */ \
 _(LOADED,           "loaded",           READ,    0, O0,                            0) /* modules by name */ \
@@ -72,6 +73,7 @@ _(OBJECT,           "equal",            CHECK,   0, O2(LAST, VALUE),            
 _(SAME,             "same",             CHECK,   0, O2(SLOT, SLOT),                "is the same as $3") \
 _(DISTINCT,         "distinct",         CHECK,   0, O2(SLOT, SLOT),                "is not $3") \
 _(LENGTH,           "length",           CHECK,   1, O2(LAST, INDEX),               "has length $3") \
+_(LIST,             "list",             CHECK,   1, O1(LAST),                      "is a list without holes, of 64 at most") \
 _(KEYS,             "keys",             CHECK,   1, O2(SLOT, KEYS),                "has $3 keys, in this order") \
 _(TENSOR,           "tensor",           CHECK,   0, O2(LAST, TENSOR),              "$3") \
 _(NO_GRAD,          "no_grad",          CHECK,   0, O1(SLOT),                      "is nil") /* the tensor's gradient */ \
@@ -81,6 +83,7 @@ _(CELL_DISTINCT,    "cell_distinct",    CHECK,   0, O4(SLOT, SLOT, INDEX, INDEX)
 _(UNSCOPED,         "unscoped",         CHECK,   0, O0,                            "lies in no ty.scope") \
 _(NUMBER,           "number",           NUMBER,  0, O1(LAST),                      "a number, read in each call") \
 _(BOUND,            "bound",            NUMBER,  0, O2(LAST, BOUND),               "a number, with a plan for each value") \
+_(ENTRIES,          "entries",          NUMBER,  1, O1(SLOT),                      "a length, read in each call") \
 _(CONST,            "const",            NUMBER,  0, O1(CONST),                     0) \
 _(SIZE,             "size",             NUMBER,  0, O1(SIZE),                      0) \
 _(ADD,              "add",              NUMBER,  0, O2(NUMBER, NUMBER),            0) \
@@ -97,6 +100,7 @@ _(DRAW,             "draw",             NUMBER,  0, O2(FUNCTION, ARGUMENTS),    
 _(LT,               "lt",               OUTCOME, 0, O3(NUMBER, NUMBER, OUTCOME),   "true|false") \
 _(LE,               "le",               OUTCOME, 0, O3(NUMBER, NUMBER, OUTCOME),   "true|false") \
 _(EQ,               "eq",               OUTCOME, 0, O3(NUMBER, NUMBER, OUTCOME),   "true|false") \
+_(KEY,              "key",              OUTCOME, 0, O2(NUMBER, OUTCOME),           "is a key of lists|is no key of lists") \
 _(WHOLE,            "whole",            OUTCOME, 0, O2(NUMBER, OUTCOME),           "is a whole number|is no whole number")
 /* clang-format on */
 
@@ -163,7 +167,8 @@ typedef struct Guard {
   };
 } Guard;
 
-typedef enum { R_SLOT, R_VALUE, R_NUMBER, R_TENSOR, R_TABLE } RecipeKind;
+/* BEHIND: of an effect's key: the position behind the last one of the table in slot k, when the effect comes. */
+typedef enum { R_SLOT, R_VALUE, R_NUMBER, R_TENSOR, R_TABLE, R_BEHIND } RecipeKind;
 typedef struct Recipe {
   u8 kind;
   i32 k;
@@ -245,6 +250,8 @@ static inline i32 ty_trace_stack(const Trace *T) {
 u64 ty_trace_hash(const Trace *T, const Instance *I);
 void ty_trace_drop_samples(Trace *T);
 
+#define KEY_MOST 2147483647.0  /* the largest key that a guard takes for one, and that calls have as a number */
+#define LIST_MOST 64           /* entries of a list that a guard walks over */
 #define DEFERRED_NUMBERS 65536 /* a description counts numbers that need sizes from here on */
 #define DRAWN_UNKNOWN 0.5      /* what numbers that are drawn are to captures, which draw none */
 

@@ -130,6 +130,26 @@ static double draw_number(lua_State *L, const Guard *g, int anchors) {
 
 static bool is_whole(double v) { return isfinite(v) && floor(v) == v; }
 
+/* Whether it is a key that LuaJIT's lists may have. */
+static bool is_key(double v) { return fabs(v) <= KEY_MOST && floor(v) == v; }
+
+/* Whether the positions among the table's keys are those from 1 to its length, which are few. */
+static bool is_list(lua_State *L, int t) {
+  const size_t n = lua_objlen(L, t);
+  size_t positions = 0;
+  if (n > LIST_MOST) return false;
+  t = t < 0 ? lua_gettop(L) : t;
+  for (lua_pushnil(L); lua_next(L, t); lua_pop(L, 1)) {
+    const double k = lua_type(L, -2) == LUA_TNUMBER ? lua_tonumber(L, -2) : 0;
+    if (!(k >= 1 && floor(k) == k)) continue;
+    positions++;
+    if (k <= (double)n) continue;
+    lua_pop(L, 2);
+    return false;
+  }
+  return positions == n;
+}
+
 void ty_lua_push_loaded(lua_State *L) {
   lua_pushliteral(L, "_LOADED");
   lua_rawget(L, LUA_REGISTRYINDEX);
@@ -164,6 +184,11 @@ i32 ty_guards_check(lua_State *L, const Binding *B, const Trace *T, i32 from, i3
     case G_ELEMENT:
       if (g->doubt) NEED_TYPE(LUA_TTABLE);
       lua_rawgeti(L, g->a, g->b);
+      NEED_ASKED;
+      break;
+    case G_AT:
+      if (g->doubt) NEED_TYPE(LUA_TTABLE);
+      lua_rawgeti(L, g->a, is_key(number[g->b]) ? (int)number[g->b] : 0);
       NEED_ASKED;
       break;
     case G_GRAD: NEED(push_gradient(L, B, g->a, g->b)); break;
@@ -201,6 +226,10 @@ i32 ty_guards_check(lua_State *L, const Binding *B, const Trace *T, i32 from, i3
       if (g->doubt) NEED_TYPE(LUA_TTABLE);
       NEED(lua_objlen(L, g->a) == (size_t)g->n);
       break;
+    case G_LIST:
+      NEED_TYPE(LUA_TTABLE);
+      NEED(is_list(L, g->a));
+      break;
     case G_KEYS: NEED(same_keys(L, g, anchors)); break;
     case G_TENSOR: NEED(is_tensor(L, B, g->a, g, outside)); break;
     case G_CLOSURE: NEED(same_bytecode(L, g->a, g->dump)); break;
@@ -213,6 +242,10 @@ i32 ty_guards_check(lua_State *L, const Binding *B, const Trace *T, i32 from, i3
     case G_BOUND:
       NEED_TYPE(LUA_TNUMBER);
       *y++ = lua_tonumber(L, g->a);
+      break;
+    case G_ENTRIES:
+      if (g->doubt) NEED_TYPE(LUA_TTABLE);
+      *y++ = (double)lua_objlen(L, g->a);
       break;
     case G_CONST: *y++ = g->v; break;
     case G_SIZE: *y++ = size[g->a]; break;
@@ -231,6 +264,7 @@ i32 ty_guards_check(lua_State *L, const Binding *B, const Trace *T, i32 from, i3
     case G_LE: NEED((number[g->a] <= number[g->b]) == g->want); break;
     case G_EQ: NEED((number[g->a] == number[g->b]) == g->want); break;
     case G_WHOLE: NEED(is_whole(number[g->a]) == g->want); break;
+    case G_KEY: NEED(is_key(number[g->a]) == g->want); break;
     case G_COUNT: break;
     }
   }

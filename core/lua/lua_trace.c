@@ -421,7 +421,7 @@ static void note_failed(lua_State *L, Entry *e, const Guard *g, const double *nu
   e->noted = true;
   if (ty_guard_kind(g->op) == GUARD_OUTCOME) {
     e->compared[0] = number[g->a];
-    e->compared[1] = g->op == G_WHOLE ? 0 : number[g->b];
+    e->compared[1] = g->op == G_WHOLE || g->op == G_KEY ? 0 : number[g->b];
     return;
   }
   lua_pushvalue(L, g->a);

@@ -68,7 +68,8 @@ static TurnValue of_result(const Turns *t, Recipe r) {
   case R_VALUE: return (TurnValue){IS_ANCHOR, r.k, 0};
   case R_NUMBER: return (TurnValue){IS_NUMBER, 0, t->start->number[r.k]};
   case R_TENSOR: return (TurnValue){IS_POOL, t->made[r.k - 1], 0};
-  case R_TABLE: break; /* such a trace takes no turns */
+  case R_TABLE: /* such traces take no turns */
+  case R_BEHIND: break;
   }
   return (TurnValue){0};
 }
@@ -99,39 +100,39 @@ static bool may_ask(GuardOp op) {
          (ty_guard_kind(op) == GUARD_CHECK && op >= G_TYPE && op <= G_OBJECT);
 }
 
-/* Which operands of the guard are what is asked for, as bits: slots, or numbers. */
-static u32 operands(const Guard *g, bool slots) {
-  const GuardRow *row = &ty_guards[g->op];
-  u32 y = 0;
-  for (int i = 0; i < GUARD_OPERANDS; i++) {
-    const u8 on = row->operand[i];
-    if (slots ? on == ON_SLOT || on == ON_LAST : on == ON_NUMBER || on == ON_MAYBE) y = y << 1 | 1;
-  }
-  return y;
-}
-
 static bool is_changed(u64 changed, i32 slot) {
   return slot > 0 && slot <= ARGS && changed >> slot & 1;
 }
 
+/* Whether the guard is about a slot; and whether that, or a number that it is about, is another one in each turn. */
+static bool depends(const Guard *g, u64 changed, const bool *differs, bool *slot) {
+  const GuardRow *row = &ty_guards[g->op];
+  const i32 about[] = {g->a, g->b};
+  bool y = false;
+  *slot = false;
+  for (int i = 0, k = 0; i < GUARD_OPERANDS; i++) {
+    const u8 on = row->operand[i];
+    if (on == ON_SLOT || on == ON_LAST) *slot = true, y |= is_changed(changed, about[k++]);
+    if (on == ON_NUMBER || on == ON_MAYBE) y |= differs[about[k++]];
+  }
+  return y;
+}
+
 /* The list, of which there is room for one entry a guard. False: a guard depends on them that is not asked here. */
 static bool list_guards(const Trace *T, TurnGuards *y) {
-  bool differs[NUMBERS + 1] = {false};
+  bool differs[NUMBERS + 1] = {false}, slot;
   i32 numbers = 0;
   for (i32 i = 0; i < T->nguards; i++) {
     const Guard *g = &T->guard[i];
-    const u32 slots = operands(g, true), n = operands(g, false);
     const bool makes = ty_guard_kind(g->op) == GUARD_NUMBER;
-    const bool depends = (slots && is_changed(y->changed, g->a)) ||
-                         (slots > 1 && is_changed(y->changed, g->b)) || (n && differs[g->a]) ||
-                         (n > 1 && differs[g->b]);
-    if (depends && (slots ? !may_ask(g->op) : g->op == G_CALL)) return false;
-    if (depends) {
+    const bool asks = depends(g, y->changed, differs, &slot);
+    if (asks && (slot ? !may_ask(g->op) : g->op == G_CALL)) return false;
+    if (asks) {
       y->at[y->n].guard = i, y->at[y->n].numbers = numbers;
-      y->at[y->n++].slot = slots != 0;
+      y->at[y->n++].slot = slot;
     }
     numbers += makes;
-    if (makes) differs[numbers] = depends;
+    if (makes) differs[numbers] = asks;
   }
   return true;
 }

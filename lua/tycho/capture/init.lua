@@ -28,7 +28,7 @@
 -- 8. A pcall that a capture runs raises again what is not its own: it may be a hook's.
 --
 -- The methods are spread over: this file (slots, guards, functions, the description), tables.lua (tables, metatables,
--- overlays), layout.lua (tables made inside), numbers.lua (arithmetic and comparison, by operators.lua), natives.lua
+-- overlays), table_layout.lua (tables made inside), keys.lua (keys and lengths that vary), numbers.lua (arithmetic and comparison, by operators.lua), natives.lua
 -- (C functions, Tycho's), scalars.lua (numbers in these), library.lua (Lua's own), gradients.lua. words.lua and log.lua
 -- tell the user what differs and what is not captured. A trace that is to serve any sizes has a tape beside (tape.lua).
 
@@ -68,6 +68,7 @@ World.position = evaluate.position
 
 require("tycho.capture.tables")(World)
 require("tycho.capture.table_layout")(World)
+require("tycho.capture.keys")(World)
 require("tycho.capture.numbers")(World)
 require("tycho.capture.natives")(World)
 require("tycho.capture.gradients")(World)
@@ -89,11 +90,20 @@ end
 --- Gives the capture up. Never returns.
 ---@param reason string what the function does, such as "calls print"
 ---@param hint? string what the user could do instead
----@param kind? "error"|"itself"|"unknown" an error that the native run will raise; what changes or shows the function
---- that runs itself; a call of what nothing is known of
+---@param kind? "error"|"itself"|"unknown"|"holes" an error that the native run will raise; what changes or shows the
+--- function that runs itself; a call of what nothing is known of; the length of a list with holes
 function World:abort(reason, hint, kind)
   if not self.failure then
     self.failure = { reason = reason, hint = hint, kind = kind }
+    self:locate(self.failure)
+  end
+  return error(ABORT, 0)
+end
+
+--- The same where an earlier instruction is to blame: place is what cut_here said there.
+function World:abort_at(place, reason, hint)
+  if not self.failure then
+    self.failure = { reason = reason, hint = hint, place = place }
     self:locate(self.failure)
   end
   return error(ABORT, 0)
@@ -157,7 +167,9 @@ function World:bound(s)
   if not (self.bounds and self.bounds[s.path]) then return end
   s.size, s.typed, s.is_bound = self.tape:bound(s.slot), true, true
   self.nnumbers = self.nnumbers + 1
-  self:emit({ "bound", s.slot, self:size_id(s) }, s.path)
+  s.early = self.nnumbers
+  local instr = self:emit({ "bound", s.slot, self:size_id(s) }, s.path)
+  self.numbers[s.early] = { number = s.early, value = s.value, path = s.path, instr = instr }
 end
 
 --- Notes the numbers of the call that one depends on, whose value a function of the library has asked for; false stands
@@ -166,13 +178,13 @@ function World:specialise(s)
   local queue, seen, deferred = { s }, {}, s.number and self:stage(s.number) > self.EARLY
   for _, e in ipairs(queue) do
     local instr = e.instr
-    local slot = not e.size and e.slot or instr and instr[1] == "number" and instr[2]
+    local slot = not e.size and e.slot or instr and (instr[1] == "number" or instr[1] == "bound") and instr[2]
     if seen[e] then instr = nil end
     seen[e] = true
     if slot then
       self.specialised[slot] = not deferred and self.specialised[slot] ~= false and self.slots[slot].value
     elseif instr then
-      for i = instr[1] == "call" and 3 or 2, 4 do queue[#queue + 1] = self.numbers[instr[i]] end
+      for i = instr[1] == "call" and 3 or instr[1] == "entries" and 5 or 2, 4 do queue[#queue + 1] = self.numbers[instr[i]] end
     end
   end
 end
@@ -207,7 +219,7 @@ end
 function World:pin(v, s)
   if s == nil or s.pinned then return v end
   if type(v) == "number" and (self.asking or self:in_ours()) then self:specialise(s) end
-  if s.number or s.size then
+  if s.number or s.size or s.length or s.behind then
     self:pin_number(v, s)
     return v
   end
@@ -509,7 +521,7 @@ end
 
 --- How a value is found or made again in later calls.
 function recipe(world, v, s)
-  if s and (s.number or s.size) then
+  if s and (s.number or s.size or s.length or s.behind) then
     if s.pinned then return { "value", v } end
     return { "number", (world:number_id(v, s)) }
   end
@@ -568,9 +580,10 @@ local function effect_recipes(world)
         path = upvalue_name(world.slots[cell.fslot].value, cell.index) }
     else
       local entry = o.overlay[e.key]
-      list[#list + 1] = { "set", o.slot, recipe(world, e.key),
+      local key = world.is_behind(entry) and { "behind", o.slot } or recipe(world, e.key, entry.ks)
+      list[#list + 1] = { "set", o.slot, key,
         entry.effect == e and recipe(world, entry.value, entry.shadow) or overwritten(e.full),
-        path = world.path_of(o.shadow.path, e.key) }
+        path = world.path_of(o.shadow.path, e.key, entry.ks) }
     end
   end
   return list
@@ -732,19 +745,28 @@ local function dump(text)
   io.stderr:write(text)
 end
 
---- Where the function is to be cut so that it does not come to what aborted the capture: in the function itself, or
---- where it calls what does that. Nil: nowhere.
-local function cut_of(w)
-  local stack = w.stack
+--- Where the function would be cut so that it does not come to what is evaluated now: in the function itself, or where
+--- it calls what does that.
+function World:cut_here()
+  local stack = self.stack
   local frame, left = stack and stack[1], stack and stack.left
-  if not frame or stack.depth == 0 or not w.failure or w.overdue or w.failure.bound then return nil end
-  local kind = w.failure.kind
-  if kind == "error" then return nil end
-  if kind == "itself" then return nil, true end
+  if not frame or stack.depth == 0 or stack.of_thread then return nil end
   local inside = left ~= nil or stack.depth > 1
   if inside and not left and stack[2].caller ~= "lua" then inside = false end -- called by a metamethod
   left = left or frame
-  return { at = left.at, turns = left.turns, inside = inside, unknown = kind == "unknown" }
+  return { at = left.at, turns = left.turns, inside = inside }
+end
+
+--- Where the function is to be cut so that it does not come to what aborted the capture; nil: nowhere. A second result,
+--- true: the function is not to be cut at all.
+local function cut_of(w)
+  local why = w.failure
+  if not w.stack or w.stack.depth == 0 or not why or w.overdue or why.bound then return nil end
+  if why.kind == "error" then return nil end
+  if why.kind == "itself" then return nil, true end
+  local cut = why.place or w:cut_here()
+  if cut then cut.unknown = why.kind == "unknown" end
+  return cut
 end
 
 --- Why a capture failed: what the world said, else what the core refused, else the error itself.

@@ -51,6 +51,12 @@ end
 
 --- What remove gives for an empty table: nothing, or nil.
 local EMPTY_REMOVE = select("#", table.remove {})
+--- Whether it asks metamethods for what it moves.
+local REMOVE_IS_RAW = (function()
+  local t = { 1, 2 }
+  t[1] = nil
+  return table.remove(setmetatable(t, { __index = function() return 3 end, __newindex = function() end }), 1) == nil
+end)()
 --- LuaJIT may be built so that pairs asks a metamethod.
 local PAIRS_EVENT = select(3, pairs(setmetatable({}, { __pairs = function() return next, {}, 7 end }))) == 7
 
@@ -251,16 +257,16 @@ end
 model.rawget = function(world, args, shadows, n)
   if n < 2 then world:abort("rawget is given too little") end
   check_table(world, args, shadows, "rawget")
-  local k = world:identify(args[2], shadows[2])
-  local v, s = world:raw_index(args[1], shadows[1], k)
+  local k, ks = world:key_of(args[1], shadows[1], args[2], shadows[2])
+  local v, s = world:raw_index(args[1], shadows[1], k, ks)
   return one(v, s)
 end
 
 model.rawset = function(world, args, shadows, n)
   if n < 3 then world:abort("rawset is given too little") end
   check_table(world, args, shadows, "rawset")
-  local k = world:identify(args[2], shadows[2])
-  world:raw_newindex(args[1], shadows[1], k, args[3], shadows[3])
+  local k, ks = world:key_of(args[1], shadows[1], args[2], shadows[2])
+  world:raw_newindex(args[1], shadows[1], k, args[3], shadows[3], ks)
   return one(args[1], shadows[1])
 end
 
@@ -343,13 +349,19 @@ end
 model["table.unpack"] = model.unpack
 
 model["table.getn"] = function(world, args, shadows)
-  return one(world:table_length(check_table(world, args, shadows, "table.getn")))
+  return one(world:table_size(check_table(world, args, shadows, "table.getn")))
 end
 
 model["table.insert"] = function(world, args, shadows, n)
   local o = check_table(world, args, shadows, "table.insert")
   if n ~= 2 and n ~= 3 then world:abort("table.insert is given a wrong number of arguments") end
   local t, ts = args[1], shadows[1]
+  if n == 2 then
+    local length, ls = world:table_size(o)
+    local at, as = world:arith("add", length, ls, 1, nil)
+    world:raw_newindex(t, ts, at, args[2], shadows[2], as)
+    return {}, NONE, 0
+  end
   local at = world:table_length(o) + 1
   if n == 3 then
     local to = position(world, args[2], shadows[2])
@@ -363,22 +375,36 @@ model["table.insert"] = function(world, args, shadows, n)
   return {}, NONE, 0
 end
 
+local function removed_from(world, t, ts, k, ks)
+  if not REMOVE_IS_RAW then return world:index(t, ts, k, ks) end
+  local v, s = world:raw_index(t, ts, k, ks)
+  return v, s
+end
+
+local function remove_writes(world, t, ts, k, ks, v, vs)
+  if not REMOVE_IS_RAW then return world:newindex(t, ts, k, ks, v, vs) end
+  return world:raw_newindex(t, ts, k, v, vs, ks)
+end
+
 model["table.remove"] = function(world, args, shadows)
   local o = check_table(world, args, shadows, "table.remove")
   local t, ts = args[1], shadows[1]
-  local length = world:table_length(o)
   local at = position_or(world, args[2], shadows[2], nil)
   if at == nil then
-    if length == 0 then return { nil }, NONE, EMPTY_REMOVE end
-    at = length
+    local last, ls = world:table_size(o)
+    if world:compare_numbers("eq", last, ls, 0, nil) then return { nil }, NONE, EMPTY_REMOVE end
+    local old, os = removed_from(world, t, ts, last, ls)
+    remove_writes(world, t, ts, last, ls, nil, nil)
+    return one(old, os)
   end
+  local length = world:table_length(o)
   if at < 1 or at > length then return { nil }, NONE, EMPTY_REMOVE end
-  local old, os = world:index(t, ts, at, nil)
+  local old, os = removed_from(world, t, ts, at, nil)
   for i = at + 1, length do
-    local v, s = world:index(t, ts, i, nil)
-    world:newindex(t, ts, i - 1, nil, v, s)
+    local v, s = removed_from(world, t, ts, i, nil)
+    remove_writes(world, t, ts, i - 1, nil, v, s)
   end
-  world:newindex(t, ts, length, nil, nil, nil)
+  remove_writes(world, t, ts, length, nil, nil, nil)
   return one(old, os)
 end
 

@@ -76,6 +76,9 @@ return function(World)
     end
   end
 
+  --- What an instruction gives that makes a number, v now; at: what makes it the same as an earlier one.
+  function World:numeric_of(instr, v, at, path) return expression(self, instr, v, at, path) end
+
   --- What a function gives that draws numbers or tells the time.
   function World:draw(f, args, path)
     local v = self.C.UNKNOWN
@@ -102,6 +105,7 @@ return function(World)
   function World:number_id(v, s)
     if s == nil or s.pinned then return constant_id(self, v) end
     if s.number then return s.number end
+    if s.length or s.behind then return self:length_id(v, s) end
     if s.size then
       return expression(self, { "size", self:size_id(s) }, v, "size " .. s.size, s.path, DEFERRED).number
     end
@@ -153,6 +157,7 @@ return function(World)
   function World:pin_number(v, s)
     if s.pinned then return end
     if s.is_bound then self:abort_bound(s) end
+    if s.length or s.behind then return self:pin_length(s) end
     self:must_be_known(s)
     if s.size then
       self.tape:claim("bits", v, s, v, nil, true, format("%s == %.14g", s.path or "a size", v))
@@ -178,6 +183,9 @@ return function(World)
   local function number_arith(world, op, a, as, b, bs)
     local v = compute[op](a, b)
     if known(as) and known(bs) then return v, nil end
+    if op == "add" and b == 1 and known(bs) and as.length and not as.number then
+      return v, { behind = as, value = v, typed = true, path = text_of("add", a, as, b, bs) }
+    end
     if op == "unm" then return world:numeric("unm", v, a, as) end
     if op == "pow" then return world:numeric_call(compute.pow, v, a, as, b, bs) end
     if op ~= "mod" then return world:numeric(op, v, a, as, b, bs) end

@@ -6,10 +6,12 @@
 -- memory, what it would write. The capture is made with the options that the trace was made with, and dropped. Both
 -- descriptions are then walked side by side: what stands for results, for effects, for fields of tables made.
 --
--- Guards are not compared: a trace may allow for more than this call shows.
+-- Guards are not compared: a trace may allow for more than this call shows. So it is with keys that are numbers of the
+-- call: a trace writes twice where they are the same one for once, and a capture of that call writes once. What counts is
+-- what a table holds in the end.
 
 local format, concat = string.format, table.concat
-local type, rawequal, pairs, tostring = type, rawequal, pairs, tostring
+local type, rawequal, next, pairs, ipairs, select, tostring = type, rawequal, next, pairs, ipairs, select, tostring
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
 
@@ -92,6 +94,54 @@ local function difference(core, a, da, b, db)
     return v
   end
 
+  --- What a list of writes leaves in tables: by table, by key: the last value. nil: nobody can tell, since the length of
+  --- a list with holes decides.
+  local function left_behind(told, d)
+    local tables, varies = {}, false
+    for _, e in ipairs(d.effects) do
+      if e[1] == "set" then
+        local t, key = told.slots[e[2]], e[3]
+        local left = tables[t]
+        if not left then
+          left = { now = {}, values = {} }
+          tables[t] = left
+          for k in next, t do left.now[k] = true end
+        end
+        local k = select(2, resolve(told, key))
+        if key[1] == "behind" then
+          k = 1
+          while left.now[k] do k = k + 1 end
+          for other in next, left.now do
+            if type(other) == "number" and other > k then return nil end
+          end
+        end
+        varies = varies or key[1] == "behind" or key[1] == "number"
+        left.values[k] = e[4]
+        left.now[k] = select(2, resolve(told, e[4])) ~= nil or nil
+      end
+    end
+    return tables, varies
+  end
+
+  --- The same of writes to tables as they end; false where it is not by keys of the call that they differ.
+  local function compare_ends()
+    local x, varies = left_behind(a, da)
+    local y, vary = left_behind(b, db)
+    if not x or not y then return nil end
+    if not (varies or vary) then return false end
+    for p, q in pairs { [x] = y, [y] = x } do
+      for t, left in pairs(p) do
+        for k, r in pairs(left.values) do
+          local other = q[t] and q[t].values[k]
+          if not other then return "a write that is one of them alone" end
+          local what = compare("what is written to a table", p == x and r or other, p == x and other or r)
+          if what then return what end
+        end
+      end
+    end
+    return nil
+  end
+
   local function compare_effects(k)
     local e, g = da.effects[k], db.effects[k]
     local where = "effect " .. (e.path or k)
@@ -106,10 +156,11 @@ local function difference(core, a, da, b, db)
     local what = compare("result " .. i, da.results[i], db.results[i])
     if what then return what end
   end
-  if #da.effects ~= #db.effects then return format("%d effects, captured anew %d", #da.effects, #db.effects) end
-  for k = 1, #da.effects do
-    local what = compare_effects(k)
-    if what then return what end
+  local wrong = #da.effects ~= #db.effects and format("%d effects, captured anew %d", #da.effects, #db.effects)
+  for k = 1, #da.effects do wrong = wrong or compare_effects(k) end
+  if wrong then
+    local at_end = compare_ends()
+    if at_end ~= nil then return at_end or wrong end
   end
   for key, print in pairs(a.written) do
     if b.written[key] ~= print then return "a tensor is written in another way" end
@@ -132,6 +183,7 @@ local function examine(core, capture, h, told, ...)
     return difference(core, told, d, account_of(world, again), again)
   end, h.fn, ...)
   if ok then return why end
+  if why.kind == "holes" then return nil end -- the trace's keys say where its writes go, a capture asks for more
   return "captured anew it aborts: " .. tostring(why.reason)
 end
 

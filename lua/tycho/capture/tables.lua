@@ -13,13 +13,12 @@
 --    takes the place of an earlier one only where that makes no difference, whatever the table is like.
 -- 2. A field that is there hides the metatable, so its presence is guarded; one that is missing is pinned, and so is
 --    every table that is asked on the way.
--- 3. The length of an outside table is one guard while no key was added or removed. After that only its whole sequence
---    of keys tells, and it must be a plain sequence: elsewhere Lua may answer any border. So it is with tables made
---    inside whose layout is not known.
+-- 3. The length of an outside table is one guard while no key was added or removed. After that it must be a list without
+--    holes: elsewhere Lua may answer any border (keys.lua). So it is with tables made inside whose layout is not known.
 -- 4. Tables that are written, and those that are read or written at the same keys, must be different tables in later
 --    calls as they are now (guard_aliases). Where keys do not meet it does not matter.
 
-local format, find, sort = string.format, string.find, table.sort
+local format, find, match, sort = string.format, string.find, string.match, table.sort
 local type, rawget, next, pairs, rawequal = type, rawget, next, pairs, rawequal
 local ipairs, tostring, getmetatable = ipairs, tostring, getmetatable
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
@@ -46,8 +45,9 @@ local function metatable_of(world, t)
 end
 
 return function(World)
-  --- How a user would write a field.
-  function World.path_of(base, k)
+  --- How a user would write a field; ks: the key's shadow, where it is a number of the call.
+  function World.path_of(base, k, ks)
+    if ks and not ks.pinned then return format("%s[%s]", base or "?", match(ks.path or "...", "^%((.*)%)$") or ks.path or "...") end
     if base == "_G" and is_identifier(k) then return k end
     base = base or "?"
     if is_identifier(k) then return base .. "." .. k end
@@ -114,6 +114,10 @@ return function(World)
 
   --- The field k of an outside or constant table, without metamethods.
   function World:field(o, k)
+    if type(k) == "number" then
+      o.by_number = true
+      if o.numbered then self:relate(o, k, nil) end
+    end
     local entry = o.overlay and k ~= nil and o.overlay[k]
     if entry then return entry.value, entry.shadow end
     if o.constant then return self:constant(rawget(o.value, k)), nil end
@@ -137,9 +141,13 @@ return function(World)
     return kind == "userdata" and self.is_tensor(v) and self.objects[v] == nil
   end
 
-  --- t[k] without metamethods; k is known.
-  function World:raw_index(t, ts, k)
+  --- t[k] without metamethods; k is known, or ks is its shadow (keys.lua).
+  function World:raw_index(t, ts, k, ks)
     local o = self:table_of(t, ts)
+    if ks then
+      local v, s = self:element(o, k, ks)
+      return v, s, o
+    end
     if not o.fresh then
       local v, s = self:field(o, k)
       return v, s, o
@@ -213,20 +221,14 @@ return function(World)
 
   -- t[k] --------------------------------------------------------------------------------------------------------------
 
-  --- A key is known by its value. Positions of strings, names and whole tables alike.
-  local function key(world, k, ks)
-    if ks == nil then return k end
-    return world:identify(k, ks)
-  end
-
   function World:index(t, ts, k, ks)
     for _ = 1, CHAIN_MAX do
       local kind = type(t)
       if kind == "userdata" and self.is_tensor(t) then return self:tensor_index(t, ts, k, ks) end
-      k, ks = key(self, k, ks), nil
+      k, ks = self:key_of(t, ts, k, ks)
       local h, hs
       if kind == "table" then
-        local v, s, o = self:raw_index(t, ts, k)
+        local v, s, o = self:raw_index(t, ts, k, ks)
         if not rawequal(v, nil) then
           if not (o.fresh and o.meta == nil) then self:typed_later(s) end
           return v, s
@@ -258,11 +260,14 @@ return function(World)
     note_loose(o, vs)
   end
 
-  --- Whether the key surely stands in the outside table, so that writing it adds none.
-  local function stands(o, k)
-    local s = o.fields[k]
-    if s == nil then return o.keylist ~= nil and not rawequal(rawget(o.value, k), nil) end
-    return not rawequal(s.value, nil)
+  --- Whether a value surely stands at a key of the outside table, so that writing it adds none; its guard is seen to.
+  local function stands(world, o, k, ks)
+    local s
+    if ks then s = world:new_key(o, k, ks) else s = o.fields[k] end
+    if s == nil then return ks == nil and o.keylist ~= nil and not rawequal(rawget(o.value, k), nil) end
+    if rawequal(s.value, nil) then return false end
+    world:typed_later(s)
+    return true
   end
 
   --- Notes a write as an effect: in place of the key's last one where no other key was written since, or where a value
@@ -277,10 +282,12 @@ return function(World)
       end
       e = { table = o, key = k }
       world.effects[#world.effects + 1], o.last_effect, entry.effect = e, e, e
+    elseif rawequal(entry.value, nil) or rawequal(v, nil) then
+      o.merged = true -- were another table this one, what is written there meanwhile would find other slots
     end
   end
 
-  local function write_overlay(world, o, k, v, vs)
+  local function write_overlay(world, o, k, v, vs, ks)
     local overlay = o.overlay
     if not overlay then
       overlay = {}
@@ -288,13 +295,20 @@ return function(World)
     end
     local entry = overlay[k]
     if not entry then
-      entry = { value = rawget(o.value, k) }
+      entry = { value = rawget(o.value, k), key = k, ks = ks }
       overlay[k] = entry
       if not o.constant then
-        if stands(o, k) then world:typed_later(o.fields[k]) else o.grown = true end
+        if not stands(world, o, k, ks) then o.grown = true end
+        if type(k) == "number" then
+          o.by_number, o.numbered = true, o.numbered or {}
+          o.numbered[#o.numbered + 1] = entry
+        end
       end
+    elseif type(k) == "number" and not o.constant then
+      world:relate(o, k, ks)
     end
     if not o.constant then
+      o.version = (o.version or 0) + 1
       note_effect(world, o, k, entry, v, vs)
       if rawequal(v, nil) then o.shrunk = true end
       tally(o, k, entry.value, v)
@@ -303,11 +317,11 @@ return function(World)
     entry.value, entry.shadow = v, vs
   end
 
-  --- t[k] = v without metamethods; k is known.
-  function World:raw_newindex(t, ts, k, v, vs)
+  --- t[k] = v without metamethods; k is known, or ks is its shadow.
+  function World:raw_newindex(t, ts, k, v, vs, ks)
     if k == nil or k ~= k then self:abort("the key of an assignment is nil or NaN") end
     local o = self:table_of(t, ts)
-    if o.fresh then write_fresh(self, o, k, v, vs) else write_overlay(self, o, k, v, vs) end
+    if o.fresh then write_fresh(self, o, k, v, vs) else write_overlay(self, o, k, v, vs, ks) end
   end
 
   function World:newindex(t, ts, k, ks, v, vs)
@@ -317,15 +331,15 @@ return function(World)
         self:typed(t, ts)
         self:abort(format("attempt to assign to a field of a %s value", type(t)), nil, "error")
       end
-      k, ks = key(self, k, ks), nil
+      k, ks = self:key_of(t, ts, k, ks)
       local o = self:table_of(t, ts)
       local h, hs = self:event_of(o, "__newindex")
       if h ~= nil then
-        local old, os = self:raw_index(t, ts, k)
+        local old, os = self:raw_index(t, ts, k, ks)
         self:typed(old, os)
         if not rawequal(old, nil) then h = nil end
       end
-      if h == nil then return self:raw_newindex(t, ts, k, v, vs) end
+      if h == nil then return self:raw_newindex(t, ts, k, v, vs, ks) end
       if type(h) == "function" then
         self.apply(h, hs, { t, k, v }, { ts, ks, vs }, 3)
         return nil
@@ -355,6 +369,8 @@ return function(World)
     return list
   end
 
+  World.tally = tally
+
   --- Counts the positions of a table of which its list of keys is known.
   local function count_keys(o, list)
     o.count, o.max = 0, 0
@@ -363,6 +379,10 @@ return function(World)
         o.count, o.max = o.count + 1, k > o.max and k or o.max
       end
     end
+  end
+
+  function World:abort_holes()
+    self:abort("the length of a table with holes is asked", "keep lists without nil between", "holes")
   end
 
   --- The length of a table whose keys are counted: exactly 1 to count.
@@ -379,43 +399,30 @@ return function(World)
       end
       if plain then o.max = n end
     end
-    if not plain then world:abort("the length of a table with holes is asked", "keep lists without nil between") end
+    if not plain then world:abort_holes() end
     return n
   end
+  World.sequence_length = sequence_length
 
-  --- The raw length of a table.
-  function World:table_length(o)
+  --- The raw length of a table, and its shadow.
+  function World:table_size(o)
     if o.constant then
       if o.overlay then self:abort("a table of the library is written") end
-      return #o.value
+      return #o.value, nil
     end
     self:settle(o)
-    if o.fresh then
-      if not o.unordered then return #o.value end
-      if not o.count then
-        local list = {}
-        for k in next, o.value do list[#list + 1] = k end
-        count_keys(o, list)
-      end
-      return sequence_length(self, o, function(i) return rawget(o.value, i) end)
+    if not o.fresh then return self:outside_length(o) end
+    if not o.unordered then return #o.value, nil end
+    if not o.count then
+      local list = {}
+      for k in next, o.value do list[#list + 1] = k end
+      count_keys(o, list)
     end
-    if not (o.grown or o.shrunk) then
-      if not o.length then
-        o.length = #o.value
-        self:emit({ "length", o.slot, o.length }, o.shadow.path)
-      end
-      return o.length
-    end
-    if not o.count then -- of an outside table that got new keys, once
-      count_keys(o, self:keys(o))
-      for k, entry in pairs(o.overlay) do tally(o, k, rawget(o.value, k), entry.value) end
-    end
-    return sequence_length(self, o, function(i)
-      local entry = o.overlay[i]
-      if entry then return entry.value end
-      return rawget(o.value, i)
-    end)
+    return sequence_length(self, o, function(i) return rawget(o.value, i) end), nil
   end
+
+  --- The same, made known.
+  function World:table_length(o) return self:pin(self:table_size(o)) end
 
   function World:length(v, s)
     local kind = type(v)
@@ -433,7 +440,7 @@ return function(World)
         return results[1], shadows[1]
       end
     end
-    return self:table_length(o), nil
+    return self:table_size(o)
   end
 
   --- Whether next might walk a table of unknown layout in another order: not one key, nor a list that is out of reach.
@@ -460,6 +467,7 @@ return function(World)
       return nk, self:constant(v), nil
     end
     if o.grown then self:abort("a table is iterated after keys were added") end
+    self:pin_keys(o)
     self:keys(o)
     while true do
       k = next(t, k)
@@ -475,6 +483,8 @@ return function(World)
   --- Whether a write to a might be a write to what b's readers saw, were they one table.
   local function meet(a, b)
     if (a.grown or a.shrunk) and (b.keylist or b.length) then return true end
+    if a.merged and b.grown or a.grown and b.merged then return true end
+    if a.numbered and b.by_key_of_call or a.by_key_of_call and a.numbered and b.by_number then return true end
     for k in pairs(a.overlay) do
       if b.fields[k] or (b.overlay and b.overlay[k]) then return true end
       if (b.length or b.keylist) and is_position(k) then return true end

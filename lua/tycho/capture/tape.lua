@@ -40,6 +40,8 @@ local GIVEN, KEPT = "given", "kept"
 
 local metatable_of = type(debug) == "table" and debug.getmetatable or getmetatable
 
+local raw_length = rawlen or function(t) return #t end -- luacheck: ignore
+
 local function same_bits(a, b)
   if a ~= a or b ~= b then return a ~= a and b ~= b end
   return a == b and 1 / a == 1 / b
@@ -101,6 +103,7 @@ end
 --- Arithmetic on sizes and known numbers: the shadow of the result. operation: a name, or a pure function.
 function Tape:compute(operation, v, a, as, b, bs, path)
   local s = size(self, v, path)
+  s.made = { operation, a, as, b, bs }
   append(self, { "compute", operations[operation] or operation, size_operand(a, as),
     b ~= nil and size_operand(b, bs), s.size })
   return s
@@ -221,6 +224,7 @@ local read = {
   upvalue = function(p, i) return p.C.upvalue(p:slot(i[2]), i[3]) end,
   env = function(p, i) return p.C.environment(p:slot(i[2])) end,
   field = function(p, i) return rawget(p:slot(i[2]), i[3]) end,
+  at = function(p, i) return rawget(p:slot(i[2]), p:number(i[3])) end,
   metatable = function(p, i) return metatable_of(p:slot(i[2])) end,
   string_metatable = function() return metatable_of("") end,
   loaded = function(p) return p.C.loaded() end,
@@ -271,6 +275,7 @@ end
 local make = {
   number = function(p, i) return p:slot(i[2]) end,
   const = function(_, i) return i[2] end,
+  entries = function(p, i) return raw_length(p:slot(i[2])) end,
   size = function(p, i) return p.values[p.tape.sizes[i[2]]] end,
   call = function(p, i)
     if i[4] then return (i[2](p:number(i[3]), p:number(i[4]))) end
@@ -284,6 +289,7 @@ function make.draw(p) return p.C.UNKNOWN end
 function M.replays(kind, name)
   if kind == "read" then return read[name] ~= nil end
   return kind == "check" or make[name] ~= nil or operations[name] ~= nil or name == "whole"
+    or name == "key"
 end
 
 function Replay:compute(i)

@@ -121,6 +121,13 @@ function miss.length(core, g, _, v)
   return format("%s: was %s, is %d", n < was and "shorter" or "longer", plural(was, "entry", "entries"), n), nil, SHAPE
 end
 
+function miss.list(core, _, _, v)
+  if type(v) ~= "table" then return kind_of(core, v), "a table" end
+  return "a list with holes, or a long one", "a short one without", SHAPE
+end
+
+function miss.entries(core, _, _, v) return kind_of(core, v), "a table" end
+
 local function key_text(core, k) return type(k) == "string" and "`" .. k .. "`" or shown(core, k) end
 
 --- A key that the table has lost, or else got; or else their order is another one.
@@ -156,13 +163,14 @@ local function outcome(_, g, _, _, due, path)
   if g[1] == "whole" then
     return format("%.14g", compared[1]), g[#g] and "a whole number" or "no whole number", NUMBER
   end
+  if g[1] == "key" then return format("%.14g", compared[1]), "a key of lists", NUMBER end
   if g[1] == "eq" and g[4] and not find(path, " == ", 1, true) then -- a number that was pinned
     return format("%.14g", compared[1]), format("%.14g", compared[2]), NUMBER
   end
   if not find(path, "[<=]") then return "of another sign", nil, NUMBER end
   return tostring(not g[4]), tostring(g[4]), NUMBER
 end
-miss.lt, miss.le, miss.eq, miss.whole = outcome, outcome, outcome, outcome
+miss.lt, miss.le, miss.eq, miss.whole, miss.key = outcome, outcome, outcome, outcome, outcome
 
 --- A read that finds nothing: what it reads from is no table.
 local function read(core, g, d, v)
