@@ -9,7 +9,7 @@
 #   make test-far specs on a second device                        make install, uninstall  PREFIX=/usr/local
 #   make clean                                                    make bench-ops  every function beside NumPy, PyTorch
 #   make deb      Debian packages in build/deb                    make test-packages  they and luarocks, in a fresh Debian
-#   make help     this list
+#   make meta     definitions for language servers                make help     this list
 ifeq ($(origin CC),default)
 CC      := gcc
 endif
@@ -184,6 +184,11 @@ test-packages: deb
 help:
 	@sed -n 's/^#\( \{3\}make.*\)/\1/p' Makefile
 
+# Definitions for language servers, from the texts and annotations of ty.help. A spec tells when they are not current.
+meta: build
+	@$(RUN) $(LUAJIT) -e 'local text = dofile("editors/make_meta.lua")() io.output("lua/tycho/meta.lua"):write(text)'
+	@cp lua/tycho/meta.lua $(B)/tycho/meta.lua
+
 # --- use and proof
 
 demo: build
@@ -262,7 +267,7 @@ $(B)/bench/inside.so: bench/inside.c $(OBJ) Makefile
 
 lint: build
 	@clang-format --dry-run -Werror core/*/*.[ch] core/*/*/*.[ch] kernels/*.h bench/*.c spec/*.c
-	@luacheck -q lua spec examples bench
+	@luacheck -q lua spec examples bench editors
 	@sh -n tycho && bash -n .ci/run
 	@echo "lint: clean"
 
@@ -303,5 +308,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build library install copied installed uninstall deb test-packages help demo test test-far test-programs fuzz fuzz-files mutate bench bench-ops lint asan sanitized \
+.PHONY: all deps build library install copied installed uninstall deb test-packages meta help demo test test-far test-programs fuzz fuzz-files mutate bench bench-ops lint asan sanitized \
         coverage covered size clean
