@@ -172,7 +172,7 @@ deb: deps
 	@$(call need,dh,debhelper)
 	@$(call need,lintian,lintian)
 	@rm -rf $(DEB) && mkdir -p $(DEB)/tycho && tar -c --exclude=./$(B) --exclude=./.git . | tar -x -C $(DEB)/tycho
-	@cd $(DEB)/tycho && dpkg-buildpackage -us -uc -b $(JOBS) >../build.log 2>&1 || { tail -30 ../build.log; exit 1; }
+	@cd $(DEB)/tycho && dpkg-buildpackage -us -uc -b $(JOBS) >../build.log 2>&1 || { grep -i -m5 'error' ../build.log; echo "deb: see $(DEB)/build.log"; exit 1; }
 	@lintian $$([ "$$(id -u)" = 0 ] && echo --allow-root) --fail-on error,warning $(DEB)/*.changes
 	@rm -rf $(DEB)/tycho; ls $(DEB)/*.deb
 

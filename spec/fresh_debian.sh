@@ -44,6 +44,7 @@ works() {
 libraries() {
   expect "true" "tycho -e 'print(ty.blas(true))'"
   expect "-2" "tycho -e 'print((\"%.0f\"):format(ty.linalg.det(ty.tensor {{1, 2}, {3, 4}}):item()))'"
+  expect "true" "tycho -e 'print(pcall(require(\"ffi\").load, \"libedit.so.2\"))' | cut -f1"
   for kind in png jpg; do
     expect "8	8" "tycho -e 'assert(ty.save(\"a.$kind\", ty.ones(3, 8, 8))) local x = assert(ty.load \"a.$kind\") print(x:size(2), x:size(3))'"
   done
@@ -76,7 +77,9 @@ works
 libraries
 printf '$ tycho /usr/share/doc/tycho/examples/digits_mlp.lua\n'
 user "tycho /usr/share/doc/tycho/examples/digits_mlp.lua" | tr '\r' '\n' | tail -3
-test -f "$root/usr/share/man/man1/tycho.1.gz" || echo "(minbase leaves manual pages out)"
+for file in share/man/man1/tycho.1.gz share/lua/5.1/tycho/meta.lua share/vim/addons/after/ftplugin/lua/tycho.vim; do
+  test -f "$root/usr/$file" || fail "no /usr/$file"
+done
 
 say "apt-get purge"
 inside apt-get purge -y -qq tycho lua-tycho >/dev/null 2>&1
