@@ -268,7 +268,7 @@ $(B)/bench/inside.so: bench/inside.c $(OBJ) Makefile
 lint: build
 	@clang-format --dry-run -Werror core/*/*.[ch] core/*/*/*.[ch] kernels/*.h bench/*.c spec/*.c
 	@luacheck -q lua spec examples bench editors
-	@sh -n tycho && bash -n .ci/run
+	@sh -n tycho && sh -n spec/fresh_debian.sh && bash -n .ci/run
 	@echo "lint: clean"
 
 # LuaJIT itself is not instrumented: the sanitizers are loaded before it, and leaks are not looked for.
