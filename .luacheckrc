@@ -4,3 +4,5 @@ files["spec"] = { std = "luajit+busted", max_line_length = 140 }
 files["editors"] = { max_line_length = 140 }
 -- the module adds compile, explain, graph ... to LuaJIT's own table
 globals = { "jit" }
+files["examples/love"] = { globals = { "love" } }
+files["examples/neovim"] = { globals = { "vim" } }

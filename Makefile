@@ -7,6 +7,7 @@
 #   make mutate   plants faults, tells which the tests catch      make fuzz-files  file formats: SECONDS=30
 #   make coverage what they never run, by folder                  make size     bytes of core.so, by folder
 #   make test-far specs on a second device                        make install, uninstall  PREFIX=/usr/local
+#   make hosts    LÖVE, Neovim, nginx ... run a training step
 #   make clean                                                    make bench-ops  every function beside NumPy, PyTorch
 #   make deb      Debian packages in build/deb                    make test-packages  they and luarocks, in a fresh Debian
 #   make meta     definitions for language servers                make help     this list
@@ -242,6 +243,11 @@ SEEDS   ?= 3
 test-programs: build
 	@SEEDS=$(SEEDS) sh spec/compare_compiled.sh $(B)/programs
 
+# Programs that have a LuaJIT in them, Debian's and others: each runs the same training step to the same bits.
+hosts: build
+	@sh spec/hosts/install.sh $(B)/hosts
+	@LUA_PATH="./?.lua;;" $(LUAJIT) spec/hosts.lua
+
 # Faults planted one by one in a copy of the tree: which of them do the tests catch?
 mutate: build
 	@$(LUAJIT) spec/mutate.lua $(ONLY)
@@ -308,5 +314,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build library install copied installed uninstall deb test-packages meta help demo test test-far test-programs fuzz fuzz-files mutate bench bench-ops lint asan sanitized \
+.PHONY: all deps build library install copied installed uninstall deb test-packages meta help demo test test-far test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized \
         coverage covered size clean

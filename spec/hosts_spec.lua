@@ -1,5 +1,7 @@
---- hosts_spec.lua -- other LuaJITs, which TYCHO_LUAJITS="path path ..." names: their bytecode is understood, calls are
--- captured and answered, their programs evaluated. Without it the claims are skipped, and counted so.
+--- hosts_spec.lua -- programs that have a LuaJIT in them, of which those that are there run the same training step to the
+-- same bits (hosts.lua; `make hosts` installs them); and other LuaJITs, which TYCHO_LUAJITS="path path ..." names: their
+-- bytecode is understood, calls are captured and answered, their programs evaluated. What is not there is skipped, and
+-- counted so.
 
 local H = require "spec.helper"
 
@@ -112,3 +114,22 @@ for _, host in ipairs(hosts) do
     end
   end)
 end
+
+describe("a program with a LuaJIT in it", function()
+  local programs = require "spec.hosts"
+  local want = programs.run(programs.list[1])
+
+  it("captures a training step: luajit itself", function()
+    assert.truthy(want and want:find("1 captures, 30 of 30 calls without Lua", 1, true), want)
+  end)
+
+  for i = 2, #programs.list do
+    local program = programs.list[i]
+    it((program.says and "says what is missing: " or "captures it to the same bits: ") .. program[1], function()
+      if not programs.is_there(program) then return pending "it is not installed" end
+      local line, out = programs.run(program)
+      if program.says then return assert.equal(program.says, line, out) end
+      assert.equal(want:match "^bits %d+, %d+ captures, %d+ of %d+", (line or out):match "^bits %d+, %d+ captures, %d+ of %d+", out)
+    end)
+  end
+end)

@@ -103,12 +103,14 @@ void ty_pool_run(i64 n, i64 grain, PoolFn *fn, void *arg);
 int ty_pool_threads(int n); /* n > 0 sets; returns the number in force, at most ... */
 enum { POOL_MOST = 64 };
 
-/* Work that may be left undone. `ask` is called every few milliseconds, on the thread that watches; once it says so,
-** what that thread and the pool run for it ends soon, and what they write is undefined. */
+/* Work that may be left undone. `ask` is called every so many nanoseconds, on the thread that watches; once it says so,
+** what that thread and the pool run for it ends soon, and what they write is undefined. It may take its time. */
+enum { STOP_LOOKS = 2000000, SLICE_LOOKS = 20000 };
 typedef bool WatchFn(void *ctx);
 typedef struct Watch {
   WatchFn *ask;
   void *ctx;
+  i64 every;
   _Atomic bool stopped;
   i64 next; /* when it is asked again */
   const void *owner;

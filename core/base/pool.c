@@ -29,8 +29,8 @@
 #define SPIN 30000 /* nanoseconds an idle worker watches before it sleeps */
 #define STACK (1 << 20)
 #define CHUNKS_A_HEAD 4 /* chunks for each thread: late threads find some left */
-#define ASKED 2000000   /* nanoseconds between two questions of a watch */
-#define PIECE 16        /* grains of a chunk, at most, where work may be left undone */
+#define PIECE 16        /* grains of a chunk, at most, where work may be left undone, */
+#define SLICE_PIECE 1   /* and where it is looked at often */
 
 static struct {
   _Alignas(64) _Atomic u64 ticket; /* number of the job << 32 | chunks left */
@@ -59,7 +59,7 @@ void ty_watch(Watch *w) {
   if (!w) return;
   atomic_init(&w->stopped, false);
   w->owner = &watching;
-  w->next = ty_system_now() + ASKED;
+  w->next = ty_system_now() + w->every;
 }
 
 bool ty_watch_stops(void) {
@@ -69,8 +69,9 @@ bool ty_watch_stops(void) {
   if (w->owner != &watching) return false;
   const i64 now = ty_system_now();
   if (now < w->next) return false;
-  w->next = now + ASKED;
-  if (!w->ask(w->ctx)) return false;
+  const bool stops = w->ask(w->ctx);
+  w->next = (w->every < STOP_LOOKS ? ty_system_now() : now) + w->every;
+  if (!stops) return false;
   atomic_store_explicit(&w->stopped, true, memory_order_relaxed);
   return true;
 }
@@ -86,7 +87,7 @@ static void run_alone(i64 n, PoolFn *fn, void *arg) {
     const i64 end = TY_MIN(n, begin + piece), now = ty_system_now();
     fn(arg, begin, end);
     begin = end;
-    if (ty_system_now() - now < ASKED / 2) piece *= 2;
+    if (ty_system_now() - now < watching->every / 2) piece *= 2;
   }
 }
 
@@ -221,7 +222,10 @@ void ty_pool_run(i64 n, i64 grain, PoolFn *fn, void *arg) {
   i64 share = heads * (i64)CHUNKS_A_HEAD;
   pool.fn = fn, pool.arg = arg, pool.n = n, pool.watch = watching;
   pool.chunk = TY_MAX(grain, n / share + (n % share != 0));
-  if (watching) pool.chunk = TY_MIN(pool.chunk, TY_MAX(grain * PIECE, n / INT32_MAX + 1));
+  if (watching) {
+    const i64 piece = watching->every < STOP_LOOKS ? SLICE_PIECE : PIECE;
+    pool.chunk = TY_MIN(pool.chunk, TY_MAX(grain * piece, n / INT32_MAX + 1));
+  }
   pool.nchunks = n / pool.chunk + (n % pool.chunk != 0);
   i64 nchunks = pool.nchunks;
   atomic_store(&pool.done, 0);

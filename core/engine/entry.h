@@ -133,7 +133,10 @@ struct Compiled {
   u64 link; /* the number of the link that the last trace leads to; see lua_spare.c */
   bool
       kept; /* the trace that answered last may have put arguments or results where others find them */
-  bool plain;    /* whatever the stance is, for now they run eagerly */
+  bool plain; /* whatever the stance is, for now they run eagerly */
+  const void
+      *slicer;   /* the coroutine whose calls run in slices of time, while it is resumed; or NULL */
+  bool sliced;   /* the last call of a trace waits for its slices */
   struct Stash { /* results that wait to be handed out, on the thread that made them */
     const void *thread;
     i32 base, n, slot; /* slot: of the frame that is to hand them out */

@@ -200,7 +200,7 @@ static bool run_job(const Bound *B, const Step *s, const char **err) {
   gather(B, s, buf, scalar);
   if (B->packed) {
     panels = B->packed[s - B->p->step];
-  } else if (s->panels) {
+  } else if (s->panels && !B->S->slicing) {
     Buffer *in = B->b->input[B->p->slot[s->slot[1]].k].buf;
     const char *b = (char *)buf[1] + s->job->start[1];
     panels = ty_panels_find(B->S->engine, in, s->job->gemm, b, s->panels);
@@ -467,7 +467,7 @@ static bool ask(void *ctx) {
 /* The same where somebody may want an end of it. */
 static bool run_watched(const Bound *B, const char **err) {
   State *S = B->S;
-  Watch w = {.ask = ask, .ctx = S};
+  Watch w = {.ask = ask, .ctx = S, .every = STOP_LOOKS};
   bool ok = true;
   ty_watch(&w);
   for (i32 i = 0; i < B->p->nsteps && ok; i++) {
@@ -479,11 +479,26 @@ static bool run_watched(const Bound *B, const char **err) {
   return ok;
 }
 
+/* The same in slices of time: slice.c. */
+static bool run_sliced(const Bound *B, const char **err) {
+  State *S = B->S;
+  Watch *w = S->slicing;
+  bool ok = true;
+  ty_watch(w);
+  for (i32 i = 0; i < B->p->nsteps && ok; i++)
+    ok = !ty_watch_stops() && run_step(B, &B->p->step[i], err) && !w->stopped;
+  ty_watch(NULL);
+  S->stopped = w->stopped;
+  return ok;
+}
+
 static bool run_steps(Bound *B, Buffer *const *now) {
   enum { SHORT = 3000000 }; /* nanoseconds */
   const char *err = NULL;
   bool ok = true;
-  if (TY_UNLIKELY(B->S->engine->dump & (DUMP_PROFILE | 1u << ('t' - 'a')))) ok = run_timed(B, &err);
+  if (TY_UNLIKELY(B->S->slicing != NULL)) ok = run_sliced(B, &err);
+  else if (TY_UNLIKELY(B->S->engine->dump & (DUMP_PROFILE | 1u << ('t' - 'a'))))
+    ok = run_timed(B, &err);
   else if (TY_UNLIKELY(B->p->time > SHORT) && B->S->interrupted) ok = run_watched(B, &err);
   else
     for (i32 i = 0; i < B->p->nsteps && ok; i++) ok = run_step(B, &B->p->step[i], &err);

@@ -671,22 +671,70 @@ static void settle(State *S, Instance *I, const Tensor *const *outside, Tensor *
   S->stream += I->streams;
 }
 
-bool ty_instance_run(State *S, Instance *I, const Tensor *const *outside, const double *number,
-                     Tensor *const *made) {
-  Record *call = NULL;
+bool ty_instance_begin(State *S, Instance *I, const Tensor *const *outside, const double *number) {
+  I->call = NULL;
   if (!make_storages(S, I, outside)) return false;
-  bool ok = !I->tape || (call = ty_traced_call_new(S, I->tape, outside, number)) != NULL;
+  bool ok = !I->tape || (I->call = ty_traced_call_new(S, I->tape, outside, number)) != NULL;
   ty_instance_bind(S, I, outside, number);
-  ok = ok && (!I->plan || ty_exec_run(S, I->plan, &I->recording, I->result));
+  if (!ok) ty_instance_leave(I);
+  return ok;
+}
+
+void ty_instance_leave(Instance *I) {
   I->recording.ninput = 0;
-  if (ok) {
-    settle(S, I, outside, made, call);
-    return true;
-  }
-  if (call) ty_traced_call_forget(call), ty_record_drop(call);
+  if (I->call) ty_traced_call_forget(I->call), ty_record_drop(I->call);
   for (i32 k = 0; k < I->ntarget; k++)
     if (I->target[k].outside < 0) ty_storage_drop(I->fresh[k]);
-  return false;
+}
+
+void ty_instance_end(State *S, Instance *I, const Tensor *const *outside, Tensor *const *made) {
+  I->recording.ninput = 0;
+  settle(S, I, outside, made, I->call);
+}
+
+bool ty_instance_run(State *S, Instance *I, const Tensor *const *outside, const double *number,
+                     Tensor *const *made) {
+  if (!ty_instance_begin(S, I, outside, number)) return false;
+  if (I->plan && !ty_exec_run(S, I->plan, &I->recording, I->result)) {
+    ty_instance_leave(I);
+    return false;
+  }
+  ty_instance_end(S, I, outside, made);
+  return true;
+}
+
+/* n elements of so many bytes, or NULL. */
+static void *copy_of(const void *p, i32 n, size_t bytes) {
+  void *y = ty_mem_alloc(bytes * (size_t)(n + 1));
+  if (y && n) memcpy(y, p, bytes * (size_t)n);
+  return y;
+}
+
+Instance *ty_instance_copy(State *S, const Instance *I) {
+  Instance *y = ty_mem_zalloc(sizeof *y);
+  const size_t targets = sizeof(void *) * (size_t)(I->ntarget + 1);
+  bool ok =
+      y && (y->input = copy_of(I->input, I->ninput, sizeof *I->input)) &&
+      (y->recording.input = ty_mem_zalloc(sizeof *I->recording.input * (size_t)(I->ninput + 1))) &&
+      (y->scalar = copy_of(I->scalar, I->nscalar, sizeof *I->scalar)) &&
+      (y->recording.g.scalar = ty_mem_zalloc(sizeof(u64) * (size_t)(I->nscalar + 1))) &&
+      (y->target = copy_of(I->target, I->ntarget, sizeof *I->target)) &&
+      (y->made = copy_of(I->made, I->nmade, sizeof *I->made)) &&
+      (y->fresh = ty_mem_zalloc(targets)) && (y->result = ty_mem_zalloc(targets));
+  if (!ok) {
+    if (y) ty_instance_free(y);
+    ty_fail_memory(S, "run", 0);
+    return NULL;
+  }
+  y->recording.g.nscalar = I->recording.g.nscalar;
+  y->writes = I->writes;
+  y->streams = I->streams;
+  y->ninput = I->ninput, y->nscalar = I->nscalar, y->ntarget = I->ntarget, y->nmade = I->nmade;
+  for (i32 i = 0; i < y->ninput; i++)
+    if (y->input[i].constant) ty_buffer_hold(y->input[i].constant);
+  if ((y->plan = I->plan)) ty_plan_hold(y->plan);
+  if ((y->tape = I->tape)) y->tape->refs++;
+  return y;
 }
 
 bool ty_instance_give(State *S, Instance *I, const Tensor *const *outside, Tensor *const *made,

@@ -99,6 +99,7 @@ typedef struct Instance {
   double *size;     /* what numbers of the trace come to for these sizes; the caller's */
   Storage **fresh;  /* per target, while it runs */
   Buffer **result;
+  Record *call;     /* the same: on the tape of results that need a gradient, or NULL */
   Text graph;       /* without a plan, which has its own */
   Foreign *foreign; /* not NULL: no plan, a function of the user's computes the targets */
 } Instance;
@@ -140,6 +141,13 @@ void ty_instance_bind(State *S, Instance *I, const Tensor *const *outside, const
 /* Runs, writes, and fills the handles. False: S->err, and nothing has changed. */
 bool ty_instance_run(State *S, Instance *I, const Tensor *const *outside, const double *number,
                      Tensor *const *made);
+/* The same in parts, around a run of I->plan on I->recording, which gives I->result. begin: false: S->err. Then either
+** end, or leave: nothing has changed. */
+bool ty_instance_begin(State *S, Instance *I, const Tensor *const *outside, const double *number);
+void ty_instance_end(State *S, Instance *I, const Tensor *const *outside, Tensor *const *made);
+void ty_instance_leave(Instance *I);
+/* What such a run needs of an instance, whatever becomes of that meanwhile. NULL: S->err. */
+Instance *ty_instance_copy(State *S, const Instance *I);
 /* The same for results that were computed elsewhere, one buffer for each target, taken over. */
 bool ty_instance_give(State *S, Instance *I, const Tensor *const *outside, Tensor *const *made,
                       Buffer *const *result);

@@ -13,6 +13,7 @@
 #include "lua/lua_link.h"
 #include "lua/lua_modes.h"
 #include "lua/lua_protect.h"
+#include "lua/lua_slice.h"
 #include "lua/lua_trace.h"
 
 /* --- pick */
@@ -122,11 +123,13 @@ static int pick(lua_State *L, bool again, bool asks) {
   }
   int answers;
   SiteFrame frame;
+  const bool slices = TY_UNLIKELY(C->slicer == L) && ty_slice_can_wait(L);
   const bool known = TY_UNLIKELY(e->large) && ty_lua_site(L, (Binding *)S, SITE_COMPILED, &frame);
-  TraceAnswer y = ty_trace_call(L, S, e, TRACE_RUN, &answers);
+  TraceAnswer y = ty_trace_call(L, S, e, slices ? TRACE_SLICED : TRACE_RUN, &answers);
   if (TY_LIKELY(y == TRACE_HIT)) {
     e->calls++;
     if (TY_UNLIKELY(e->missed > 0)) e->missed = 0, e->pause = 0;
+    if (slices && C->sliced) return lua_yield(L, answers);
     if (C->part == PART_GOES_ON)
       return ty_link_follow(L, S, answers - 1, lua_upvalueindex(6), lua_upvalueindex(7));
     Handle *result = C->fresh && C->fresh == lua_touserdata(L, -1) ? C->fresh : NULL;

@@ -248,6 +248,27 @@ void ty_account_push_trace(lua_State *L, State *S, const Trace *T, Instance *I,
                            const Tensor *const *outside, const double *number);
 int ty_account_session(lua_State *L);
 
+/* Where on the stack the tensors and tables of a run lie, below their first, and its anchors. */
+typedef struct Made {
+  int anchors, tensors, tables;
+  const double *number;
+} Made;
+
+/* --- lua_answer.c: pushes what a recipe stands for. */
+void ty_trace_push_value(lua_State *L, Recipe r, const Made *m);
+/* Whether closures that share variables with the function can be made now; they, and tables, with what they hold. */
+bool ty_trace_may_make_closures(lua_State *L, const Trace *T, int anchors);
+void ty_trace_fill_tables(lua_State *L, const Trace *T, const Made *m);
+/* The run of a call has ended: effects, then what pick answers with, so many values. made: nmade tensors; those in
+** `hidden` have no handle. goes_on: by the trace's link. Called by pick or with its upvalues. */
+int ty_trace_end(lua_State *L, State *S, const Trace *T, Tensor *const *made, Tensor *hidden,
+                 i32 nmade, const Made *m, bool goes_on);
+/* lua_slice.c: the run is to be done in slices: the stack is taken, and the call and the function that ends it are on it.
+** False: S->err, and nothing has changed. */
+bool ty_slice_begin(lua_State *L, State *S, const Trace *T, const Instance *I, const Made *m,
+                    const Tensor *const *outside, Tensor *const *made, const Tensor *hidden);
+bool ty_slice_may(const Instance *I);
+
 /* One use less; the last one frees. */
 void ty_trace_drop(Trace *T);
 /* The entry's i-th trace goes, with what it anchors. anchors: the entry's table. */

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "engine/entry.h"
 #include "lua/lua_seam.h"
+#include "lua/lua_slice.h"
 #include "lua/lua_tycho.h"
 
 #define KEY_STATE SEAM_STATE /* in the registry */
@@ -251,6 +252,7 @@ static int open_all(lua_State *L) {
   ty_lua_open_attend(L, m);
   ty_lua_open_profile(L, m);
   ty_lua_open_signal(L, m);
+  ty_lua_open_slice(L, m);
   ty_lua_open_seam(L);
   lua_pushvalue(L, lua_upvalueindex(2));
   static const struct {

@@ -35,8 +35,6 @@
 #define UP_ENTRY lua_upvalueindex(3)
 #define UP_FUNCTION lua_upvalueindex(4)
 #define UP_ANCHORS lua_upvalueindex(5)
-#define UP_STASH lua_upvalueindex(6)
-#define UP_HAND_OUT lua_upvalueindex(7)
 
 /* --- guards */
 
@@ -307,110 +305,7 @@ static void draw_numbers(lua_State *L, const Binding *B, const Trace *T, const I
   check_range(L, B, T, T->late_guards, T->nguards, I->size, number, T->late_numbers, outside);
 }
 
-/* --- results */
-
-/* Where on the stack the tensors and tables of a run lie, below their first, and its anchors. */
-typedef struct Made {
-  int anchors, tensors, tables;
-  const double *number;
-} Made;
-
-static void push_value(lua_State *L, Recipe r, const Made *m) {
-  switch ((RecipeKind)r.kind) {
-  case R_SLOT: lua_pushvalue(L, r.k); break;
-  case R_VALUE: lua_rawgeti(L, m->anchors, r.k); break;
-  case R_NUMBER: lua_pushnumber(L, m->number[r.k]); break;
-  case R_TENSOR: lua_pushvalue(L, m->tensors + r.k); break;
-  case R_TABLE: lua_pushvalue(L, m->tables + r.k); break;
-  }
-}
-
-/* Closures come before what fills tables with them. Those that share the function's variables share what they are now.
-** Raises when memory is out. */
-static void make_closures(lua_State *L, const Trace *T, const Made *m) {
-  const Pair *p = T->pair;
-  for (i32 i = 0; i < T->ntables; i++) {
-    if (T->size[i].maker) {
-      lua_rawgeti(L, m->anchors, T->size[i].maker);
-      for (i32 k = 0; k < T->size[i].nvalues; k++) push_value(L, p[k].value, m);
-      lua_call(L, T->size[i].nvalues, 1);
-      lua_replace(L, m->tables + i + 1);
-    }
-    p += T->size[i].nvalues;
-  }
-}
-
-static bool may_make_closures(lua_State *L, const Trace *T, int anchors) {
-  if (lua_gethook(L)) return false; /* it would see what makes them */
-  lua_rawgeti(L, anchors, T->owner);
-  lua_rawgeti(L, anchors, T->owner + 1);
-  const bool may = ty_lua_is_shared(L, lua_gettop(L) - 1, lua_touserdata(L, -1));
-  lua_pop(L, 2);
-  return may;
-}
-
-static void fill_tables(lua_State *L, const Trace *T, const Made *m) {
-  if (T->owner) make_closures(L, T, m);
-  for (i32 i = 0; i < T->npairs; i++) {
-    if (T->size[T->pair[i].owner - 1].maker) continue;
-    push_value(L, T->pair[i].key, m);
-    push_value(L, T->pair[i].value, m);
-    lua_rawset(L, m->tables + T->pair[i].owner);
-  }
-  for (i32 i = 0; i < T->ntables; i++) {
-    if (T->meta[i].kind == R_SLOT && !T->meta[i].k) continue;
-    push_value(L, T->meta[i], m);
-    lua_setmetatable(L, m->tables + i + 1);
-  }
-}
-
-/* The leaf's gradient: nil, or a tensor that the run made. */
-static void set_gradient(lua_State *L, int leaf, Recipe value, Tensor *const *made) {
-  const Tensor *x = lua_touserdata(L, leaf);
-  const Tensor *g = value.kind == R_TENSOR ? made[value.k - 1] : NULL;
-  Record *r = x->st ? ty_grad_leaf(x) : NULL;
-  if (!r) return; /* a backend's function has seen to it */
-  ty_tensor_release(&r->t);
-  if (!g) return;
-  Tensor flat = {.st = g->st, .type = ty_type_line(g->type.dtype, g->type.device, g->st->numel)};
-  flat.strides[0] = 1;
-  ty_tensor_alias(&r->t, &flat);
-}
-
-static void apply_gradients(lua_State *L, const Trace *T, Tensor *const *made) {
-  for (i32 i = 0; i < T->neffects; i++)
-    if (T->effect[i].index < 0) set_gradient(L, T->effect[i].owner, T->effect[i].value, made);
-}
-
-static void apply_effects(lua_State *L, const Trace *T, const Made *m) {
-  for (i32 i = 0; i < T->neffects; i++) {
-    const Pair *e = &T->effect[i];
-    if (e->index < 0) continue;
-    if (e->index) {
-      push_value(L, e->value, m);
-      lua_setupvalue(L, e->owner, e->index);
-      continue;
-    }
-    push_value(L, e->key, m);
-    push_value(L, e->value, m);
-    lua_rawset(L, e->owner);
-  }
-}
-
-/* Pushes what pick answers: nil and the only result, or a function; gives their number. Of a part that a link goes on
-** from: the link and the registers. */
-static int push_answer(lua_State *L, State *S, const Trace *T, const Made *m) {
-  const bool single = T->nresults == 1 && !T->resume;
-  S->engine->compiled->part = T->link ? PART_GOES_ON : PART_ANSWERS;
-  if (single) lua_pushnil(L);
-  if (T->link) lua_rawgeti(L, m->anchors, T->link);
-  for (i32 i = 0; i < T->nresults; i++) push_value(L, T->result[i], m);
-  if (single || T->link) return T->nresults + 1;
-  ty_lua_stash(L, S->engine->compiled, T->nresults, UP_STASH);
-  if (T->resume) lua_rawgeti(L, m->anchors, T->resume);
-  else lua_pushvalue(L, UP_HAND_OUT);
-  return 1;
-}
+/* --- instances */
 
 /* Makes instance i the first. */
 static Instance *to_front(const Trace *T, i32 i) {
@@ -449,6 +344,7 @@ typedef struct Call {
   Tensor **made, *hidden; /* hidden: those for which no handle is made */
   i32 room;
   bool linked;       /* by a link: what it makes goes from part to part */
+  bool sliced;       /* in slices of time */
   ShapeRange *range; /* whose instance runs, for the sizes at t; or NULL */
   i64 t;
 } Call;
@@ -475,7 +371,8 @@ static Instance *find_instance(State *S, const Trace *T, Call *c) {
   const Tensor *const *outside = c->outside;
   c->range = NULL;
   if (!T->dynamic || fits(S, T, T->instance[0], number, outside)) return T->instance[0];
-  for (i32 i = 0; i < T->nranges; i++) {
+  for (i32 i = 0; i < T->nranges && !c->sliced;
+       i++) { /* whose instance is for one call at a time */
     if (!find_in_range(T, T->range[i], number, outside, &c->t)) continue;
     c->range = T->range[i];
     pin(c);
@@ -545,7 +442,7 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
   Tensor **made = c->made, *hidden = c->hidden;
   int first = T->lead ? T->narg : lua_gettop(L);
   Made m = {ANCHORS_AT(T), first, first + I->nmade, number};
-  const u64 link = T->link && !c->linked ? ty_spare_begin((Binding *)S) : 0;
+  const u64 link = T->link && !c->linked && !c->sliced ? ty_spare_begin((Binding *)S) : 0;
   if (!T->lead) push_made(L, (Binding *)S, T, c->linked || link);
   for (i32 i = 0; i < I->nmade; i++) {
     if (T->hidden[i] &&
@@ -555,8 +452,8 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
     }
     made[i] = T->hidden[i] && !I->foreign ? &hidden[i] : lua_touserdata(L, first + i + 1);
   }
-  if (T->owner && !may_make_closures(L, T, m.anchors)) return TRACE_REST;
-  if (T->ntables) fill_tables(L, T, &m);
+  if (T->owner && !ty_trace_may_make_closures(L, T, m.anchors)) return TRACE_REST;
+  if (T->ntables) ty_trace_fill_tables(L, T, &m);
   S->out_of_range = false;
   pin(c);
   Ready ready = ty_instance_ready(S, I, outside, number, why);
@@ -564,6 +461,10 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
   if (TY_UNLIKELY(ready == READY_FAILED)) return TRACE_FAILED;
   draw_numbers(L, (Binding *)S, T, I, c->number, c->outside);
   pin(c);
+  if (TY_UNLIKELY(c->sliced) && ty_slice_may(I)) {
+    *answers = 2;
+    return ty_slice_begin(L, S, T, I, &m, outside, made, hidden) ? TRACE_HIT : TRACE_FAILED;
+  }
   if (TY_UNLIKELY(I->foreign != NULL)) {
     lua_rawgeti(L, m.anchors, T->backend);
     if (!ty_custom_run(L, S, I, outside, number, made)) return TRACE_RAISED;
@@ -575,17 +476,9 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
     if (!may_try_again(L, S, I, c, why)) return TRACE_FAILED;
     if (!ty_instance_run(S, I, outside, number, made)) return TRACE_FAILED;
   }
-  if (T->neffects) { /* no Lua code runs before hidden tensors are let go */
-    apply_gradients(L, T, made);
-    for (i32 i = 0; i < I->nmade; i++)
-      if (made[i] == &hidden[i]) ty_tensor_release(made[i]);
-    apply_effects(L, T, &m);
-  }
-  if (!T->shows_grads) /* they would keep gradients until Lua's collector comes to them */
-    for (i32 i = 0; i < T->ngrads; i++) ty_tensor_release(lua_touserdata(L, T->narg + T->lead - i));
+  *answers = ty_trace_end(L, S, T, made, hidden, I->nmade, &m, T->link && !c->sliced);
   const bool alone = I->nmade == 1 && !I->made[0].alias && !T->hidden[0] && !I->foreign;
   S->engine->compiled->fresh = alone && !T->neffects && !T->ntables ? made[0] : NULL;
-  *answers = push_answer(L, S, T, &m);
   S->engine->compiled->link = link;
   S->engine->compiled->kept = T->lead || T->neffects || T->ntables || T->ngrads || I->foreign;
   return TRACE_HIT;
@@ -654,7 +547,7 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, TraceUse use, int *a
     Call c;
     if (TY_UNLIKELY(!take_room(S->engine->compiled, T, &c))) continue;
     T->refs++;
-    c.linked = use == TRACE_LINKED;
+    c.linked = use == TRACE_LINKED, c.sliced = use == TRACE_SLICED;
     why = NULL;
     TraceAnswer y = try_trace(L, S, T, tell, &c, &failed, &why, answers);
     leave_room(S->engine->compiled, &c);
@@ -687,43 +580,6 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, TraceUse use, int *a
 }
 
 /* --- lifetimes */
-
-void ty_trace_drop_samples(Trace *T) {
-  for (int i = 0; i < RANGE_SAMPLES; i++) {
-    if (T->sample[i]) ty_instance_free(T->sample[i]);
-    T->sample[i] = NULL;
-  }
-}
-
-static void trace_free(Trace *T) {
-  for (i32 i = 0; i < T->nguards; i++) {
-    Guard *g = &T->guard[i];
-    if (g->op == G_TENSOR) ty_mem_free(g->tensor);
-    if (g->op == G_CLOSURE && g->dump) {
-      ty_mem_free(g->dump->bytes);
-      ty_mem_free(g->dump);
-    }
-  }
-  for (i32 i = 0; i < T->ninstance; i++) ty_instance_free(T->instance[i]);
-  for (i32 i = 0; i < T->nranges; i++) ty_shape_range_free(T->range[i]);
-  ty_trace_drop_samples(T);
-  ty_mem_free(T->guard);
-  ty_mem_free(T->result);
-  ty_mem_free(T->meta);
-  ty_mem_free(T->pair);
-  ty_mem_free(T->effect);
-  ty_mem_free(T->hidden);
-  ty_mem_free(T->size);
-  ty_mem_free(T->instance);
-  ty_mem_free(T->hash);
-  ty_mem_free(T->bound);
-  ty_mem_free(T);
-}
-
-/* Finalisers run in the middle of a call, and may drop any trace: the one that runs waits. */
-void ty_trace_drop(Trace *T) {
-  if (!--T->refs) trace_free(T);
-}
 
 void ty_trace_remove(lua_State *L, Entry *e, i32 i, int anchors) {
   Trace *T = e->trace[i];

@@ -161,6 +161,7 @@ struct State {
   Record *dead_records; /* being freed */
   Capture *capture;     /* not NULL: operations are recorded for later calls, nothing is computed */
   Stream runs;
+  Watch *slicing; /* of a run in slices of time, while it has the turn: slice.c; or NULL */
   Fault *fault;
   i32 nfaults;
   bool out_of_range; /* an index is, as the last run has met on the CPU, before it wrote */

@@ -459,6 +459,20 @@ function M.open(core)
     return leave(modes.deadline(min(ms, 1e12)), pcall(fn, ...))
   end
 
+  local start
+
+  --- The call f(...) in slices of time, for frame loops: nothing has run yet. `run:step(microseconds)` goes on for so
+  --- long and tells whether the call has ended (raises what it raises), `run:results()` gives its results then; results
+  --- and effects of a plan appear together when it is done. What the call reads is as it was when it read it; where a
+  --- tensor, field or variable that it writes has changed meanwhile, it raises and writes nothing. Compile f, and warm
+  --- it up (jit.warmup): plans are stopped between tiles, Lua code and captures are not.
+  ---@param f function|table a compiled function, or one that calls such
+  ---@return tycho.Run
+  function api.start(f, ...)
+    start = start or core.internals.load("tycho.slices")(core)
+    return start(f, ...)
+  end
+
   local beside -- loaded when something is checked first
 
   --- Runs f as it is written beside every n-th call of the compiled function, and raises where a bit differs: of

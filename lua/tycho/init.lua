@@ -11,13 +11,24 @@
 ---@field grad tycho.Tensor?
 ---@field is_leaf boolean
 
+--- Why the C module finds no functions of Lua's in a host, or the message as it is.
+local function missing(message)
+  local name = message:match "undefined symbol: (luaL?_[%w_]+)"
+  if not name then return message end
+  if not package.loaded.jit and not pcall(require, "jit") then
+    return ("tycho: it needs LuaJIT 2.1, and this is %s (which has no %s)"):format(_VERSION, name)
+  end
+  return ("tycho: this program does not show LuaJIT's functions (%s) to modules: link it with -Wl,-E, or with the "
+    .. "shared library of LuaJIT"):format(name)
+end
+
 --- The C module lies beside this file, or where package.cpath finds it.
 local function load_core()
   local ok, core = pcall(require, "tycho.core")
   if ok then return core end
   local dir = type(debug) == "table" and debug.getinfo(1, "S").source:match("^@(.*[/\\])")
   local open = dir and package.loadlib(dir .. "core.so", "luaopen_tycho_core")
-  if not open then error(core, 0) end
+  if not open then error(missing(core), 0) end
   return open()
 end
 
@@ -130,6 +141,7 @@ local compilation = {
   reset = { "f", "forgets what was compiled for f" },
   disable = { "f", "keeps f from being captured by compiled functions that call it" },
   warmup = { "f, ...", "calls f once so that later calls find it compiled" },
+  start = { "f, ...", "a call in slices of time: run:step(microseconds) tells whether it is done, then run:results()" },
   stance = { "name = nil", "how compiled functions run: default, eager or no_recompile" },
   budget = { "ms = nil", "how many milliseconds a capture may take inside a call; math.huge at first" },
   deadline = { "ms, fn, ...", "calls fn(...), and raises in its operations when so many milliseconds are over" },

@@ -3639,6 +3639,12 @@ function ty.stack(list, dim) end
 ---@return string
 function ty.stance(name) end
 
+---a call in slices of time: run:step(microseconds) tells whether it is done, then run:results()
+---@param f function|table # a compiled function, or one that calls such
+---@param ... any
+---@return tycho.Run
+function ty.start(f, ...) end
+
 ---a table: memory in bytes, caches of kernels, plans and packed weights, operations counted
 ---@return table
 function ty.stats() end
@@ -3988,6 +3994,12 @@ function jitlib.reset(f) end
 ---@param name? "default"|"eager"|"no_recompile"
 ---@return string
 function jitlib.stance(name) end
+
+---a call in slices of time: run:step(microseconds) tells whether it is done, then run:results()
+---@param f function|table # a compiled function, or one that calls such
+---@param ... any
+---@return tycho.Run
+function jitlib.start(f, ...) end
 
 ---writes one HTML page: source, parts, guards, graphs, plans, kernels, machine code, times
 ---@param f function # compiled, and called at least once
@@ -5692,6 +5704,23 @@ function Plateau:step(metric) end
 ---@field kernels table[] {name, kind, calls, seconds, bytes, flops} hottest first
 ---@field machine {bandwidth: number, flops: number}
 ---@field lost integer events that had no room
+
+---a call in slices of time
+---@class tycho.Run
+---@field done boolean whether it has ended, with results or by an error
+local Run = {}
+
+---Leaves undone what has not run: of the plan under way nothing is seen.
+function Run:cancel() end
+
+---The call's results. Raises while it has not ended.
+function Run:results() end
+
+---Goes on for so many microseconds (nil: to the end) and tells whether the call has ended. Raises what it raises.
+---A plan stops between tiles; Lua code of the function, and what is not captured, is not stopped.
+---@param microseconds? number
+---@return boolean
+function Run:step(microseconds) end
 
 ---@class tycho.Schedule
 ---@field last integer the number of steps so far

@@ -366,7 +366,6 @@ static void tile(const Portion *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch
   Ahead next;
   const bool calls = J->bpack && !d->b_im2col;
   for (i64 k0 = 0; k0 < d->k; k0 += KC) {
-    if (k0 && ty_watch_stops()) return;
     const i64 kc = TY_MIN(KC, d->k - k0);
     t.k = kc;
     t.first = k0 == 0;
@@ -391,6 +390,7 @@ static void tile(const Portion *J, i64 i0, i64 i1, i64 j0, i64 j1, char *scratch
     for (i64 i = 0; i < m; i += step)
       for (i64 j = j0, shown = j0; j < j1; j += J->nr) {
         const i64 h = TY_MIN(step, m - i), w = TY_MIN(J->nr, j1 - j);
+        if (ty_watch_stops()) return;
         t.a = a + i * (J->apack ? kc : ars) * cs;
         if (J->now && !(J->keeps && w > J->kern->vl && m >= rows - 1)) {
           pack_panel(J, packed, k0, j, F);

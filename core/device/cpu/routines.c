@@ -8,7 +8,7 @@
 enum {
   SCATTER_GRAIN = 8192, /* elements scattered below which no thread is woken */
   LINE = 64,            /* bytes that threads do not share */
-  LOOK = 1 << 18        /* elements between two looks at whether to stop */
+  LOOK = 1 << 14        /* elements between two looks at whether to stop */
 };
 
 /* ---- scatter -------------------------------------------------------------------------------- */

@@ -26,7 +26,7 @@ enum {
   KEPT_SHARE = 8,      /* where that is not more than this part of it */
   SORT_GRAIN = 4096,   /* elements sorted below which no thread is woken */
   SEARCH_GRAIN = 2048, /* the same for values searched */
-  LOOK = 1 << 18,      /* elements between two looks at whether to stop; and: */
+  LOOK = 1 << 14,      /* elements between two looks at whether to stop; and: */
   LOOK_ROWS = 64,      /* rows sorted */
   COUNTS = 4 * 256 * sizeof(u32)
 };

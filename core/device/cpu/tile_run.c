@@ -32,7 +32,7 @@
 #define SPREAD_NATIVE 64     /* the same where a row is native */
 #define ALONE 30000.0        /* nanoseconds of work that wake nobody */
 #define CHUNK 15000.0        /* nanoseconds of work that are worth handing over */
-#define PIECE 200000.0       /* nanoseconds between two looks at whether to stop */
+#define PIECE 50000.0        /* nanoseconds between two looks at whether to stop */
 #define TURNED 16384         /* elements of rows that are turned together */
 #define STAGES 2             /* operands that are */
 #define STAGED 128           /* lines of a long row that are turned together, */

@@ -45,7 +45,8 @@ end
 
 --- What is raised when a dead coroutine goes on, and whether wrap puts the caller's place before texts.
 local dead, dead_wrapped, tells_place, extra_of_running
-if create and wrap then
+
+local function ask_host()
   local co = create(nothing)
   library.resume(co)
   dead = select(2, library.resume(co))
@@ -57,12 +58,15 @@ if create and wrap then
   extra_of_running = select("#", library.resume(co)) - 2
 end
 
+--- False where the host's functions yield to a scheduler of its own, as nginx's do: captures leave them alone.
+local has_coroutines = create and wrap and pcall(ask_host)
+
 -- Threads -------------------------------------------------------------------------------------------------------------
 
 local function one(v) return { v }, NONE, 1 end
 
 local function make(world, args, shadows, n, name)
-  if not world.threads then world:abort("calls coroutine." .. name, world.OUTSIDE) end
+  if not world.threads or not has_coroutines then world:abort("calls coroutine." .. name, world.OUTSIDE) end
   if n == 0 or type(args[1]) ~= "function" then world:abort("coroutine." .. name .. " is given no function") end
   return { f = args[1], fs = shadows[1], stack = { depth = 0, of_thread = true }, status = "suspended" }
 end
