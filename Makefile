@@ -9,7 +9,8 @@
 #   make test-far specs on a second device                        make install, uninstall  PREFIX=/usr/local
 #   make hosts    LÖVE, Neovim, nginx ... run a training step
 #   make clean                                                    make bench-ops  every function beside NumPy, PyTorch
-#   make help     this list
+#   make deb      Debian packages in build/deb                    make test-packages  they and luarocks, in a fresh Debian
+#   make meta     definitions for language servers                make help     this list
 ifeq ($(origin CC),default)
 CC      := gcc
 endif
@@ -97,7 +98,7 @@ library: $(B)/tycho/core.so $(B)/tycho/files.so $(LUA)
 $(B)/obj/%.o: core/%.c Makefile
 	@mkdir -p $(@D)
 	@echo "cc  $<"
-	@$(CC) $(CFLAGS) $(FRAMES) -MMD -MP -c $< -o $@
+	@$(CC) $(CPPFLAGS) $(CFLAGS) $(FRAMES) -MMD -MP -c $< -o $@
 
 # Nothing unwinds through what knows no Lua: no tables for it. Guards are calls of Lua's API: straight to it.
 $(filter-out $(B)/obj/lua/% $(B)/obj/file/%,$(OBJECTS)): override CFLAGS += -fno-asynchronous-unwind-tables
@@ -128,17 +129,24 @@ $(B)/tycho:
 LUADIR  := $(PREFIX)/share/lua/5.1
 LIBDIR  := $(PREFIX)/lib/lua/5.1
 BINDIR  := $(PREFIX)/bin
+MANDIR  := $(PREFIX)/share/man/man1
 FOLDERS := $(sort $(patsubst lua/tycho/%,%,$(dir $(wildcard lua/tycho/*.lua lua/tycho/*/*.lua))))
 BARE    := env -u LUA_PATH -u LUA_CPATH
 
 install: build
-	@install -d "$(DESTDIR)$(LIBDIR)/tycho" "$(DESTDIR)$(BINDIR)"
-	@install -s -m 755 $(B)/tycho/core.so $(B)/tycho/files.so "$(DESTDIR)$(LIBDIR)/tycho/"
+	@$(MAKE) --no-print-directory copied
+	@[ -n "$(DESTDIR)" ] || $(MAKE) --no-print-directory installed
+
+# For packagers: builds what is not built, installs no packages, looks at nothing outside of DESTDIR.
+STRIP   ?= -s
+copied: library
+	@install -d "$(DESTDIR)$(LIBDIR)/tycho" "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(MANDIR)"
+	@install $(STRIP) -m 755 $(B)/tycho/core.so $(B)/tycho/files.so "$(DESTDIR)$(LIBDIR)/tycho/"
 	@for d in '' $(FOLDERS); do \
 	  install -d "$(DESTDIR)$(LUADIR)/tycho/$$d" && install -m 644 lua/tycho/$$d*.lua "$(DESTDIR)$(LUADIR)/tycho/$$d" || exit 1; \
 	done
 	@install -m 755 tycho "$(DESTDIR)$(BINDIR)/tycho"
-	@[ -n "$(DESTDIR)" ] || $(MAKE) --no-print-directory installed
+	@install -m 644 tycho.1 "$(DESTDIR)$(MANDIR)/tycho.1"
 
 # What of it is found with no variable set, and what to set for the rest.
 installed:
@@ -153,10 +161,34 @@ installed:
 
 uninstall:
 	rm -rf "$(DESTDIR)$(LUADIR)/tycho" "$(DESTDIR)$(LIBDIR)/tycho"
-	rm -f "$(DESTDIR)$(BINDIR)/tycho"
+	rm -f "$(DESTDIR)$(BINDIR)/tycho" "$(DESTDIR)$(MANDIR)/tycho.1"
+
+# Packages that a target alone needs, installed where a command of theirs is missing: $(call need,command,packages)
+need = command -v $(1) >/dev/null || { sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; $$sudo apt-get update -qq >/dev/null; \
+  $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(2) >/dev/null; }
+
+# lua-tycho and tycho, in build/deb, from a copy of the tree; lintian finds nothing.
+DEB     := $(B)/deb
+deb: deps
+	@$(call need,dh,debhelper)
+	@$(call need,lintian,lintian)
+	@rm -rf $(DEB) && mkdir -p $(DEB)/tycho && tar -c --exclude=./$(B) --exclude=./.git . | tar -x -C $(DEB)/tycho
+	@cd $(DEB)/tycho && dpkg-buildpackage -us -uc -b $(JOBS) >../build.log 2>&1 || { grep -i -m5 'error' ../build.log; echo "deb: see $(DEB)/build.log"; exit 1; }
+	@lintian $$([ "$$(id -u)" = 0 ] && echo --allow-root) --fail-on error,warning $(DEB)/*.changes
+	@rm -rf $(DEB)/tycho; ls $(DEB)/*.deb
+
+# Both in a fresh Debian 12 (root; debootstrap): packages, then luarocks; see the script.
+test-packages: deb
+	@$(call need,debootstrap,debootstrap)
+	@sh spec/fresh_debian.sh $(DEB)
 
 help:
 	@sed -n 's/^#\( \{3\}make.*\)/\1/p' Makefile
+
+# Definitions for language servers, from the texts and annotations of ty.help. A spec tells when they are not current.
+meta: build
+	@$(RUN) $(LUAJIT) -e 'local text = dofile("editors/make_meta.lua")() io.output("lua/tycho/meta.lua"):write(text)'
+	@cp lua/tycho/meta.lua $(B)/tycho/meta.lua
 
 # --- use and proof
 
@@ -241,8 +273,8 @@ $(B)/bench/inside.so: bench/inside.c $(OBJ) Makefile
 
 lint: build
 	@clang-format --dry-run -Werror core/*/*.[ch] core/*/*/*.[ch] kernels/*.h bench/*.c spec/*.c
-	@luacheck -q lua spec examples bench
-	@sh -n tycho && bash -n .ci/run
+	@luacheck -q lua spec examples bench editors
+	@sh -n tycho && sh -n spec/fresh_debian.sh && bash -n .ci/run
 	@echo "lint: clean"
 
 # LuaJIT itself is not instrumented: the sanitizers are loaded before it, and leaks are not looked for.
@@ -282,5 +314,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build library install installed uninstall help demo test test-far test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized \
+.PHONY: all deps build library install copied installed uninstall deb test-packages meta help demo test test-far test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized \
         coverage covered size clean

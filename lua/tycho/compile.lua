@@ -12,7 +12,17 @@ local log = require "tycho.capture.log"
 
 local M = {}
 
+---@class tycho.CompileOptions
+---@field fast? boolean results may differ from eager in the last bits
+---@field fullgraph? boolean a call that cannot be captured whole raises
+---@field dynamic? boolean|table whether sizes are symbolic from the first call on, or of which arguments and dims
+---@field parts? boolean true: what no trace holds whole is compiled in parts
+---@field passes? (string|function)[] change each captured graph
+---@field backend? function makes of each captured graph the function that runs instead of the plan
+
 ---@class tycho.Graph one recorded graph: nodes by position, each {op, dtype, shape, src, live}
+---@field text string
+---@field dot string for Graphviz
 
 local capture -- loaded when the first function is compiled
 local known_options = { fast = "boolean", fullgraph = "boolean", dynamic = "any", parts = "boolean", passes = "table",
@@ -292,7 +302,7 @@ function M.open(core)
   --- function: results may then differ from eager in the last bits. Compiling twice gives the same
   --- function. {parts = false}: what no trace holds whole runs as it is, instead of in parts. Raises when f is neither.
   ---@param f function|table
-  ---@param opts? {fast?: boolean, parts?: boolean}
+  ---@param opts? tycho.CompileOptions
   ---@return function|table
   function api.compile(f, opts)
     opts = check_options(opts)

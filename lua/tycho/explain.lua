@@ -14,6 +14,16 @@ local M = {}
 local MOST, WIDEST = 25, 160 -- lines that are printed, bytes of a line
 
 ---@class tycho.Explanation what jit.explain tells; prints well, briefly
+---@field place string where the function is defined
+---@field calls integer
+---@field skips integer calls that did not run it
+---@field captures integer
+---@field traces table[] {guards, operations, kernels, steps, hits, effects, graph, plan, ...} each
+---@field misses table[] why traces did not answer
+---@field aborts table[] {reason, hint, text, ...}: why it was not captured
+---@field parts table[] where it is held in parts
+---@field full fun(self: tycho.Explanation): string with guards, graphs and programs
+---@field table fun(self: tycho.Explanation): table all of it as plain tables
 
 -- Words ---------------------------------------------------------------------------------------------------------------
 

@@ -94,7 +94,7 @@ local function collect(prefix, t, found, seen)
   end
 end
 
---- The functions of a group by name, with their help; false where no source of theirs can be read.
+--- The functions of a group by name, with their help, false where no source of theirs can be read; and the functions.
 local function entries(group)
   local ok, t = ty.internals.protect(groups[group])
   local found, named, readable, y = {}, {}, false, {}
@@ -112,7 +112,7 @@ local function entries(group)
     y[name] = help[name] or entry
     if y[name] == nil and not readable then y[name] = false end
   end
-  return y
+  return y, found
 end
 
 local function sorted(t)
@@ -151,15 +151,17 @@ local function unknown(name)
   fail(("help: no function %q%s"):format(name, near and (", did you mean %q?"):format(near) or ""))
 end
 
---- The functions that compile and look at what was compiled: those of the module that LuaJIT's own table has, too.
-local function jit_names()
-  local list, jit_table = {}, rawget(_G, "jit")
-  for name in pairs(help) do
-    local f = type(jit_table) == "table" and rawget(jit_table, name)
-    if f ~= nil and f == rawget(ty, name) then list[#list + 1] = name end
+--- The help of the functions that compile and look at what was compiled, by name: those of the module that LuaJIT's own
+--- table has, too, and those that this one alone has.
+local function jit_help()
+  local y, jit_table = {}, rawget(_G, "jit")
+  for name, text in pairs(help) do
+    local own = name:match "^jit%.(.*)$"
+    local f = type(jit_table) == "table" and rawget(jit_table, own or name)
+    if own then y[own] = text
+    elseif f ~= nil and f == rawget(ty, name) then y[name] = "jit." .. text end
   end
-  table.sort(list)
-  return list
+  return y
 end
 
 --- The name under which a function or class is known, nil: it is none of the library's.
@@ -191,19 +193,23 @@ local function text_of(asked)
   local key = asked:gsub(":", "."):gsub("%.%*$", ""):gsub("^ty%.", ""):gsub("^[Tt]ensor%.", "")
   if key == "jit" then
     local lines = {}
-    for _, name in ipairs(jit_names()) do lines[#lines + 1] = "jit." .. help[name]:match "^[^\n]*" end
+    local of = jit_help()
+    for _, name in ipairs(sorted(of)) do lines[#lines + 1] = of[name]:match "^[^\n]*" end
     return table.concat(lines, "\n")
   end
   if groups[key] then return overview(key) end
   if help[key] then return help[key] end
   local of_jit = key:match "^jit%.([%w_]+)$"
-  if of_jit and help[of_jit] then return "jit." .. help[of_jit] end
+  if of_jit and jit_help()[of_jit] then return jit_help()[of_jit] end
   local group = key:match "^[^.]*"
   local text = groups[group] and entries(group)[key]
   if text == false then return asked .. "\n  its help stands in the sources, which cannot be read here" end
   return text or unknown(key)
 end
 internals.help_text = text_of
+
+-- For what is made of it (editors/make_meta.lua).
+internals.help_groups, internals.help_entries, internals.help_jit = groups, entries, jit_help
 
 --- Words in lines of at most `width` letters.
 local function wrapped(words, width)
@@ -228,7 +234,7 @@ local function everything()
   end
   local parts = {
     "functions of ty, most of them methods of tensors, too; with _ at the end many write to their first argument",
-    wrapped(names, 100), "jit", wrapped(jit_names(), 100),
+    wrapped(names, 100), "jit", wrapped(sorted(jit_help()), 100),
   }
   for _, group in ipairs(sorted(groups)) do
     local of_group = {}

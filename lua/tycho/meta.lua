@@ -1,0 +1,5751 @@
+---@meta tycho
+-- luacheck: ignore
+-- Made by `make meta` from the texts and annotations of ty.help: not to be edited. Language servers read it, nothing runs it.
+
+---@alias tycho.Dtype "bool"|"u8"|"i8"|"i16"|"i32"|"i64"|"f16"|"bf16"|"f32"|"f64"
+
+---a tensor; its functions are also methods
+---@class tycho.Tensor
+---@field shape integer[] a fresh table of sizes
+---@field dtype string
+---@field device string
+---@field ndim integer
+---@field requires_grad boolean
+---@field grad tycho.Tensor?
+---@field is_leaf boolean
+---@field [integer] tycho.Tensor
+---@operator add(tycho.Tensor|number): tycho.Tensor
+---@operator sub(tycho.Tensor|number): tycho.Tensor
+---@operator mul(tycho.Tensor|number): tycho.Tensor
+---@operator div(tycho.Tensor|number): tycho.Tensor
+---@operator mod(tycho.Tensor|number): tycho.Tensor
+---@operator pow(tycho.Tensor|number): tycho.Tensor
+---@operator unm: tycho.Tensor
+---@operator len: integer
+local Tensor = {}
+
+---the magnitude, element by element
+---@return tycho.Tensor
+function Tensor:abs() end
+
+---the magnitude, element by element; written to the first argument
+---@return tycho.Tensor
+function Tensor:abs_() end
+
+---the angle in radians whose cosine is x
+---@return tycho.Tensor
+function Tensor:acos() end
+
+---the angle in radians whose cosine is x; written to the first argument
+---@return tycho.Tensor
+function Tensor:acos_() end
+
+---the inverse hyperbolic cosine; NaN below 1
+---@return tycho.Tensor
+function Tensor:acosh() end
+
+---the inverse hyperbolic cosine; NaN below 1; written to the first argument
+---@return tycho.Tensor
+function Tensor:acosh_() end
+
+---the means of `size` windows
+---Shape of the result: the places become windows
+---@param size integer
+---@return tycho.Tensor # [batch, channels, size]
+function Tensor:adaptive_avg_pool1d(size) end
+
+---the means of `size` windows a dim
+---Shape of the result: the places become windows
+---@param size integer|integer[]
+---@return tycho.Tensor # [batch, channels, rows, columns]
+function Tensor:adaptive_avg_pool2d(size) end
+
+---the largest elements of `size` windows
+---Shape of the result: the places become windows
+---@param size integer
+---@return tycho.Tensor # [batch, channels, size]
+function Tensor:adaptive_max_pool1d(size) end
+
+---the largest elements of `size` windows a dim
+---Shape of the result: the places become windows
+---@param size integer|integer[]
+---@return tycho.Tensor # [batch, channels, rows, columns]
+function Tensor:adaptive_max_pool2d(size) end
+
+---sum, element by element
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:add(b) end
+
+---sum, element by element; written to the first argument
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:add_(b) end
+
+---beta * c + alpha * (a x b)
+---Shape of the result: [n, m]
+---@param a tycho.Tensor # [n, k]
+---@param b tycho.Tensor # [k, m]
+---@param opts? {alpha: number?, beta: number?} # both 1
+---@return tycho.Tensor # [n, m]
+function Tensor:addmm(a, b, opts) end
+
+---beta * c + alpha * (a x b); written to the first argument
+---Shape of the result: [n, m]
+---@param a tycho.Tensor # [n, k]
+---@param b tycho.Tensor # [k, m]
+---@param opts? {alpha: number?, beta: number?} # both 1
+---@return tycho.Tensor # [n, m]
+function Tensor:addmm_(a, b, opts) end
+
+---bool: all elements are not zero
+---Shape of the result: x without the dims
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # bool, x without the dims; true of nothing
+function Tensor:all(dims, keepdim) end
+
+---a Lua boolean: all elements are close, see isclose
+---Shape of the result: a Lua boolean
+---@param b tycho.Tensor|number # broadcasts with a
+---@param opts? {rtol: number?, atol: number?, equal_nan: boolean?}
+---@return boolean
+function Tensor:allclose(b, opts) end
+
+---bool: any element is not zero
+---Shape of the result: x without the dims
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # bool, x without the dims; false of nothing
+function Tensor:any(dims, keepdim) end
+
+---position of the first largest element; NaN wins
+---@param dim? integer
+---@param keepdim? boolean
+---@return tycho.Tensor
+function Tensor:argmax(dim, keepdim) end
+
+---position of the first smallest element; NaN wins
+---@param dim? integer
+---@param keepdim? boolean
+---@return tycho.Tensor
+function Tensor:argmin(dim, keepdim) end
+
+---positions that sort a dim, stable; NaN counts as largest
+---@param dim? integer
+---@param descending? boolean
+---@return tycho.Tensor
+function Tensor:argsort(dim, descending) end
+
+---the angle in radians whose sine is x
+---@return tycho.Tensor
+function Tensor:asin() end
+
+---the angle in radians whose sine is x; written to the first argument
+---@return tycho.Tensor
+function Tensor:asin_() end
+
+---the inverse hyperbolic sine
+---@return tycho.Tensor
+function Tensor:asinh() end
+
+---the inverse hyperbolic sine; written to the first argument
+---@return tycho.Tensor
+function Tensor:asinh_() end
+
+---the angle in radians whose tangent is x
+---@return tycho.Tensor
+function Tensor:atan() end
+
+---the angle of the point (b, a) in radians
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:atan2(b) end
+
+---the angle of the point (b, a) in radians; written to the first argument
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:atan2_(b) end
+
+---the angle in radians whose tangent is x; written to the first argument
+---@return tycho.Tensor
+function Tensor:atan_() end
+
+---the inverse hyperbolic tangent
+---@return tycho.Tensor
+function Tensor:atanh() end
+
+---the inverse hyperbolic tangent; written to the first argument
+---@return tycho.Tensor
+function Tensor:atanh_() end
+
+---the mean of each window
+---Shape of the result: the places become windows
+---@param kernel integer
+---@param opts? {stride: any, padding: any, ceil_mode: boolean?, count_include_pad: boolean?}
+---@return tycho.Tensor # [batch, channels, windows]
+function Tensor:avg_pool1d(kernel, opts) end
+
+---the mean of each window
+---Shape of the result: the places become windows
+---@param kernel integer|integer[]
+---@param opts? {stride: any, padding: any, ceil_mode: boolean?, count_include_pad: boolean?}
+---@return tycho.Tensor # [batch, channels, windows down, windows across]
+function Tensor:avg_pool2d(kernel, opts) end
+
+---adds the gradient of x to grad of every leaf that x was computed from
+---@param g? tycho.Tensor # of y's shape; 1 where y has one element
+---@param opts? {retain_graph: boolean?, create_graph: boolean?}
+function Tensor:backward(g, opts) end
+
+---cross entropy of chances y under sigmoid(x)
+---Shape of the result: 0-d, or the broadcast of x and y
+---Formula: max(x, 0) - x y + log(1 + exp(-|x|))
+---@param y tycho.Tensor|number # broadcasts to x, or x to it
+---@param opts? {reduction: string?, weight: any, pos_weight: any} # tensors or numbers that broadcast with x
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function Tensor:bce_with_logits(y, opts) end
+
+---1 with probability p, else 0; p may be a tensor, which gives the sizes
+---@param sizes? integer|integer[]
+---@param opts? {dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function Tensor:bernoulli(sizes, opts) end
+
+---bits set in both
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:bitwise_and(b) end
+
+---bits set in both; written to the first argument
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:bitwise_and_(b) end
+
+---every bit turned over; for bool the opposite
+---@return tycho.Tensor
+function Tensor:bitwise_not() end
+
+---every bit turned over; for bool the opposite; written to the first argument
+---@return tycho.Tensor
+function Tensor:bitwise_not_() end
+
+---bits set in either
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:bitwise_or(b) end
+
+---bits set in either; written to the first argument
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:bitwise_or_(b) end
+
+---bits set in one of the two
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:bitwise_xor(b) end
+
+---bits set in one of the two; written to the first argument
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:bitwise_xor_(b) end
+
+---the matrix products of two stacks of matrices
+---Shape of the result: [batch, n, m]
+---@param b tycho.Tensor # [batch, k, m]
+---@return tycho.Tensor # [batch, n, m]
+function Tensor:bmm(b) end
+
+---the next whole number above
+---@return tycho.Tensor
+function Tensor:ceil() end
+
+---the next whole number above; written to the first argument
+---@return tycho.Tensor
+function Tensor:ceil_() end
+
+---a table of at most n views of about equal size
+---@param n integer
+---@param dim? integer
+---@return tycho.Tensor[]
+function Tensor:chunk(n, dim) end
+
+---x, not below min and not above max; either may be nil
+---Shape of the result: broadcast of the arguments
+---@param min? tycho.Tensor|number
+---@param max? tycho.Tensor|number
+---@return tycho.Tensor # the broadcast shape, the promoted dtype
+function Tensor:clamp(min, max) end
+
+---x, not below min and not above max; either may be nil; written to the first argument
+---Shape of the result: broadcast of the arguments
+---@param min? tycho.Tensor|number
+---@param max? tycho.Tensor|number
+---@return tycho.Tensor # the broadcast shape, the promoted dtype
+function Tensor:clamp_(min, max) end
+
+---a copy with memory of its own
+---@return tycho.Tensor
+function Tensor:clone() end
+
+---x if its elements lie row by row, else such a copy
+---@return tycho.Tensor
+function Tensor:contiguous() end
+
+---convolution over one dim; weight [out, in / groups, size]
+---Shape of the result: [batch, out, length]
+---Formula: y[n, o, t] = bias[o] + sum over c, i of weight[o, c, i] x[n, c, t stride + i dilation - padding]
+---@param weight tycho.Tensor # [out, channels / groups, size]
+---@param bias? tycho.Tensor # [out]
+---@param opts? {stride: any, padding: any, dilation: any, groups: integer?}
+---@return tycho.Tensor # [batch, out, floor((length + 2 padding - dilation (size - 1) - 1) / stride) + 1]
+function Tensor:conv1d(weight, bias, opts) end
+
+---convolution over two dims; weight [out, in / groups, rows, columns]
+---Shape of the result: [batch, out, height, width]
+---Formula: as conv1d, over two dims
+---@param weight tycho.Tensor # [out, channels / groups, rows, columns]
+---@param bias? tycho.Tensor # [out]
+---@param opts? {stride: any, padding: any, dilation: any, groups: integer?}
+---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
+function Tensor:conv2d(weight, bias, opts) end
+
+---convolution over three dims; weight [out, in, planes, rows, columns]
+---Shape of the result: [batch, out, depth, height, width]
+---Formula: as conv1d, over three dims, in one group
+---@param weight tycho.Tensor # [out, channels, planes, rows, columns]
+---@param bias? tycho.Tensor # [out]
+---@param opts? {stride: any, padding: any, dilation: any}
+---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
+function Tensor:conv3d(weight, bias, opts) end
+
+---the transpose of conv1d; weight [in, out / groups, size]
+---Shape of the result: [batch, out, length]
+---Formula: the gradient of conv1d by its x
+---@param weight tycho.Tensor # [channels, out / groups, size]
+---@param bias? tycho.Tensor # [out]
+---@param opts? {stride?: integer|integer[], padding?: integer|integer[], output_padding?: integer|integer[], dilation?: integer|integer[], groups?: integer}
+---@return tycho.Tensor # [batch, out, (length - 1) stride - 2 padding + dilation (size - 1) + output_padding + 1]
+function Tensor:conv_transpose1d(weight, bias, opts) end
+
+---the transpose of conv2d; weight [in, out / groups, rows, columns]
+---Shape of the result: [batch, out, height, width]
+---Formula: the gradient of conv2d by its x
+---@param weight tycho.Tensor # [channels, out / groups, rows, columns]
+---@param bias? tycho.Tensor # [out]
+---@param opts? {stride?: integer|integer[], padding?: integer|integer[], output_padding?: integer|integer[], dilation?: integer|integer[], groups?: integer}
+---@return tycho.Tensor # [batch, out, ...], of sizes as in one dim
+function Tensor:conv_transpose2d(weight, bias, opts) end
+
+---writes y, broadcast and cast, to the elements of x
+---@param y tycho.Tensor|number|boolean
+---@return tycho.Tensor
+function Tensor:copy_(y) end
+
+---the magnitude of a with the sign of b
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:copysign(b) end
+
+---the magnitude of a with the sign of b; written to the first argument
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:copysign_(b) end
+
+---the cosine of x radians
+---@return tycho.Tensor
+function Tensor:cos() end
+
+---the cosine of x radians; written to the first argument
+---@return tycho.Tensor
+function Tensor:cos_() end
+
+---the hyperbolic cosine
+---@return tycho.Tensor
+function Tensor:cosh() end
+
+---the hyperbolic cosine; written to the first argument
+---@return tycho.Tensor
+function Tensor:cosh_() end
+
+---how many elements are not zero
+---Shape of the result: x without the dims
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # i64, x without the dims
+function Tensor:count_nonzero(dims, keepdim) end
+
+---minus the log-probability of each label under softmax(x)
+---Shape of the result: 0-d, or the labels'
+---Formula: nll_loss(log_softmax(x), target)
+---@param target tycho.Tensor # integer labels from 1, sizes of x without the class dim; or floats, shape of x
+---@param opts? {reduction: string?, dim: integer?, ignore_index: integer?, label_smoothing: number?}
+---@return tycho.Tensor # 0-d, or the sizes of x without the class dim
+function Tensor:cross_entropy(target, opts) end
+
+---running maximum along a dim; NaN stays
+---@param dim integer
+---@return tycho.Tensor
+function Tensor:cummax(dim) end
+
+---running minimum along a dim; NaN stays
+---@param dim integer
+---@return tycho.Tensor
+function Tensor:cummin(dim) end
+
+---running product along a dim
+---@param dim integer
+---@return tycho.Tensor
+function Tensor:cumprod(dim) end
+
+---running sum along a dim
+---@param dim integer
+---@return tycho.Tensor
+function Tensor:cumsum(dim) end
+
+---an FFI pointer to the first element, float * for f32; valid while x or a view of it lives
+---@return ffi.cdata*
+function Tensor:data() end
+
+---x without its past: no gradient goes through this view
+---@return tycho.Tensor
+function Tensor:detach() end
+
+---the diagonal of two dims as the last dim, a view; offset > 0: above the main one
+---@param offset? integer
+---@param dim1? integer
+---@param dim2? integer
+---@return tycho.Tensor
+function Tensor:diagonal(offset, dim1, dim2) end
+
+---the number of dims
+---@return integer
+function Tensor:dim() end
+
+---quotient; integers give a float
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:div(b) end
+
+---quotient; integers give a float; written to the first argument
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:div_(b) end
+
+---the sum of the products of two vectors
+---Shape of the result: 0-d
+---@param b tycho.Tensor # [n]
+---@return tycho.Tensor # 0-d
+function Tensor:dot(b) end
+
+---elements zeroed by chance p, the others divided by 1 - p
+---Shape of the result: x
+---Formula: Srivastava and others 2014, JMLR 15
+---@param p? number # 0.5, in 0..1
+---@param training? boolean # true; false gives x
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:dropout(p, training) end
+
+---elements zeroed by chance p, the others divided by 1 - p; written to the first argument
+---Shape of the result: x
+---Formula: Srivastava and others 2014, JMLR 15
+---@param p? number # 0.5, in 0..1
+---@param training? boolean # true; false gives x
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:dropout_(p, training) end
+
+---x above zero, else alpha * (exp(x) - 1)
+---Shape of the result: x
+---Formula: Clevert, Unterthiner, Hochreiter 2015, arXiv:1511.07289
+---@param alpha? number # 1
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:elu(alpha) end
+
+---x above zero, else alpha * (exp(x) - 1); written to the first argument
+---Shape of the result: x
+---Formula: Clevert, Unterthiner, Hochreiter 2015, arXiv:1511.07289
+---@param alpha? number # 1
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:elu_(alpha) end
+
+---elements of any value in the shape and dtype of x
+---@param opts? {dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function Tensor:empty_like(opts) end
+
+---bool: equal; NaN equals nothing
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:eq(b) end
+
+---a Lua boolean: shapes and all elements are equal
+---Shape of the result: a Lua boolean
+---@param b tycho.Tensor
+---@return boolean
+function Tensor:equal(b) end
+
+---the error function
+---@return tycho.Tensor
+function Tensor:erf() end
+
+---the error function; written to the first argument
+---@return tycho.Tensor
+function Tensor:erf_() end
+
+---the inverse of the error function
+---@return tycho.Tensor
+function Tensor:erfinv() end
+
+---the inverse of the error function; written to the first argument
+---@return tycho.Tensor
+function Tensor:erfinv_() end
+
+---e to the power x
+---@return tycho.Tensor
+function Tensor:exp() end
+
+---2 to the power x
+---@return tycho.Tensor
+function Tensor:exp2() end
+
+---2 to the power x; written to the first argument
+---@return tycho.Tensor
+function Tensor:exp2_() end
+
+---e to the power x; written to the first argument
+---@return tycho.Tensor
+function Tensor:exp_() end
+
+---dims of size 1 repeated without a copy; -1 keeps a size
+---@param sizes integer|integer[]
+---@param ... integer
+---@return tycho.Tensor
+function Tensor:expand(sizes, ...) end
+
+---exp(x) - 1, accurate near zero
+---@return tycho.Tensor
+function Tensor:expm1() end
+
+---exp(x) - 1, accurate near zero; written to the first argument
+---@return tycho.Tensor
+function Tensor:expm1_() end
+
+---writes a value to every element of x
+---@param value tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:fill_(value) end
+
+---dims first to last as one
+---@param first? integer
+---@param last? integer
+---@return tycho.Tensor
+function Tensor:flatten(first, last) end
+
+---dims reversed, as a view; none: all
+---@param dims? integer|integer[]
+---@param ... integer
+---@return tycho.Tensor
+function Tensor:flip(dims, ...) end
+
+---the next whole number below
+---@return tycho.Tensor
+function Tensor:floor() end
+
+---the next whole number below; written to the first argument
+---@return tycho.Tensor
+function Tensor:floor_() end
+
+---quotient rounded down; an integer by 0 gives 0
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:floor_divide(b) end
+
+---quotient rounded down; an integer by 0 gives 0; written to the first argument
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:floor_divide_(b) end
+
+---remainder with the dividend's sign; an integer by 0 gives 0
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:fmod(b) end
+
+---remainder with the dividend's sign; an integer by 0 gives 0; written to the first argument
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:fmod_(b) end
+
+---one number in the shape and dtype of x
+---@param value number|boolean
+---@param opts? {dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function Tensor:full_like(value, opts) end
+
+---elements of a at the index's positions along a dim
+---@param dim integer
+---@param index tycho.Tensor|integer[]
+---@return tycho.Tensor
+function Tensor:gather(dim, index) end
+
+---bool: a above or equal to b
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:ge(b) end
+
+---x times the chance that a normal variable lies below x
+---Shape of the result: x
+---Formula: x / 2 * (1 + erf(x / sqrt(2))), Hendrycks, Gimpel 2016, arXiv:1606.08415
+---@param opts? {approximate: "none"|"tanh"|nil} # "tanh": the paper's faster form
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:gelu(opts) end
+
+---x times the chance that a normal variable lies below x; written to the first argument
+---Shape of the result: x
+---Formula: x / 2 * (1 + erf(x / sqrt(2))), Hendrycks, Gimpel 2016, arXiv:1606.08415
+---@param opts? {approximate: "none"|"tanh"|nil} # "tanh": the paper's faster form
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:gelu_(opts) end
+
+---one element as a number or boolean
+---@param i integer
+---@param j integer
+---@param ... integer
+---@return number|boolean
+function Tensor:get(i, j, ...) end
+
+---bool: a above b
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:gt(b) end
+
+---half the squared difference up to delta, linear beyond
+---Shape of the result: 0-d, or the broadcast of x and y
+---Formula: d <= delta: d^2 / 2, else delta (d - delta / 2), d = |x - y|, Huber 1964
+---@param y tycho.Tensor|number # broadcasts to x, or x to it
+---@param opts? {reduction: string?, delta: number?} # delta: 1
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function Tensor:huber_loss(y, opts) end
+
+---sqrt(a^2 + b^2) without overflow on the way
+---Shape of the result: broadcast of a and b
+---Formula: m * sqrt(1 + (n / m)^2), m the larger, n the smaller magnitude
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, floats
+function Tensor:hypot(b) end
+
+---sqrt(a^2 + b^2) without overflow on the way; written to the first argument
+---Shape of the result: broadcast of a and b
+---Formula: m * sqrt(1 + (n / m)^2), m the larger, n the smaller magnitude
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, floats
+function Tensor:hypot_(b) end
+
+---x with src's places added at the index's positions along a dim
+---Shape of the result: x
+---@param dim integer
+---@param index tycho.Tensor # integers [n], from 1, negative from the end
+---@param src tycho.Tensor # sizes of x, but n along dim
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:index_add(dim, index, src) end
+
+---x with src's places added at the index's positions along a dim; written to the first argument
+---Shape of the result: x
+---@param dim integer
+---@param index tycho.Tensor # integers [n], from 1, negative from the end
+---@param src tycho.Tensor # sizes of x, but n along dim
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:index_add_(dim, index, src) end
+
+---the places of a dim that a 1-d index names
+---@param dim integer
+---@param index tycho.Tensor|integer[]
+---@return tycho.Tensor
+function Tensor:index_select(dim, index) end
+
+---another number of places in each dim behind batch and channels
+---Shape of the result: [batch, channels, size...]
+---Formula: as PyTorch's interpolate, modes nearest, linear and bilinear
+---@param opts {size: any, scale: any, mode: string?, align_corners: boolean?}
+---@return tycho.Tensor # [batch, channels, size...]
+function Tensor:interpolate(opts) end
+
+---whether the elements lie row by row
+---@return boolean
+function Tensor:is_contiguous() end
+
+---bool: |a - b| <= atol + rtol * |b|, or equal
+---Shape of the result: broadcast of a and b
+---Formula: as NumPy's isclose
+---@param b tycho.Tensor|number # broadcasts with a
+---@param opts? {rtol: number?, atol: number?, equal_nan: boolean?}
+---@return tycho.Tensor # bool, the broadcast shape
+function Tensor:isclose(b, opts) end
+
+---bool: neither infinite nor NaN
+---Shape of the result: x
+---@return tycho.Tensor # bool, shape of x
+function Tensor:isfinite() end
+
+---bool: infinite, of either sign
+---Shape of the result: x
+---@return tycho.Tensor # bool, shape of x
+function Tensor:isinf() end
+
+---bool: not a number
+---Shape of the result: x
+---@return tycho.Tensor # bool, shape of x
+function Tensor:isnan() end
+
+---the only element as a number or boolean
+---@return number|boolean
+function Tensor:item() end
+
+---how far the distribution target is from the log-probabilities x
+---Shape of the result: 0-d, or the broadcast of x and target
+---Formula: target (log(target) - x), Kullback, Leibler 1951
+---@param target tycho.Tensor # broadcasts to x, or x to it
+---@param opts? {reduction: string?, log_target: boolean?}
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function Tensor:kl_div(target, opts) end
+
+---the magnitudes of the differences, their mean by default
+---Shape of the result: 0-d, or the broadcast of x and y
+---@param y tycho.Tensor|number # broadcasts to x, or x to it
+---@param opts? {reduction: string?} # "mean", "sum" or "none"
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function Tensor:l1_loss(y, opts) end
+
+---(x - mean) / sqrt(var + eps) * weight + bias over the last dims
+---Shape of the result: x
+---Formula: Ba, Kiros, Hinton 2016, arXiv:1607.06450
+---@param weight? tycho.Tensor # broadcasts to x
+---@param bias? tycho.Tensor # broadcasts to x
+---@param opts? {dims: integer|integer[]|nil, eps: number?} # the last dim, 1e-5
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:layer_norm(weight, bias, opts) end
+
+---bool: a below or equal to b
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:le(b) end
+
+---x above zero, else slope * x
+---Shape of the result: x
+---@param slope? number # 0.01
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:leaky_relu(slope) end
+
+---x above zero, else slope * x; written to the first argument
+---Shape of the result: x
+---@param slope? number # 0.01
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:leaky_relu_(slope) end
+
+---a + weight * (b - a)
+---Shape of the result: broadcast of the arguments
+---@param b tycho.Tensor|number
+---@param weight tycho.Tensor|number
+---@return tycho.Tensor # the broadcast shape
+function Tensor:lerp(b, weight) end
+
+---a + weight * (b - a); written to the first argument
+---Shape of the result: broadcast of the arguments
+---@param b tycho.Tensor|number
+---@param weight tycho.Tensor|number
+---@return tycho.Tensor # the broadcast shape
+function Tensor:lerp_(b, weight) end
+
+---the natural logarithm; -inf at zero, NaN below
+---@return tycho.Tensor
+function Tensor:log() end
+
+---the logarithm to base 10
+---@return tycho.Tensor
+function Tensor:log10() end
+
+---the logarithm to base 10; written to the first argument
+---@return tycho.Tensor
+function Tensor:log10_() end
+
+---log(1 + x), accurate near zero
+---@return tycho.Tensor
+function Tensor:log1p() end
+
+---log(1 + x), accurate near zero; written to the first argument
+---@return tycho.Tensor
+function Tensor:log1p_() end
+
+---the logarithm to base 2
+---@return tycho.Tensor
+function Tensor:log2() end
+
+---the logarithm to base 2; written to the first argument
+---@return tycho.Tensor
+function Tensor:log2_() end
+
+---the natural logarithm; -inf at zero, NaN below; written to the first argument
+---@return tycho.Tensor
+function Tensor:log_() end
+
+---the logarithm of softmax over a dim
+---Shape of the result: x
+---Formula: z - log(sum(exp(z))), z = x - max(x)
+---@param dim? integer # the last
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:log_softmax(dim) end
+
+---the logarithm of softmax over a dim; written to the first argument
+---Shape of the result: x
+---Formula: z - log(sum(exp(z))), z = x - max(x)
+---@param dim? integer # the last
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:log_softmax_(dim) end
+
+---log(exp(a) + exp(b)) without overflow
+---Shape of the result: broadcast of a and b
+---Formula: max(a, b) + log1p(exp(-|a - b|))
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, floats
+function Tensor:logaddexp(b) end
+
+---log(exp(a) + exp(b)) without overflow; written to the first argument
+---Shape of the result: broadcast of a and b
+---Formula: max(a, b) + log1p(exp(-|a - b|))
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, floats
+function Tensor:logaddexp_(b) end
+
+---logarithm of the running sum of exp(x) along a dim
+---@param dim integer
+---@return tycho.Tensor
+function Tensor:logcumsumexp(dim) end
+
+---bool: both are true; what is not zero is
+---Shape of the result: broadcast of a and b
+---@param b tycho.Tensor|number|boolean # broadcasts with a
+---@return tycho.Tensor # bool, the broadcast shape
+function Tensor:logical_and(b) end
+
+---bool: both are true; what is not zero is; written to the first argument
+---Shape of the result: broadcast of a and b
+---@param b tycho.Tensor|number|boolean # broadcasts with a
+---@return tycho.Tensor # bool, the broadcast shape
+function Tensor:logical_and_(b) end
+
+---bool: false, that is zero
+---Shape of the result: x
+---@return tycho.Tensor # bool, shape of x
+function Tensor:logical_not() end
+
+---bool: false, that is zero; written to the first argument
+---Shape of the result: x
+---@return tycho.Tensor # bool, shape of x
+function Tensor:logical_not_() end
+
+---bool: either is true; what is not zero is
+---Shape of the result: broadcast of a and b
+---@param b tycho.Tensor|number|boolean # broadcasts with a
+---@return tycho.Tensor # bool, the broadcast shape
+function Tensor:logical_or(b) end
+
+---bool: either is true; what is not zero is; written to the first argument
+---Shape of the result: broadcast of a and b
+---@param b tycho.Tensor|number|boolean # broadcasts with a
+---@return tycho.Tensor # bool, the broadcast shape
+function Tensor:logical_or_(b) end
+
+---bool: one alone is true; what is not zero is
+---Shape of the result: broadcast of a and b
+---@param b tycho.Tensor|number|boolean # broadcasts with a
+---@return tycho.Tensor # bool, the broadcast shape
+function Tensor:logical_xor(b) end
+
+---bool: one alone is true; what is not zero is; written to the first argument
+---Shape of the result: broadcast of a and b
+---@param b tycho.Tensor|number|boolean # broadcasts with a
+---@return tycho.Tensor # bool, the broadcast shape
+function Tensor:logical_xor_(b) end
+
+---log(sum(exp(x))) over dims without overflow
+---Shape of the result: x without the dims
+---Formula: m + log(sum(exp(x - m))), m = max(x), or 0 where that is infinite
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; floats
+function Tensor:logsumexp(dims, keepdim) end
+
+---bits moved up; 0 beyond the width or for a negative count
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:lshift(b) end
+
+---bits moved up; 0 beyond the width or for a negative count; written to the first argument
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:lshift_(b) end
+
+---bool: a below b
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:lt(b) end
+
+---x with value where the bool mask holds
+---Shape of the result: broadcast of x and mask
+---@param mask tycho.Tensor # bool, broadcasts with x
+---@param value tycho.Tensor|number|boolean # a number or 0-d tensor, cast to x's dtype
+---@return tycho.Tensor # the broadcast shape, dtype of x
+function Tensor:masked_fill(mask, value) end
+
+---x with value where the bool mask holds; written to the first argument
+---Shape of the result: broadcast of x and mask
+---@param mask tycho.Tensor # bool, broadcasts with x
+---@param value tycho.Tensor|number|boolean # a number or 0-d tensor, cast to x's dtype
+---@return tycho.Tensor # the broadcast shape, dtype of x
+function Tensor:masked_fill_(mask, value) end
+
+---elements where the bool mask holds, as one row
+---@param mask tycho.Tensor
+---@return tycho.Tensor
+function Tensor:masked_select(mask) end
+
+---matrix product, batched over leading dims
+---@param b tycho.Tensor
+---@return tycho.Tensor
+function Tensor:matmul(b) end
+
+---the largest element over dims; NaN wins
+---@param dims? integer|integer[]
+---@param keepdim? boolean
+---@return tycho.Tensor
+function Tensor:max(dims, keepdim) end
+
+---the largest element of each window
+---Shape of the result: the places become windows
+---@param kernel integer
+---@param opts? {stride: any, padding: any, dilation: any, ceil_mode: boolean?}
+---@return tycho.Tensor # [batch, channels, windows]
+function Tensor:max_pool1d(kernel, opts) end
+
+---the largest element of each window
+---Shape of the result: the places become windows
+---@param kernel integer|integer[]
+---@param opts? {stride: any, padding: any, dilation: any, ceil_mode: boolean?}
+---@return tycho.Tensor # [batch, channels, windows down, windows across]
+function Tensor:max_pool2d(kernel, opts) end
+
+---the larger; NaN wins, +0 above -0
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:maximum(b) end
+
+---the larger; NaN wins, +0 above -0; written to the first argument
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:maximum_(b) end
+
+---the arithmetic mean over dims
+---Shape of the result: x without the dims
+---Formula: sum(x) / n
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; floats, integers give the default float
+function Tensor:mean(dims, keepdim) end
+
+---the middle element in order, the lower of two; NaN wins
+---Shape of the result: x without the dim
+---@param dim? integer # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dim, dtype of x
+function Tensor:median(dim, keepdim) end
+
+---the smallest element over dims; NaN wins
+---@param dims? integer|integer[]
+---@param keepdim? boolean
+---@return tycho.Tensor
+function Tensor:min(dims, keepdim) end
+
+---the smaller; NaN wins, -0 below +0
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:minimum(b) end
+
+---the smaller; NaN wins, -0 below +0; written to the first argument
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:minimum_(b) end
+
+---x * tanh(softplus(x))
+---Shape of the result: x
+---Formula: Misra 2019, arXiv:1908.08681
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:mish() end
+
+---x * tanh(softplus(x)); written to the first argument
+---Shape of the result: x
+---Formula: Misra 2019, arXiv:1908.08681
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:mish_() end
+
+---dims moved to other places, the rest in order; a view
+---@param from integer|integer[]
+---@param to integer|integer[]
+---@return tycho.Tensor
+function Tensor:movedim(from, to) end
+
+---the squared differences, their mean by default
+---Shape of the result: 0-d, or the broadcast of x and y
+---@param y tycho.Tensor|number # broadcasts to x, or x to it
+---@param opts? {reduction: string?} # "mean", "sum" or "none"
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function Tensor:mse_loss(y, opts) end
+
+---product, element by element
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:mul(b) end
+
+---product, element by element; written to the first argument
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:mul_(b) end
+
+---n positions along the last dim, drawn by weight; weights at least 0, not all 0
+---@param n integer
+---@param replacement? boolean
+---@return tycho.Tensor
+function Tensor:multinomial(n, replacement) end
+
+---numbers in place of NaN and infinities; the dtype's largest by default
+---Shape of the result: x
+---@param nan? number # for NaN, 0
+---@param posinf? number # for inf, the dtype's largest
+---@param neginf? number # for -inf, the dtype's lowest
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:nan_to_num(nan, posinf, neginf) end
+
+---numbers in place of NaN and infinities; the dtype's largest by default; written to the first argument
+---Shape of the result: x
+---@param nan? number # for NaN, 0
+---@param posinf? number # for inf, the dtype's largest
+---@param neginf? number # for -inf, the dtype's lowest
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:nan_to_num_(nan, posinf, neginf) end
+
+---length places of a dim from start on, as a view
+---@param dim integer
+---@param start integer
+---@param length integer
+---@return tycho.Tensor
+function Tensor:narrow(dim, start, length) end
+
+---bool: not equal; NaN differs from all
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:ne(b) end
+
+---the negative, element by element
+---@return tycho.Tensor
+function Tensor:neg() end
+
+---the negative, element by element; written to the first argument
+---@return tycho.Tensor
+function Tensor:neg_() end
+
+---minus the log-probability of each label
+---Shape of the result: 0-d, or the labels'
+---@param target tycho.Tensor # integer labels from 1, sizes of x without the class dim
+---@param opts? {reduction: string?, dim: integer?, ignore_index: integer?}
+---@return tycho.Tensor # 0-d, or the sizes of the labels
+function Tensor:nll_loss(target, opts) end
+
+---positions of the elements that are not zero, one row each: i64 [count, ndim]
+---@return tycho.Tensor
+function Tensor:nonzero() end
+
+---the p-norm over dims
+---Shape of the result: x without the dims
+---Formula: sum(|x|^p)^(1/p)
+---@param p? number # 2
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; floats
+function Tensor:norm(p, dims, keepdim) end
+
+---writes normal numbers to x, returns it
+---@param mean? number
+---@param std? number
+---@return tycho.Tensor
+function Tensor:normal_(mean, std) end
+
+---the number of elements
+---@return integer
+function Tensor:numel() end
+
+---1 at the class's place of a new last dim, else 0
+---Shape of the result: index, then classes
+---@param classes? integer # how many; by default the largest class, which computes the index
+---@return tycho.Tensor # i64, shape of the index and `classes` behind
+function Tensor:one_hot(classes) end
+
+---1 in the shape and dtype of x
+---@param opts? {dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function Tensor:ones_like(opts) end
+
+---all products of an element of a with one of b
+---Shape of the result: [n, m]
+---@param b tycho.Tensor # [m]
+---@return tycho.Tensor # [n, m]
+function Tensor:outer(b) end
+
+---places of value around x, from dim 1 on
+---@param padding integer[][]
+---@param value? number|boolean
+---@return tycho.Tensor
+function Tensor:pad(padding, value) end
+
+---the dims in another order, as a view
+---@param dims integer|integer[]
+---@param ... integer
+---@return tycho.Tensor
+function Tensor:permute(dims, ...) end
+
+---a to the power b; integers wrap, a negative exponent truncates
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:pow(b) end
+
+---a to the power b; integers wrap, a negative exponent truncates; written to the first argument
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:pow_(b) end
+
+---product over dims
+---@param dims? integer|integer[]
+---@param keepdim? boolean
+---@return tycho.Tensor
+function Tensor:prod(dims, keepdim) end
+
+---uniform numbers from 0 to below 1 in the shape and dtype of x
+---@param opts? {dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function Tensor:rand_like(opts) end
+
+---normal numbers in the shape and dtype of x
+---@param opts? {dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function Tensor:randn_like(opts) end
+
+---1 / x, element by element
+---Shape of the result: x
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function Tensor:reciprocal() end
+
+---1 / x, element by element; written to the first argument
+---Shape of the result: x
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function Tensor:reciprocal_() end
+
+---calls fn(g) with x's complete gradient in each backward pass; what it gives replaces g; a handle, to :remove()
+---@param fn fun(g: tycho.Tensor): tycho.Tensor?
+---@return tycho.HookHandle
+function Tensor:register_hook(fn) end
+
+---frees the memory of x at once, unless others share it; x cannot be used afterwards
+function Tensor:release() end
+
+---the larger of x and 0
+---Shape of the result: x
+---Formula: max(x, 0)
+---@return tycho.Tensor # shape and dtype of x; bool gives i64
+function Tensor:relu() end
+
+---the larger of x and 0; written to the first argument
+---Shape of the result: x
+---Formula: max(x, 0)
+---@return tycho.Tensor # shape and dtype of x; bool gives i64
+function Tensor:relu_() end
+
+---remainder with the divisor's sign; an integer by 0 gives 0
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:remainder(b) end
+
+---remainder with the divisor's sign; an integer by 0 gives 0; written to the first argument
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:remainder_(b) end
+
+---each element repeated; a count for all or a tensor of counts; no dim: flattened
+---@param count integer|tycho.Tensor
+---@param dim? integer
+---@return tycho.Tensor
+function Tensor:repeat_interleave(count, dim) end
+
+---makes x a leaf: operations on it are taped, and backward fills x.grad
+---@param on? boolean
+---@return tycho.Tensor
+function Tensor:requires_grad_(on) end
+
+---x with other sizes, one of them -1 for what is left; a view where strides allow it, else a copy
+---@param sizes integer|integer[]
+---@param ... integer
+---@return tycho.Tensor
+function Tensor:reshape(sizes, ...) end
+
+---x / sqrt(mean(x^2) + eps) * weight over the last dims
+---Shape of the result: x
+---Formula: Zhang, Sennrich 2019, arXiv:1910.07467
+---@param weight? tycho.Tensor # broadcasts to x
+---@param opts? {dims: integer|integer[]|nil, eps: number?} # the last dim, 1e-5
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:rms_norm(weight, opts) end
+
+---places moved up along dims, coming in again below; no dims: flattened
+---@param shifts integer|integer[]
+---@param dims? integer|integer[]
+---@return tycho.Tensor
+function Tensor:roll(shifts, dims) end
+
+---the nearest whole number, half to even
+---@return tycho.Tensor
+function Tensor:round() end
+
+---the nearest whole number, half to even; written to the first argument
+---@return tycho.Tensor
+function Tensor:round_() end
+
+---an iterator over i, x[i] along dim 1
+---@return fun(): integer?, tycho.Tensor?
+function Tensor:rows() end
+
+---bits moved down, keeping the sign; all sign beyond the width or for a negative count
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:rshift(b) end
+
+---bits moved down, keeping the sign; all sign beyond the width or for a negative count; written to the first argument
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:rshift_(b) end
+
+---1 / sqrt(x), element by element
+---Shape of the result: x
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function Tensor:rsqrt() end
+
+---1 / sqrt(x), element by element; written to the first argument
+---Shape of the result: x
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function Tensor:rsqrt_() end
+
+---softmax(q k^t scale + mask) v, without the whole score matrix
+---Shape of the result: [..., queries, width of v]
+---Formula: Vaswani and others 2017, arXiv:1706.03762
+---@param k tycho.Tensor # floats [..., keys, features]
+---@param v tycho.Tensor # floats [..., keys, width]
+---@param opts? {mask: tycho.Tensor?, causal: boolean?, dropout: number?, training: boolean?, scale: number?}
+---@return tycho.Tensor # [..., queries, width], dtype of q
+function Tensor:scaled_dot_product_attention(k, v, opts) end
+
+---a with elements of src written at the index's positions along a dim; the last wins
+---@param dim integer
+---@param index tycho.Tensor|integer[]
+---@param src tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:scatter(dim, index, src) end
+
+---a with elements of src written at the index's positions along a dim; the last wins; written to the first argument
+---@param dim integer
+---@param index tycho.Tensor|integer[]
+---@param src tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:scatter_(dim, index, src) end
+
+---a with elements of src added in order at the index's positions along a dim
+---@param dim integer
+---@param index tycho.Tensor|integer[]
+---@param src tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:scatter_add(dim, index, src) end
+
+---a with elements of src added in order at the index's positions along a dim; written to the first argument
+---@param dim integer
+---@param index tycho.Tensor|integer[]
+---@param src tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:scatter_add_(dim, index, src) end
+
+---where values would go in sorted rows
+---@param values tycho.Tensor|number
+---@param right? boolean
+---@return tycho.Tensor
+function Tensor:searchsorted(values, right) end
+
+---writes one element, returns x
+---@param i integer
+---@param j integer
+---@param ... integer|number|boolean
+---@return tycho.Tensor
+function Tensor:set(i, j, ...) end
+
+---1 / (1 + exp(-x))
+---@return tycho.Tensor
+function Tensor:sigmoid() end
+
+---1 / (1 + exp(-x)); written to the first argument
+---@return tycho.Tensor
+function Tensor:sigmoid_() end
+
+----1, 0 or 1 as x is below, at or above zero; NaN stays
+---Shape of the result: x
+---@return tycho.Tensor # shape and dtype of x; bool gives i64
+function Tensor:sign() end
+
+----1, 0 or 1 as x is below, at or above zero; NaN stays; written to the first argument
+---Shape of the result: x
+---@return tycho.Tensor # shape and dtype of x; bool gives i64
+function Tensor:sign_() end
+
+---x * sigmoid(x)
+---Shape of the result: x
+---Formula: Elfwing, Uchibe, Doya 2017, arXiv:1702.03118
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:silu() end
+
+---x * sigmoid(x); written to the first argument
+---Shape of the result: x
+---Formula: Elfwing, Uchibe, Doya 2017, arXiv:1702.03118
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:silu_() end
+
+---the sine of x radians
+---@return tycho.Tensor
+function Tensor:sin() end
+
+---the sine of x radians; written to the first argument
+---@return tycho.Tensor
+function Tensor:sin_() end
+
+---the hyperbolic sine
+---@return tycho.Tensor
+function Tensor:sinh() end
+
+---the hyperbolic sine; written to the first argument
+---@return tycho.Tensor
+function Tensor:sinh_() end
+
+---the size of a dim, or a table of all
+---@param dim? integer
+---@return integer|integer[]
+function Tensor:size(dim) end
+
+---places first to last of a dim in steps, both included; a view
+---@param dim integer
+---@param first integer
+---@param last integer
+---@param step? integer
+---@return tycho.Tensor
+function Tensor:slice(dim, first, last, step) end
+
+---half the squared difference over beta up to beta, linear beyond
+---Shape of the result: 0-d, or the broadcast of x and y
+---Formula: d < beta: d^2 / (2 beta), else d - beta / 2, d = |x - y|
+---@param y tycho.Tensor|number # broadcasts to x, or x to it
+---@param opts? {reduction: string?, beta: number?} # beta: 1
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function Tensor:smooth_l1_loss(y, opts) end
+
+---exp(x - max) / sum(exp(x - max)) over a dim
+---Shape of the result: x
+---@param dim? integer # the last
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:softmax(dim) end
+
+---exp(x - max) / sum(exp(x - max)) over a dim; written to the first argument
+---Shape of the result: x
+---@param dim? integer # the last
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:softmax_(dim) end
+
+---log(1 + exp(beta * x)) / beta
+---Shape of the result: x
+---@param beta? number # 1
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:softplus(beta) end
+
+---log(1 + exp(beta * x)) / beta; written to the first argument
+---Shape of the result: x
+---@param beta? number # 1
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:softplus_(beta) end
+
+---two results: the elements of a dim in order, stable, NaN counts as largest; and their positions
+---@param dim? integer
+---@param descending? boolean
+---@return tycho.Tensor
+---@return tycho.Tensor
+function Tensor:sort(dim, descending) end
+
+---a table of views of that size, the last one smaller; or of the sizes in a table
+---@param size integer|integer[]
+---@param dim? integer
+---@return tycho.Tensor[]
+function Tensor:split(size, dim) end
+
+---the square root; NaN below zero
+---@return tycho.Tensor
+function Tensor:sqrt() end
+
+---the square root; NaN below zero; written to the first argument
+---@return tycho.Tensor
+function Tensor:sqrt_() end
+
+---x * x, element by element
+---Shape of the result: x
+---@return tycho.Tensor # shape and dtype of x; bool gives i64
+function Tensor:square() end
+
+---x * x, element by element; written to the first argument
+---Shape of the result: x
+---@return tycho.Tensor # shape and dtype of x; bool gives i64
+function Tensor:square_() end
+
+---without the dims of size 1, or without the given ones
+---@param dims? integer|integer[]
+---@param ... integer
+---@return tycho.Tensor
+function Tensor:squeeze(dims, ...) end
+
+---the standard deviation over dims
+---Shape of the result: x without the dims
+---Formula: sqrt(var(x))
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@param opts? {correction: number?} # 1: of a sample; 0: of a population
+---@return tycho.Tensor # x without the dims; floats
+function Tensor:std(dims, keepdim, opts) end
+
+---elements in memory from one place of a dim to the next, or a table of all; where the size is 1, as in a contiguous tensor
+---@param dim? integer
+---@return integer|integer[]
+function Tensor:stride(dim) end
+
+---difference, element by element
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:sub(b) end
+
+---difference, element by element; written to the first argument
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:sub_(b) end
+
+---sum over dims
+---@param dims? integer|integer[]
+---@param keepdim? boolean
+---@return tycho.Tensor
+function Tensor:sum(dims, keepdim) end
+
+---the transpose of a matrix, as a view
+---@return tycho.Tensor
+function Tensor:t() end
+
+---elements of the flattened x, in the index's shape; with a dim its places
+---@param index tycho.Tensor|integer[]
+---@param dim? integer
+---@return tycho.Tensor
+function Tensor:take(index, dim) end
+
+---the tangent of x radians
+---@return tycho.Tensor
+function Tensor:tan() end
+
+---the tangent of x radians; written to the first argument
+---@return tycho.Tensor
+function Tensor:tan_() end
+
+---the hyperbolic tangent
+---@return tycho.Tensor
+function Tensor:tanh() end
+
+---the hyperbolic tangent; written to the first argument
+---@return tycho.Tensor
+function Tensor:tanh_() end
+
+---products summed over pairs of dims
+---Shape of the result: other dims of a, then of b
+---@param b tycho.Tensor
+---@param dims? integer|integer[][] # 2; or {dims of a, dims of b}
+---@return tycho.Tensor # the other dims of a, then those of b
+function Tensor:tensordot(b, dims) end
+
+---the whole of x repeated along each dim; counts are right-aligned
+---@param counts integer|integer[]
+---@return tycho.Tensor
+function Tensor:tile(counts) end
+
+---x in another dtype or on another device; x itself when nothing changes; nil and a message when the device is not there
+---@param target tycho.Dtype|string|tycho.Tensor
+---@return tycho.Tensor
+---@return string?
+function Tensor:to(target) end
+
+---two results: the k largest (or smallest) elements of a dim in order; and their positions
+---@param k integer
+---@param dim? integer
+---@param largest? boolean
+---@return tycho.Tensor
+---@return tycho.Tensor
+function Tensor:topk(k, dim, largest) end
+
+---the elements in nested tables; a number when x has no dims
+---@return number|boolean|table
+function Tensor:totable() end
+
+---two dims exchanged, as a view
+---@param dim1 integer
+---@param dim2 integer
+---@return tycho.Tensor
+function Tensor:transpose(dim1, dim2) end
+
+---zeros above the k-th diagonal of the last two dims
+---Shape of the result: x
+---@param k? integer # 0; above zero: higher
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:tril(k) end
+
+---zeros above the k-th diagonal of the last two dims; written to the first argument
+---Shape of the result: x
+---@param k? integer # 0; above zero: higher
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:tril_(k) end
+
+---zeros below the k-th diagonal of the last two dims
+---Shape of the result: x
+---@param k? integer # 0; above zero: higher
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:triu(k) end
+
+---zeros below the k-th diagonal of the last two dims; written to the first argument
+---Shape of the result: x
+---@param k? integer # 0; above zero: higher
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:triu_(k) end
+
+---the whole part, towards zero
+---@return tycho.Tensor
+function Tensor:trunc() end
+
+---the whole part, towards zero; written to the first argument
+---@return tycho.Tensor
+function Tensor:trunc_() end
+
+---a table of views, one for each place of a dim, without that dim
+---@param dim? integer
+---@return tycho.Tensor[]
+function Tensor:unbind(dim) end
+
+---one dim as several; one size may be -1
+---@param dim integer
+---@param sizes integer|integer[]
+---@param ... integer
+---@return tycho.Tensor
+function Tensor:unflatten(dim, sizes, ...) end
+
+---windows of a dim as a new last dim, a view
+---@param dim integer
+---@param size integer
+---@param step? integer
+---@return tycho.Tensor
+function Tensor:unfold(dim, size, step) end
+
+---writes uniform numbers to x, returns it
+---@param low? number
+---@param high? number
+---@return tycho.Tensor
+function Tensor:uniform_(low, high) end
+
+---two results: the sorted different elements, and each element's position among them
+---@return tycho.Tensor
+---@return tycho.Tensor
+function Tensor:unique() end
+
+---a new dim of size 1 at that place
+---@param dim integer
+---@return tycho.Tensor
+function Tensor:unsqueeze(dim) end
+
+---the variance over dims
+---Shape of the result: x without the dims
+---Formula: sum((x - mean(x))^2) / (n - correction)
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@param opts? {correction: number?} # 1: of a sample; 0: of a population
+---@return tycho.Tensor # x without the dims; floats
+function Tensor:var(dims, keepdim, opts) end
+
+---x with other sizes and the same storage; raises where only a copy would do
+---@param sizes integer|integer[]
+---@param ... integer
+---@return tycho.Tensor
+function Tensor:view(sizes, ...) end
+
+---the same bits read as another dtype of that size; a copy
+---@param dtype tycho.Dtype
+---@return tycho.Tensor
+function Tensor:view_as(dtype) end
+
+---b where the condition holds, else c
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function Tensor:where(a, b) end
+
+---writes 0 to every element of x
+---@return tycho.Tensor
+function Tensor:zero_() end
+
+---0 in the shape and dtype of x
+---@param opts? {dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function Tensor:zeros_like(opts) end
+
+---Tensors for LuaJIT.
+---@class tycho
+---@field version string
+local ty, objects = {}, {}
+
+---the magnitude, element by element
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.abs(x) end
+
+---the magnitude, element by element; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.abs_(x) end
+
+---the angle in radians whose cosine is x
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.acos(x) end
+
+---the angle in radians whose cosine is x; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.acos_(x) end
+
+---the inverse hyperbolic cosine; NaN below 1
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.acosh(x) end
+
+---the inverse hyperbolic cosine; NaN below 1; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.acosh_(x) end
+
+---the means of `size` windows
+---Shape of the result: the places become windows
+---@param x tycho.Tensor # floats, [batch, channels, length] or [channels, length]
+---@param size integer
+---@return tycho.Tensor # [batch, channels, size]
+function ty.adaptive_avg_pool1d(x, size) end
+
+---the means of `size` windows a dim
+---Shape of the result: the places become windows
+---@param x tycho.Tensor # floats, [batch, channels, height, width] or [channels, height, width]
+---@param size integer|integer[]
+---@return tycho.Tensor # [batch, channels, rows, columns]
+function ty.adaptive_avg_pool2d(x, size) end
+
+---the largest elements of `size` windows
+---Shape of the result: the places become windows
+---@param x tycho.Tensor # floats, [batch, channels, length] or [channels, length]
+---@param size integer
+---@return tycho.Tensor # [batch, channels, size]
+function ty.adaptive_max_pool1d(x, size) end
+
+---the largest elements of `size` windows a dim
+---Shape of the result: the places become windows
+---@param x tycho.Tensor # floats, [batch, channels, height, width] or [channels, height, width]
+---@param size integer|integer[]
+---@return tycho.Tensor # [batch, channels, rows, columns]
+function ty.adaptive_max_pool2d(x, size) end
+
+---sum, element by element
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.add(a, b) end
+
+---sum, element by element; written to the first argument
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.add_(a, b) end
+
+---beta * c + alpha * (a x b)
+---Shape of the result: [n, m]
+---@param c tycho.Tensor # broadcasts with [n, m]
+---@param a tycho.Tensor # [n, k]
+---@param b tycho.Tensor # [k, m]
+---@param opts? {alpha: number?, beta: number?} # both 1
+---@return tycho.Tensor # [n, m]
+function ty.addmm(c, a, b, opts) end
+
+---beta * c + alpha * (a x b); written to the first argument
+---Shape of the result: [n, m]
+---@param c tycho.Tensor # broadcasts with [n, m]
+---@param a tycho.Tensor # [n, k]
+---@param b tycho.Tensor # [k, m]
+---@param opts? {alpha: number?, beta: number?} # both 1
+---@return tycho.Tensor # [n, m]
+function ty.addmm_(c, a, b, opts) end
+
+---bool: all elements are not zero
+---Shape of the result: x without the dims
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # bool, x without the dims; true of nothing
+function ty.all(x, dims, keepdim) end
+
+---a Lua boolean: all elements are close, see isclose
+---Shape of the result: a Lua boolean
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number # broadcasts with a
+---@param opts? {rtol: number?, atol: number?, equal_nan: boolean?}
+---@return boolean
+function ty.allclose(a, b, opts) end
+
+---bool: any element is not zero
+---Shape of the result: x without the dims
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # bool, x without the dims; false of nothing
+function ty.any(x, dims, keepdim) end
+
+---numbers from start up to, not including, stop; arange(n) is 0 to n-1
+---@param start? number
+---@param stop number
+---@param step? number
+---@param opts? {dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+---@overload fun(stop: number, opts?: {dtype?: tycho.Dtype, device?: string}): tycho.Tensor
+function ty.arange(start, stop, step, opts) end
+
+---position of the first largest element; NaN wins
+---@param x tycho.Tensor
+---@param dim? integer
+---@param keepdim? boolean
+---@return tycho.Tensor
+function ty.argmax(x, dim, keepdim) end
+
+---position of the first smallest element; NaN wins
+---@param x tycho.Tensor
+---@param dim? integer
+---@param keepdim? boolean
+---@return tycho.Tensor
+function ty.argmin(x, dim, keepdim) end
+
+---positions that sort a dim, stable; NaN counts as largest
+---@param x tycho.Tensor
+---@param dim? integer
+---@param descending? boolean
+---@return tycho.Tensor
+function ty.argsort(x, dim, descending) end
+
+---the angle in radians whose sine is x
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.asin(x) end
+
+---the angle in radians whose sine is x; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.asin_(x) end
+
+---the inverse hyperbolic sine
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.asinh(x) end
+
+---the inverse hyperbolic sine; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.asinh_(x) end
+
+---the angle in radians whose tangent is x
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.atan(x) end
+
+---the angle of the point (b, a) in radians
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.atan2(a, b) end
+
+---the angle of the point (b, a) in radians; written to the first argument
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.atan2_(a, b) end
+
+---the angle in radians whose tangent is x; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.atan_(x) end
+
+---the inverse hyperbolic tangent
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.atanh(x) end
+
+---the inverse hyperbolic tangent; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.atanh_(x) end
+
+---calls fn(...) with the products of layers in that half float; sums, softmax, norms, losses give f32
+---@param dtype "bf16"|"f16"|"f32"|false # false: as without
+---@param fn function
+---@param ... any
+---@return any
+---@return ...
+function ty.autocast(dtype, fn, ...) end
+
+---the mean of each window
+---Shape of the result: the places become windows
+---@param x tycho.Tensor # floats, [batch, channels, length] or [channels, length]
+---@param kernel integer
+---@param opts? {stride: any, padding: any, ceil_mode: boolean?, count_include_pad: boolean?}
+---@return tycho.Tensor # [batch, channels, windows]
+function ty.avg_pool1d(x, kernel, opts) end
+
+---the mean of each window
+---Shape of the result: the places become windows
+---@param x tycho.Tensor # floats, [batch, channels, height, width] or [channels, height, width]
+---@param kernel integer|integer[]
+---@param opts? {stride: any, padding: any, ceil_mode: boolean?, count_include_pad: boolean?}
+---@return tycho.Tensor # [batch, channels, windows down, windows across]
+function ty.avg_pool2d(x, kernel, opts) end
+
+---adds the gradient of x to grad of every leaf that x was computed from
+---@param y tycho.Tensor
+---@param g? tycho.Tensor # of y's shape; 1 where y has one element
+---@param opts? {retain_graph: boolean?, create_graph: boolean?}
+function ty.backward(y, g, opts) end
+
+---cross entropy of chances y under sigmoid(x)
+---Shape of the result: 0-d, or the broadcast of x and y
+---Formula: max(x, 0) - x y + log(1 + exp(-|x|))
+---@param x tycho.Tensor # logits
+---@param y tycho.Tensor|number # broadcasts to x, or x to it
+---@param opts? {reduction: string?, weight: any, pos_weight: any} # tensors or numbers that broadcast with x
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function ty.bce_with_logits(x, y, opts) end
+
+---1 with probability p, else 0; p may be a tensor, which gives the sizes
+---@param p tycho.Tensor|number
+---@param sizes? integer|integer[]
+---@param opts? {dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function ty.bernoulli(p, sizes, opts) end
+
+---bits set in both
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.bitwise_and(a, b) end
+
+---bits set in both; written to the first argument
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.bitwise_and_(a, b) end
+
+---every bit turned over; for bool the opposite
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.bitwise_not(x) end
+
+---every bit turned over; for bool the opposite; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.bitwise_not_(x) end
+
+---bits set in either
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.bitwise_or(a, b) end
+
+---bits set in either; written to the first argument
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.bitwise_or_(a, b) end
+
+---bits set in one of the two
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.bitwise_xor(a, b) end
+
+---bits set in one of the two; written to the first argument
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.bitwise_xor_(a, b) end
+
+---whether OpenBLAS computes large f32 and f64 products, whose last bits may then differ from machine to machine; nil and a message when it is not there
+---@param on? boolean
+---@return boolean?
+---@return string?
+function ty.blas(on) end
+
+---the matrix products of two stacks of matrices
+---Shape of the result: [batch, n, m]
+---@param a tycho.Tensor # [batch, n, k]
+---@param b tycho.Tensor # [batch, k, m]
+---@return tycho.Tensor # [batch, n, m]
+function ty.bmm(a, b) end
+
+---how many milliseconds a capture may take inside a call; math.huge at first
+---@param ms? number
+---@return number
+function ty.budget(ms) end
+
+---the tensors of a list behind each other along a dim
+---@param list tycho.Tensor[]
+---@param dim? integer
+---@return tycho.Tensor
+function ty.cat(list, dim) end
+
+---the next whole number above
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.ceil(x) end
+
+---the next whole number above; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.ceil_(x) end
+
+---runs f as written beside every n-th call and raises where a bit differs
+---@param f function # a compiled function
+---@param n? integer
+function ty.check(f, n) end
+
+---f(...), which keeps nothing for its gradient but runs again there
+---@param f fun(...): ...
+---@param ... any
+---@return any
+---@return ...
+function ty.checkpoint(f, ...) end
+
+---a table of at most n views of about equal size
+---@param x tycho.Tensor
+---@param n integer
+---@param dim? integer
+---@return tycho.Tensor[]
+function ty.chunk(x, n, dim) end
+
+---x, not below min and not above max; either may be nil
+---Shape of the result: broadcast of the arguments
+---@param x tycho.Tensor # any shape
+---@param min? tycho.Tensor|number
+---@param max? tycho.Tensor|number
+---@return tycho.Tensor # the broadcast shape, the promoted dtype
+function ty.clamp(x, min, max) end
+
+---x, not below min and not above max; either may be nil; written to the first argument
+---Shape of the result: broadcast of the arguments
+---@param x tycho.Tensor # any shape
+---@param min? tycho.Tensor|number
+---@param max? tycho.Tensor|number
+---@return tycho.Tensor # the broadcast shape, the promoted dtype
+function ty.clamp_(x, min, max) end
+
+---scales gradients to a p-norm of at most max, gives the norm
+---@param params tycho.Tensor[]
+---@param max number
+---@param p? number
+---@return tycho.Tensor
+function ty.clip_grad_norm_(params, max, p) end
+
+---cuts gradients to -value .. value
+---@param params tycho.Tensor[]
+---@param value number|boolean
+function ty.clip_grad_value_(params, value) end
+
+---a copy with memory of its own
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.clone(x) end
+
+---a function that runs f's tensor operations in fused kernels, bits equal
+---@param f function|table
+---@param opts? tycho.CompileOptions
+---@return function|table
+function ty.compile(f, opts) end
+
+---x if its elements lie row by row, else such a copy
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.contiguous(x) end
+
+---sums products over the last dims of a and those of b behind the leading ones
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@param lead integer
+---@param summed integer
+---@return tycho.Tensor
+function ty.contract(a, b, lead, summed) end
+
+---convolution over one dim; weight [out, in / groups, size]
+---Shape of the result: [batch, out, length]
+---Formula: y[n, o, t] = bias[o] + sum over c, i of weight[o, c, i] x[n, c, t stride + i dilation - padding]
+---@param x tycho.Tensor # [batch, channels, length] or [channels, length]
+---@param weight tycho.Tensor # [out, channels / groups, size]
+---@param bias? tycho.Tensor # [out]
+---@param opts? {stride: any, padding: any, dilation: any, groups: integer?}
+---@return tycho.Tensor # [batch, out, floor((length + 2 padding - dilation (size - 1) - 1) / stride) + 1]
+function ty.conv1d(x, weight, bias, opts) end
+
+---convolution over two dims; weight [out, in / groups, rows, columns]
+---Shape of the result: [batch, out, height, width]
+---Formula: as conv1d, over two dims
+---@param x tycho.Tensor # [batch, channels, height, width] or [channels, height, width]
+---@param weight tycho.Tensor # [out, channels / groups, rows, columns]
+---@param bias? tycho.Tensor # [out]
+---@param opts? {stride: any, padding: any, dilation: any, groups: integer?}
+---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
+function ty.conv2d(x, weight, bias, opts) end
+
+---convolution over three dims; weight [out, in, planes, rows, columns]
+---Shape of the result: [batch, out, depth, height, width]
+---Formula: as conv1d, over three dims, in one group
+---@param x tycho.Tensor # [batch, channels, depth, height, width] or [channels, depth, height, width]
+---@param weight tycho.Tensor # [out, channels, planes, rows, columns]
+---@param bias? tycho.Tensor # [out]
+---@param opts? {stride: any, padding: any, dilation: any}
+---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
+function ty.conv3d(x, weight, bias, opts) end
+
+---the transpose of conv1d; weight [in, out / groups, size]
+---Shape of the result: [batch, out, length]
+---Formula: the gradient of conv1d by its x
+---@param x tycho.Tensor # [batch, channels, length] or [channels, length]
+---@param weight tycho.Tensor # [channels, out / groups, size]
+---@param bias? tycho.Tensor # [out]
+---@param opts? {stride?: integer|integer[], padding?: integer|integer[], output_padding?: integer|integer[], dilation?: integer|integer[], groups?: integer}
+---@return tycho.Tensor # [batch, out, (length - 1) stride - 2 padding + dilation (size - 1) + output_padding + 1]
+function ty.conv_transpose1d(x, weight, bias, opts) end
+
+---the transpose of conv2d; weight [in, out / groups, rows, columns]
+---Shape of the result: [batch, out, height, width]
+---Formula: the gradient of conv2d by its x
+---@param x tycho.Tensor # [batch, channels, height, width] or [channels, height, width]
+---@param weight tycho.Tensor # [channels, out / groups, rows, columns]
+---@param bias? tycho.Tensor # [out]
+---@param opts? {stride?: integer|integer[], padding?: integer|integer[], output_padding?: integer|integer[], dilation?: integer|integer[], groups?: integer}
+---@return tycho.Tensor # [batch, out, ...], of sizes as in one dim
+function ty.conv_transpose2d(x, weight, bias, opts) end
+
+---writes y, broadcast and cast, to the elements of x
+---@param x tycho.Tensor
+---@param y tycho.Tensor|number|boolean
+---@return tycho.Tensor
+function ty.copy_(x, y) end
+
+---the magnitude of a with the sign of b
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.copysign(a, b) end
+
+---the magnitude of a with the sign of b; written to the first argument
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.copysign_(a, b) end
+
+---the cosine of x radians
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.cos(x) end
+
+---the cosine of x radians; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.cos_(x) end
+
+---the hyperbolic cosine
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.cosh(x) end
+
+---the hyperbolic cosine; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.cosh_(x) end
+
+---how many elements are not zero
+---Shape of the result: x without the dims
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # i64, x without the dims
+function ty.count_nonzero(x, dims, keepdim) end
+
+---minus the log-probability of each label under softmax(x)
+---Shape of the result: 0-d, or the labels'
+---Formula: nll_loss(log_softmax(x), target)
+---@param x tycho.Tensor # floats: logits, the classes in the last dim
+---@param target tycho.Tensor # integer labels from 1, sizes of x without the class dim; or floats, shape of x
+---@param opts? {reduction: string?, dim: integer?, ignore_index: integer?, label_smoothing: number?}
+---@return tycho.Tensor # 0-d, or the sizes of x without the class dim
+function ty.cross_entropy(x, target, opts) end
+
+---running maximum along a dim; NaN stays
+---@param x tycho.Tensor
+---@param dim integer
+---@return tycho.Tensor
+function ty.cummax(x, dim) end
+
+---running minimum along a dim; NaN stays
+---@param x tycho.Tensor
+---@param dim integer
+---@return tycho.Tensor
+function ty.cummin(x, dim) end
+
+---running product along a dim
+---@param x tycho.Tensor
+---@param dim integer
+---@return tycho.Tensor
+function ty.cumprod(x, dim) end
+
+---running sum along a dim
+---@param x tycho.Tensor
+---@param dim integer
+---@return tycho.Tensor
+function ty.cumsum(x, dim) end
+
+---a function with a gradient of its own: forward gives y and what backward(saved, g) gets
+---@param forward fun(...): tycho.Tensor|tycho.Tensor[] # , any
+---@param rule fun(saved: any, ...: tycho.Tensor): ...
+---@return fun(...): ...
+function ty.custom_grad(forward, rule) end
+
+---calls fn(...), and raises in its operations when so many milliseconds are over
+---@param ms number
+---@param fn function
+---@param ... any
+---@return any
+---@return ...
+function ty.deadline(ms, fn, ...) end
+
+---the float dtype of numbers, and of integers that become floats
+---@param name? "f16"|"bf16"|"f32"|"f64"
+---@return tycho.Dtype
+function ty.default_dtype(name) end
+
+---x without its past: no gradient goes through this view
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.detach(x) end
+
+---calls fn(...) and raises at the first operation that makes a NaN or an infinity, forward or backward
+---@param fn function|boolean
+---@param ... any
+---@return ...
+function ty.detect_anomaly(fn, ...) end
+
+---whether only operations whose results repeat exactly are used; they all do on the CPU
+---@param on? boolean
+---@return boolean
+function ty.deterministic(on) end
+
+---the device of tensors that are made without one; nil and a message when it is not there
+---@param name? string
+---@return string?
+---@return string?
+function ty.device(name) end
+
+---the diagonal of two dims as the last dim, a view; offset > 0: above the main one
+---@param x tycho.Tensor
+---@param offset? integer
+---@param dim1? integer
+---@param dim2? integer
+---@return tycho.Tensor
+function ty.diagonal(x, offset, dim1, dim2) end
+
+---the number of dims
+---@param x tycho.Tensor
+---@return integer
+function ty.dim(x) end
+
+---keeps f from being captured by compiled functions that call it
+---@param f function
+---@return function
+function ty.disable(f) end
+
+---quotient; integers give a float
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.div(a, b) end
+
+---quotient; integers give a float; written to the first argument
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.div_(a, b) end
+
+---the sum of the products of two vectors
+---Shape of the result: 0-d
+---@param a tycho.Tensor # [n]
+---@param b tycho.Tensor # [n]
+---@return tycho.Tensor # 0-d
+function ty.dot(a, b) end
+
+---elements zeroed by chance p, the others divided by 1 - p
+---Shape of the result: x
+---Formula: Srivastava and others 2014, JMLR 15
+---@param x tycho.Tensor # floats
+---@param p? number # 0.5, in 0..1
+---@param training? boolean # true; false gives x
+---@return tycho.Tensor # shape and dtype of x
+function ty.dropout(x, p, training) end
+
+---elements zeroed by chance p, the others divided by 1 - p; written to the first argument
+---Shape of the result: x
+---Formula: Srivastava and others 2014, JMLR 15
+---@param x tycho.Tensor # floats
+---@param p? number # 0.5, in 0..1
+---@param training? boolean # true; false gives x
+---@return tycho.Tensor # shape and dtype of x
+function ty.dropout_(x, p, training) end
+
+---sums of products by Einstein's convention, "ij,jk->ik"
+---Shape of the result: the output's letters
+---Formula: as NumPy's einsum
+---@param equation string # such as "ij,jk->ik"
+---@param ... tycho.Tensor # the operands; or one table of them
+---@return tycho.Tensor # the output's dims
+function ty.einsum(equation, ...) end
+
+---x above zero, else alpha * (exp(x) - 1)
+---Shape of the result: x
+---Formula: Clevert, Unterthiner, Hochreiter 2015, arXiv:1511.07289
+---@param x tycho.Tensor # floats
+---@param alpha? number # 1
+---@return tycho.Tensor # shape and dtype of x
+function ty.elu(x, alpha) end
+
+---x above zero, else alpha * (exp(x) - 1); written to the first argument
+---Shape of the result: x
+---Formula: Clevert, Unterthiner, Hochreiter 2015, arXiv:1511.07289
+---@param x tycho.Tensor # floats
+---@param alpha? number # 1
+---@return tycho.Tensor # shape and dtype of x
+function ty.elu_(x, alpha) end
+
+---elements of any value
+---@param ... integer|integer[]|{dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function ty.empty(...) end
+
+---elements of any value in the shape and dtype of x
+---@param x tycho.Tensor
+---@param opts? {dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function ty.empty_like(x, opts) end
+
+---calls fn(...) while gradients are recorded, also inside no_grad
+---@param fn function
+---@param ... any
+---@return any
+---@return ...
+function ty.enable_grad(fn, ...) end
+
+---bool: equal; NaN equals nothing
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.eq(a, b) end
+
+---a Lua boolean: shapes and all elements are equal
+---Shape of the result: a Lua boolean
+---@param a tycho.Tensor
+---@param b tycho.Tensor
+---@return boolean
+function ty.equal(a, b) end
+
+---the error function
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.erf(x) end
+
+---the error function; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.erf_(x) end
+
+---the inverse of the error function
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.erfinv(x) end
+
+---the inverse of the error function; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.erfinv_(x) end
+
+---e to the power x
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.exp(x) end
+
+---2 to the power x
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.exp2(x) end
+
+---2 to the power x; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.exp2_(x) end
+
+---e to the power x; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.exp_(x) end
+
+---dims of size 1 repeated without a copy; -1 keeps a size
+---@param x tycho.Tensor
+---@param sizes integer|integer[]
+---@param ... integer
+---@return tycho.Tensor
+function ty.expand(x, sizes, ...) end
+
+---what a compiled function did: traces, guards, misses, aborts, kernels; prints well
+---@param f function
+---@return tycho.Explanation
+function ty.explain(f) end
+
+---exp(x) - 1, accurate near zero
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.expm1(x) end
+
+---exp(x) - 1, accurate near zero; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.expm1_(x) end
+
+---1 on the main diagonal, 0 elsewhere
+---@param n integer
+---@param m? integer
+---@param opts? {dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function ty.eye(n, m, opts) end
+
+---writes a value to every element of x
+---@param x tycho.Tensor
+---@param value tycho.Tensor|number
+---@return tycho.Tensor
+function ty.fill_(x, value) end
+
+---dims first to last as one
+---@param x tycho.Tensor
+---@param first? integer
+---@param last? integer
+---@return tycho.Tensor
+function ty.flatten(x, first, last) end
+
+---dims reversed, as a view; none: all
+---@param x tycho.Tensor
+---@param dims? integer|integer[]
+---@param ... integer
+---@return tycho.Tensor
+function ty.flip(x, dims, ...) end
+
+---the next whole number below
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.floor(x) end
+
+---the next whole number below; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.floor_(x) end
+
+---quotient rounded down; an integer by 0 gives 0
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.floor_divide(a, b) end
+
+---quotient rounded down; an integer by 0 gives 0; written to the first argument
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.floor_divide_(a, b) end
+
+---remainder with the dividend's sign; an integer by 0 gives 0
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.fmod(a, b) end
+
+---remainder with the dividend's sign; an integer by 0 gives 0; written to the first argument
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.fmod_(a, b) end
+
+---a tensor over memory of others, which the anchor keeps alive
+---@param pointer ffi.cdata*|lightuserdata
+---@param sizes integer|integer[]
+---@param dtype? tycho.Dtype
+---@param anchor? any
+---@return tycho.Tensor
+function ty.from_ptr(pointer, sizes, dtype, anchor) end
+
+---one number or boolean in every element
+---@param sizes integer|integer[]
+---@param value number|boolean
+---@param opts? {dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function ty.full(sizes, value, opts) end
+
+---one number in the shape and dtype of x
+---@param x tycho.Tensor
+---@param value number|boolean
+---@param opts? {dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function ty.full_like(x, value, opts) end
+
+---elements of a at the index's positions along a dim
+---@param x tycho.Tensor
+---@param dim integer
+---@param index tycho.Tensor|integer[]
+---@return tycho.Tensor
+function ty.gather(x, dim, index) end
+
+---bool: a above or equal to b
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.ge(a, b) end
+
+---x times the chance that a normal variable lies below x
+---Shape of the result: x
+---Formula: x / 2 * (1 + erf(x / sqrt(2))), Hendrycks, Gimpel 2016, arXiv:1606.08415
+---@param x tycho.Tensor # floats
+---@param opts? {approximate: "none"|"tanh"|nil} # "tanh": the paper's faster form
+---@return tycho.Tensor # shape and dtype of x
+function ty.gelu(x, opts) end
+
+---x times the chance that a normal variable lies below x; written to the first argument
+---Shape of the result: x
+---Formula: x / 2 * (1 + erf(x / sqrt(2))), Hendrycks, Gimpel 2016, arXiv:1606.08415
+---@param x tycho.Tensor # floats
+---@param opts? {approximate: "none"|"tanh"|nil} # "tanh": the paper's faster form
+---@return tycho.Tensor # shape and dtype of x
+function ty.gelu_(x, opts) end
+
+---one element as a number or boolean
+---@param x tycho.Tensor
+---@param i integer
+---@param j integer
+---@param ... integer
+---@return number|boolean
+function ty.get(x, i, j, ...) end
+
+---a function that gives f's gradient for one or more of its arguments
+---@param f function|table
+---@param argnums? integer|integer[]
+---@return function
+function ty.grad(f, argnums) end
+
+---compares fn's gradients with differences of its values, in f64; raises and names the elements where they differ
+---@param fn fun(...): ...
+---@param args any[]|tycho.Tensor
+---@param opts? {eps: number?, atol: number?, rtol: number?, raise: boolean?}
+---@return boolean
+---@return string?
+function ty.gradcheck(fn, args, opts) end
+
+---the graph that f(...) records: text, nodes, dot
+---@param f function
+---@param ... any
+---@return tycho.Graph
+function ty.graph(f, ...) end
+
+---bool: a above b
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.gt(a, b) end
+
+---the help of a function, given or named, "nn.Linear", or of a group, "nn"; without one prints all names
+---@param asked? string|function # "softmax", "nn.Linear", "nn", "jit", ty.softmax
+---@return string|string[]
+function ty.help(asked) end
+
+---a function that gives the second derivatives of f's value
+---@param f fun(...): tycho.Tensor # gives a float tensor of one element
+---@param argnum? integer # 1
+---@return fun(...): tycho.Tensor
+function ty.hessian(f, argnum) end
+
+---half the squared difference up to delta, linear beyond
+---Shape of the result: 0-d, or the broadcast of x and y
+---Formula: d <= delta: d^2 / 2, else delta (d - delta / 2), d = |x - y|, Huber 1964
+---@param x tycho.Tensor
+---@param y tycho.Tensor|number # broadcasts to x, or x to it
+---@param opts? {reduction: string?, delta: number?} # delta: 1
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function ty.huber_loss(x, y, opts) end
+
+---sqrt(a^2 + b^2) without overflow on the way
+---Shape of the result: broadcast of a and b
+---Formula: m * sqrt(1 + (n / m)^2), m the larger, n the smaller magnitude
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, floats
+function ty.hypot(a, b) end
+
+---sqrt(a^2 + b^2) without overflow on the way; written to the first argument
+---Shape of the result: broadcast of a and b
+---Formula: m * sqrt(1 + (n / m)^2), m the larger, n the smaller magnitude
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, floats
+function ty.hypot_(a, b) end
+
+---x with src's places added at the index's positions along a dim
+---Shape of the result: x
+---@param x tycho.Tensor
+---@param dim integer
+---@param index tycho.Tensor # integers [n], from 1, negative from the end
+---@param src tycho.Tensor # sizes of x, but n along dim
+---@return tycho.Tensor # shape and dtype of x
+function ty.index_add(x, dim, index, src) end
+
+---x with src's places added at the index's positions along a dim; written to the first argument
+---Shape of the result: x
+---@param x tycho.Tensor
+---@param dim integer
+---@param index tycho.Tensor # integers [n], from 1, negative from the end
+---@param src tycho.Tensor # sizes of x, but n along dim
+---@return tycho.Tensor # shape and dtype of x
+function ty.index_add_(x, dim, index, src) end
+
+---the places of a dim that a 1-d index names
+---@param x tycho.Tensor
+---@param dim integer
+---@param index tycho.Tensor|integer[]
+---@return tycho.Tensor
+function ty.index_select(x, dim, index) end
+
+---another number of places in each dim behind batch and channels
+---Shape of the result: [batch, channels, size...]
+---Formula: as PyTorch's interpolate, modes nearest, linear and bilinear
+---@param x tycho.Tensor # [batch, channels, length] or [batch, channels, height, width]
+---@param opts {size: any, scale: any, mode: string?, align_corners: boolean?}
+---@return tycho.Tensor # [batch, channels, size...]
+function ty.interpolate(x, opts) end
+
+---whether the elements lie row by row
+---@param x tycho.Tensor
+---@return boolean
+function ty.is_contiguous(x) end
+
+---whether v is a tensor
+---@param v any
+---@return boolean
+function ty.is_tensor(v) end
+
+---bool: |a - b| <= atol + rtol * |b|, or equal
+---Shape of the result: broadcast of a and b
+---Formula: as NumPy's isclose
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number # broadcasts with a
+---@param opts? {rtol: number?, atol: number?, equal_nan: boolean?}
+---@return tycho.Tensor # bool, the broadcast shape
+function ty.isclose(a, b, opts) end
+
+---bool: neither infinite nor NaN
+---Shape of the result: x
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # bool, shape of x
+function ty.isfinite(x) end
+
+---bool: infinite, of either sign
+---Shape of the result: x
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # bool, shape of x
+function ty.isinf(x) end
+
+---bool: not a number
+---Shape of the result: x
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # bool, shape of x
+function ty.isnan(x) end
+
+---the only element as a number or boolean
+---@param x tycho.Tensor
+---@return number|boolean
+function ty.item(x) end
+
+---a function that gives all derivatives of f's result, [result, argument]
+---@param f fun(...): tycho.Tensor # gives a float tensor of any dims
+---@param argnums? integer|integer[] # 1
+---@return fun(...): ...
+function ty.jacobian(f, argnums) end
+
+---f(x), and its derivative along v; x and v are tensors, or nested tables of them
+---@param f fun(x): tycho.Tensor
+---@param x tycho.Tensor|table # nested tables of tensors, given to f as they are
+---@param v tycho.Tensor|table # the direction, in the structure of x
+---@return tycho.Tensor value
+---@return tycho.Tensor derivative
+function ty.jvp(f, x, v) end
+
+---how far the distribution target is from the log-probabilities x
+---Shape of the result: 0-d, or the broadcast of x and target
+---Formula: target (log(target) - x), Kullback, Leibler 1951
+---@param x tycho.Tensor # log-probabilities
+---@param target tycho.Tensor # broadcasts to x, or x to it
+---@param opts? {reduction: string?, log_target: boolean?}
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function ty.kl_div(x, target, opts) end
+
+---the magnitudes of the differences, their mean by default
+---Shape of the result: 0-d, or the broadcast of x and y
+---@param x tycho.Tensor
+---@param y tycho.Tensor|number # broadcasts to x, or x to it
+---@param opts? {reduction: string?} # "mean", "sum" or "none"
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function ty.l1_loss(x, y, opts) end
+
+---(x - mean) / sqrt(var + eps) * weight + bias over the last dims
+---Shape of the result: x
+---Formula: Ba, Kiros, Hinton 2016, arXiv:1607.06450
+---@param x tycho.Tensor # floats
+---@param weight? tycho.Tensor # broadcasts to x
+---@param bias? tycho.Tensor # broadcasts to x
+---@param opts? {dims: integer|integer[]|nil, eps: number?} # the last dim, 1e-5
+---@return tycho.Tensor # shape and dtype of x
+function ty.layer_norm(x, weight, bias, opts) end
+
+---bool: a below or equal to b
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.le(a, b) end
+
+---x above zero, else slope * x
+---Shape of the result: x
+---@param x tycho.Tensor # floats
+---@param slope? number # 0.01
+---@return tycho.Tensor # shape and dtype of x
+function ty.leaky_relu(x, slope) end
+
+---x above zero, else slope * x; written to the first argument
+---Shape of the result: x
+---@param x tycho.Tensor # floats
+---@param slope? number # 0.01
+---@return tycho.Tensor # shape and dtype of x
+function ty.leaky_relu_(x, slope) end
+
+---a + weight * (b - a)
+---Shape of the result: broadcast of the arguments
+---@param a tycho.Tensor
+---@param b tycho.Tensor|number
+---@param weight tycho.Tensor|number
+---@return tycho.Tensor # the broadcast shape
+function ty.lerp(a, b, weight) end
+
+---a + weight * (b - a); written to the first argument
+---Shape of the result: broadcast of the arguments
+---@param a tycho.Tensor
+---@param b tycho.Tensor|number
+---@param weight tycho.Tensor|number
+---@return tycho.Tensor # the broadcast shape
+function ty.lerp_(a, b, weight) end
+
+---count numbers in equal steps, both ends included
+---@param start number
+---@param stop number
+---@param count integer
+---@param opts? {dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function ty.linspace(start, stop, count, opts) end
+
+---what a file holds, by its ending: tensors, tables, images; nil and a message
+---@param path string
+---@param opts? table
+---@return any value
+---@return any # more  nil and a message where the file cannot be read
+function ty.load(path, opts) end
+
+---what save_checkpoint wrote, taken up by the parts of `into`; nil and a message
+---@param path string
+---@param into? table<string, any> # such as {model = m, optimizer = opt}
+---@param opts? {random: boolean?} # random = false: random numbers stay as they are
+---@return table<string, any>? parts
+---@return string? message
+function ty.load_checkpoint(path, into, opts) end
+
+---the tensors of a directory of safetensors, of its index, or of one file, by name
+---@param path string
+---@param opts? {mmap: boolean?}
+---@return table<string, tycho.Tensor>? weights
+---@return string? message
+function ty.load_weights(path, opts) end
+
+---the natural logarithm; -inf at zero, NaN below
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.log(x) end
+
+---the logarithm to base 10
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.log10(x) end
+
+---the logarithm to base 10; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.log10_(x) end
+
+---log(1 + x), accurate near zero
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.log1p(x) end
+
+---log(1 + x), accurate near zero; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.log1p_(x) end
+
+---the logarithm to base 2
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.log2(x) end
+
+---the logarithm to base 2; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.log2_(x) end
+
+---the natural logarithm; -inf at zero, NaN below; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.log_(x) end
+
+---the logarithm of softmax over a dim
+---Shape of the result: x
+---Formula: z - log(sum(exp(z))), z = x - max(x)
+---@param x tycho.Tensor # floats, any shape
+---@param dim? integer # the last
+---@return tycho.Tensor # shape and dtype of x
+function ty.log_softmax(x, dim) end
+
+---the logarithm of softmax over a dim; written to the first argument
+---Shape of the result: x
+---Formula: z - log(sum(exp(z))), z = x - max(x)
+---@param x tycho.Tensor # floats, any shape
+---@param dim? integer # the last
+---@return tycho.Tensor # shape and dtype of x
+function ty.log_softmax_(x, dim) end
+
+---log(exp(a) + exp(b)) without overflow
+---Shape of the result: broadcast of a and b
+---Formula: max(a, b) + log1p(exp(-|a - b|))
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, floats
+function ty.logaddexp(a, b) end
+
+---log(exp(a) + exp(b)) without overflow; written to the first argument
+---Shape of the result: broadcast of a and b
+---Formula: max(a, b) + log1p(exp(-|a - b|))
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, floats
+function ty.logaddexp_(a, b) end
+
+---logarithm of the running sum of exp(x) along a dim
+---@param x tycho.Tensor
+---@param dim integer
+---@return tycho.Tensor
+function ty.logcumsumexp(x, dim) end
+
+---bool: both are true; what is not zero is
+---Shape of the result: broadcast of a and b
+---@param a tycho.Tensor|number|boolean
+---@param b tycho.Tensor|number|boolean # broadcasts with a
+---@return tycho.Tensor # bool, the broadcast shape
+function ty.logical_and(a, b) end
+
+---bool: both are true; what is not zero is; written to the first argument
+---Shape of the result: broadcast of a and b
+---@param a tycho.Tensor|number|boolean
+---@param b tycho.Tensor|number|boolean # broadcasts with a
+---@return tycho.Tensor # bool, the broadcast shape
+function ty.logical_and_(a, b) end
+
+---bool: false, that is zero
+---Shape of the result: x
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # bool, shape of x
+function ty.logical_not(x) end
+
+---bool: false, that is zero; written to the first argument
+---Shape of the result: x
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # bool, shape of x
+function ty.logical_not_(x) end
+
+---bool: either is true; what is not zero is
+---Shape of the result: broadcast of a and b
+---@param a tycho.Tensor|number|boolean
+---@param b tycho.Tensor|number|boolean # broadcasts with a
+---@return tycho.Tensor # bool, the broadcast shape
+function ty.logical_or(a, b) end
+
+---bool: either is true; what is not zero is; written to the first argument
+---Shape of the result: broadcast of a and b
+---@param a tycho.Tensor|number|boolean
+---@param b tycho.Tensor|number|boolean # broadcasts with a
+---@return tycho.Tensor # bool, the broadcast shape
+function ty.logical_or_(a, b) end
+
+---bool: one alone is true; what is not zero is
+---Shape of the result: broadcast of a and b
+---@param a tycho.Tensor|number|boolean
+---@param b tycho.Tensor|number|boolean # broadcasts with a
+---@return tycho.Tensor # bool, the broadcast shape
+function ty.logical_xor(a, b) end
+
+---bool: one alone is true; what is not zero is; written to the first argument
+---Shape of the result: broadcast of a and b
+---@param a tycho.Tensor|number|boolean
+---@param b tycho.Tensor|number|boolean # broadcasts with a
+---@return tycho.Tensor # bool, the broadcast shape
+function ty.logical_xor_(a, b) end
+
+---log(sum(exp(x))) over dims without overflow
+---Shape of the result: x without the dims
+---Formula: m + log(sum(exp(x - m))), m = max(x), or 0 where that is infinite
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; floats
+function ty.logsumexp(x, dims, keepdim) end
+
+---bits moved up; 0 beyond the width or for a negative count
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.lshift(a, b) end
+
+---bits moved up; 0 beyond the width or for a negative count; written to the first argument
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.lshift_(a, b) end
+
+---bool: a below b
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.lt(a, b) end
+
+---begins the random numbers of that seed; without one those of a fresh start
+---@param seed? integer
+function ty.manual_seed(seed) end
+
+---x with value where the bool mask holds
+---Shape of the result: broadcast of x and mask
+---@param x tycho.Tensor
+---@param mask tycho.Tensor # bool, broadcasts with x
+---@param value tycho.Tensor|number|boolean # a number or 0-d tensor, cast to x's dtype
+---@return tycho.Tensor # the broadcast shape, dtype of x
+function ty.masked_fill(x, mask, value) end
+
+---x with value where the bool mask holds; written to the first argument
+---Shape of the result: broadcast of x and mask
+---@param x tycho.Tensor
+---@param mask tycho.Tensor # bool, broadcasts with x
+---@param value tycho.Tensor|number|boolean # a number or 0-d tensor, cast to x's dtype
+---@return tycho.Tensor # the broadcast shape, dtype of x
+function ty.masked_fill_(x, mask, value) end
+
+---elements where the bool mask holds, as one row
+---@param x tycho.Tensor
+---@param mask tycho.Tensor
+---@return tycho.Tensor
+function ty.masked_select(x, mask) end
+
+---matrix product, batched over leading dims
+---@param a tycho.Tensor
+---@param b tycho.Tensor
+---@return tycho.Tensor
+function ty.matmul(a, b) end
+
+---the largest element over dims; NaN wins
+---@param x tycho.Tensor
+---@param dims? integer|integer[]
+---@param keepdim? boolean
+---@return tycho.Tensor
+function ty.max(x, dims, keepdim) end
+
+---the largest element of each window
+---Shape of the result: the places become windows
+---@param x tycho.Tensor # floats, [batch, channels, length] or [channels, length]
+---@param kernel integer
+---@param opts? {stride: any, padding: any, dilation: any, ceil_mode: boolean?}
+---@return tycho.Tensor # [batch, channels, windows]
+function ty.max_pool1d(x, kernel, opts) end
+
+---the largest element of each window
+---Shape of the result: the places become windows
+---@param x tycho.Tensor # floats, [batch, channels, height, width] or [channels, height, width]
+---@param kernel integer|integer[]
+---@param opts? {stride: any, padding: any, dilation: any, ceil_mode: boolean?}
+---@return tycho.Tensor # [batch, channels, windows down, windows across]
+function ty.max_pool2d(x, kernel, opts) end
+
+---the larger; NaN wins, +0 above -0
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.maximum(a, b) end
+
+---the larger; NaN wins, +0 above -0; written to the first argument
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.maximum_(a, b) end
+
+---the arithmetic mean over dims
+---Shape of the result: x without the dims
+---Formula: sum(x) / n
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; floats, integers give the default float
+function ty.mean(x, dims, keepdim) end
+
+---the middle element in order, the lower of two; NaN wins
+---Shape of the result: x without the dim
+---@param x tycho.Tensor
+---@param dim? integer # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dim, dtype of x
+function ty.median(x, dim, keepdim) end
+
+---a table of a grid's coordinates, one tensor an axis
+---Shape of the result: the sizes of the axes
+---@param ... tycho.Tensor|{indexing?: "ij"|"xy"} # one dim each; or one table of them; then options
+---@return tycho.Tensor[]
+function ty.meshgrid(...) end
+
+---the smallest element over dims; NaN wins
+---@param x tycho.Tensor
+---@param dims? integer|integer[]
+---@param keepdim? boolean
+---@return tycho.Tensor
+function ty.min(x, dims, keepdim) end
+
+---the smaller; NaN wins, -0 below +0
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.minimum(a, b) end
+
+---the smaller; NaN wins, -0 below +0; written to the first argument
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.minimum_(a, b) end
+
+---x * tanh(softplus(x))
+---Shape of the result: x
+---Formula: Misra 2019, arXiv:1908.08681
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # shape and dtype of x
+function ty.mish(x) end
+
+---x * tanh(softplus(x)); written to the first argument
+---Shape of the result: x
+---Formula: Misra 2019, arXiv:1908.08681
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # shape and dtype of x
+function ty.mish_(x) end
+
+---dims moved to other places, the rest in order; a view
+---@param x tycho.Tensor
+---@param from integer|integer[]
+---@param to integer|integer[]
+---@return tycho.Tensor
+function ty.movedim(x, from, to) end
+
+---the squared differences, their mean by default
+---Shape of the result: 0-d, or the broadcast of x and y
+---@param x tycho.Tensor
+---@param y tycho.Tensor|number # broadcasts to x, or x to it
+---@param opts? {reduction: string?} # "mean", "sum" or "none"
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function ty.mse_loss(x, y, opts) end
+
+---product, element by element
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.mul(a, b) end
+
+---product, element by element; written to the first argument
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.mul_(a, b) end
+
+---n positions along the last dim, drawn by weight; weights at least 0, not all 0
+---@param weights tycho.Tensor
+---@param n integer
+---@param replacement? boolean
+---@return tycho.Tensor
+function ty.multinomial(weights, n, replacement) end
+
+---numbers in place of NaN and infinities; the dtype's largest by default
+---Shape of the result: x
+---@param x tycho.Tensor # any shape
+---@param nan? number # for NaN, 0
+---@param posinf? number # for inf, the dtype's largest
+---@param neginf? number # for -inf, the dtype's lowest
+---@return tycho.Tensor # shape and dtype of x
+function ty.nan_to_num(x, nan, posinf, neginf) end
+
+---numbers in place of NaN and infinities; the dtype's largest by default; written to the first argument
+---Shape of the result: x
+---@param x tycho.Tensor # any shape
+---@param nan? number # for NaN, 0
+---@param posinf? number # for inf, the dtype's largest
+---@param neginf? number # for -inf, the dtype's lowest
+---@return tycho.Tensor # shape and dtype of x
+function ty.nan_to_num_(x, nan, posinf, neginf) end
+
+---length places of a dim from start on, as a view
+---@param x tycho.Tensor
+---@param dim integer
+---@param start integer
+---@param length integer
+---@return tycho.Tensor
+function ty.narrow(x, dim, start, length) end
+
+---bool: not equal; NaN differs from all
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.ne(a, b) end
+
+---the negative, element by element
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.neg(x) end
+
+---the negative, element by element; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.neg_(x) end
+
+---minus the log-probability of each label
+---Shape of the result: 0-d, or the labels'
+---@param x tycho.Tensor # floats: log-probabilities, the classes in the last dim
+---@param target tycho.Tensor # integer labels from 1, sizes of x without the class dim
+---@param opts? {reduction: string?, dim: integer?, ignore_index: integer?}
+---@return tycho.Tensor # 0-d, or the sizes of the labels
+function ty.nll_loss(x, target, opts) end
+
+---calls fn(...) while nothing is recorded for gradients
+---@param fn function
+---@param ... any
+---@return any
+---@return ...
+function ty.no_grad(fn, ...) end
+
+---positions of the elements that are not zero, one row each: i64 [count, ndim]
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.nonzero(x) end
+
+---the p-norm over dims
+---Shape of the result: x without the dims
+---Formula: sum(|x|^p)^(1/p)
+---@param x tycho.Tensor
+---@param p? number # 2
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; floats
+function ty.norm(x, p, dims, keepdim) end
+
+---normal numbers of that mean and deviation
+---@param mean number
+---@param std number
+---@param sizes? integer|integer[]
+---@param opts? {dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function ty.normal(mean, std, sizes, opts) end
+
+---writes normal numbers to x, returns it
+---@param x tycho.Tensor
+---@param mean? number
+---@param std? number
+---@return tycho.Tensor
+function ty.normal_(x, mean, std) end
+
+---the number of elements
+---@param x tycho.Tensor
+---@return integer
+function ty.numel(x) end
+
+---1 at the class's place of a new last dim, else 0
+---Shape of the result: index, then classes
+---@param index tycho.Tensor # integers, classes from 1
+---@param classes? integer # how many; by default the largest class, which computes the index
+---@return tycho.Tensor # i64, shape of the index and `classes` behind
+function ty.one_hot(index, classes) end
+
+---1 in every element
+---@param ... integer|integer[]|{dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function ty.ones(...) end
+
+---1 in the shape and dtype of x
+---@param x tycho.Tensor
+---@param opts? {dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function ty.ones_like(x, opts) end
+
+---all products of an element of a with one of b
+---Shape of the result: [n, m]
+---@param a tycho.Tensor # [n]
+---@param b tycho.Tensor # [m]
+---@return tycho.Tensor # [n, m]
+function ty.outer(a, b) end
+
+---places of value around x, from dim 1 on
+---@param x tycho.Tensor
+---@param padding integer[][]
+---@param value? number|boolean
+---@return tycho.Tensor
+function ty.pad(x, padding, value) end
+
+---registers a pass over captured graphs, which {passes = {name}} of compile runs
+---@param name string
+---@param fn function
+function ty.pass(name, fn) end
+
+---the dims in another order, as a view
+---@param x tycho.Tensor
+---@param dims integer|integer[]
+---@param ... integer
+---@return tycho.Tensor
+function ty.permute(x, dims, ...) end
+
+---an empty plot, or rows of plots as one; its methods draw, save writes SVG or PNG
+---@param opts? {title?: string, xlabel?: string, ylabel?: string, xscale?: "linear"|"log", yscale?: "linear"|"log", xlim?: number[], ylim?: number[], width?: number, height?: number, legend?: boolean|string, grid?: boolean, theme?: string, axes?: boolean}
+---@return tycho.Plot
+function ty.plot(opts) end
+
+---a to the power b; integers wrap, a negative exponent truncates
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.pow(a, b) end
+
+---a to the power b; integers wrap, a negative exponent truncates; written to the first argument
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.pow_(a, b) end
+
+---"exact", the default: every operation rounds once; "fast": products of bf16 may run on the processor's matrix unit (AMX) or by its dot products (AVX512-BF16), which flush denormals; compiled equals eager in both
+---@param name? "exact"|"fast"
+---@return string
+function ty.precision(name) end
+
+---product over dims
+---@param x tycho.Tensor
+---@param dims? integer|integer[]
+---@param keepdim? boolean
+---@return tycho.Tensor
+function ty.prod(x, dims, keepdim) end
+
+---runs fn(): a table of its hottest kernels; a trace for chrome://tracing in a file
+---@param fn function
+---@param path? string
+---@return tycho.Profile?
+---@return ...
+function ty.profile(fn, path) end
+
+---a progress bar over n steps, a list or an iterator, with rate, values, time left
+---@param what? integer|table|function
+---@param opts? {label?: string, unit?: string, per_step?: number, total?: integer, curve?: string, height?: number}
+---@return tycho.Progress
+function ty.progress(what, opts) end
+
+---uniform numbers from 0 to below 1
+---@param ... integer|integer[]|{dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function ty.rand(...) end
+
+---uniform numbers from 0 to below 1 in the shape and dtype of x
+---@param x tycho.Tensor
+---@param opts? {dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function ty.rand_like(x, opts) end
+
+---whole numbers from low to high, both included; i64
+---@param low number
+---@param high number
+---@param sizes? integer|integer[]
+---@param opts? {dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function ty.randint(low, high, sizes, opts) end
+
+---normal numbers of mean 0 and deviation 1
+---@param ... integer|integer[]|{dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function ty.randn(...) end
+
+---normal numbers in the shape and dtype of x
+---@param x tycho.Tensor
+---@param opts? {dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function ty.randn_like(x, opts) end
+
+---where the random numbers stand, as text; given such a text, goes on from there
+---@param state? string
+---@return string
+function ty.random_state(state) end
+
+---1 to n in random order; i64
+---@param n integer
+---@param opts? {dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function ty.randperm(n, opts) end
+
+---numbers as of Lua's for, with the stop; range(n) is 1 to n
+---@param start? number
+---@param stop number
+---@param step? number
+---@param opts? {dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+---@overload fun(stop: number, opts?: {dtype?: tycho.Dtype, device?: string}): tycho.Tensor
+function ty.range(start, stop, step, opts) end
+
+---1 / x, element by element
+---Shape of the result: x
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function ty.reciprocal(x) end
+
+---1 / x, element by element; written to the first argument
+---Shape of the result: x
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function ty.reciprocal_(x) end
+
+---frees the memory of x at once, unless others share it; x cannot be used afterwards
+---@param x tycho.Tensor
+function ty.release(x) end
+
+---the larger of x and 0
+---Shape of the result: x
+---Formula: max(x, 0)
+---@param x tycho.Tensor # any shape and dtype
+---@return tycho.Tensor # shape and dtype of x; bool gives i64
+function ty.relu(x) end
+
+---the larger of x and 0; written to the first argument
+---Shape of the result: x
+---Formula: max(x, 0)
+---@param x tycho.Tensor # any shape and dtype
+---@return tycho.Tensor # shape and dtype of x; bool gives i64
+function ty.relu_(x) end
+
+---remainder with the divisor's sign; an integer by 0 gives 0
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.remainder(a, b) end
+
+---remainder with the divisor's sign; an integer by 0 gives 0; written to the first argument
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.remainder_(a, b) end
+
+---each element repeated; a count for all or a tensor of counts; no dim: flattened
+---@param x tycho.Tensor
+---@param count integer|tycho.Tensor
+---@param dim? integer
+---@return tycho.Tensor
+function ty.repeat_interleave(x, count, dim) end
+
+---makes x a leaf: operations on it are taped, and backward fills x.grad
+---@param x tycho.Tensor
+---@param on? boolean
+---@return tycho.Tensor
+function ty.requires_grad_(x, on) end
+
+---forgets what was compiled for f
+---@param f function
+function ty.reset(f) end
+
+---x with other sizes, one of them -1 for what is left; a view where strides allow it, else a copy
+---@param x tycho.Tensor
+---@param sizes integer|integer[]
+---@param ... integer
+---@return tycho.Tensor
+function ty.reshape(x, sizes, ...) end
+
+---x / sqrt(mean(x^2) + eps) * weight over the last dims
+---Shape of the result: x
+---Formula: Zhang, Sennrich 2019, arXiv:1910.07467
+---@param x tycho.Tensor # floats
+---@param weight? tycho.Tensor # broadcasts to x
+---@param opts? {dims: integer|integer[]|nil, eps: number?} # the last dim, 1e-5
+---@return tycho.Tensor # shape and dtype of x
+function ty.rms_norm(x, weight, opts) end
+
+---places moved up along dims, coming in again below; no dims: flattened
+---@param x tycho.Tensor
+---@param shifts integer|integer[]
+---@param dims? integer|integer[]
+---@return tycho.Tensor
+function ty.roll(x, shifts, dims) end
+
+---the nearest whole number, half to even
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.round(x) end
+
+---the nearest whole number, half to even; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.round_(x) end
+
+---an iterator over i, x[i] along dim 1
+---@param x tycho.Tensor
+---@return fun(): integer?, tycho.Tensor?
+function ty.rows(x) end
+
+---bits moved down, keeping the sign; all sign beyond the width or for a negative count
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.rshift(a, b) end
+
+---bits moved down, keeping the sign; all sign beyond the width or for a negative count; written to the first argument
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.rshift_(a, b) end
+
+---1 / sqrt(x), element by element
+---Shape of the result: x
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function ty.rsqrt(x) end
+
+---1 / sqrt(x), element by element; written to the first argument
+---Shape of the result: x
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function ty.rsqrt_(x) end
+
+---writes a file whole or not at all, by its ending; true, or nil and a message
+---@param path string
+---@param value any # a tensor, or tensors by name: what the format takes
+---@param opts? table
+---@return true? ok
+---@return string? message
+function ty.save(path, value, opts) end
+
+---writes models, optimisers, schedules, numbers, texts by name; true, or nil and a message
+---@param path string
+---@param parts table<string, any> # such as {model = m, optimizer = opt, schedule = s, step = 100}
+---@return true? ok
+---@return string? message
+function ty.save_checkpoint(path, parts) end
+
+---softmax(q k^t scale + mask) v, without the whole score matrix
+---Shape of the result: [..., queries, width of v]
+---Formula: Vaswani and others 2017, arXiv:1706.03762
+---@param q tycho.Tensor # floats [..., queries, features]
+---@param k tycho.Tensor # floats [..., keys, features]
+---@param v tycho.Tensor # floats [..., keys, width]
+---@param opts? {mask: tycho.Tensor?, causal: boolean?, dropout: number?, training: boolean?, scale: number?}
+---@return tycho.Tensor # [..., queries, width], dtype of q
+function ty.scaled_dot_product_attention(q, k, v, opts) end
+
+---carry, y = f(carry, x) for each row x of xs in turn: the last carry, and all y
+---@param f fun(carry: any, x: any): any # , any
+---@param init any
+---@param xs any
+---@param opts? {reverse: boolean?, length: integer?, checkpoint: boolean|integer|nil}
+---@return any carry
+---@return any ys
+function ty.scan(f, init, xs, opts) end
+
+---a with elements of src written at the index's positions along a dim; the last wins
+---@param x tycho.Tensor
+---@param dim integer
+---@param index tycho.Tensor|integer[]
+---@param src tycho.Tensor|number
+---@return tycho.Tensor
+function ty.scatter(x, dim, index, src) end
+
+---a with elements of src written at the index's positions along a dim; the last wins; written to the first argument
+---@param x tycho.Tensor
+---@param dim integer
+---@param index tycho.Tensor|integer[]
+---@param src tycho.Tensor|number
+---@return tycho.Tensor
+function ty.scatter_(x, dim, index, src) end
+
+---a with elements of src added in order at the index's positions along a dim
+---@param x tycho.Tensor
+---@param dim integer
+---@param index tycho.Tensor|integer[]
+---@param src tycho.Tensor|number
+---@return tycho.Tensor
+function ty.scatter_add(x, dim, index, src) end
+
+---a with elements of src added in order at the index's positions along a dim; written to the first argument
+---@param x tycho.Tensor
+---@param dim integer
+---@param index tycho.Tensor|integer[]
+---@param src tycho.Tensor|number
+---@return tycho.Tensor
+function ty.scatter_add_(x, dim, index, src) end
+
+---calls fn(...) and frees the tensors made meanwhile, but those that it returns, also in tables
+---@param fn function
+---@param ... any
+---@return any
+---@return ...
+function ty.scope(fn, ...) end
+
+---where values would go in sorted rows
+---@param sorted tycho.Tensor
+---@param values tycho.Tensor|number
+---@param right? boolean
+---@return tycho.Tensor
+function ty.searchsorted(sorted, values, right) end
+
+---writes one element, returns x
+---@param x tycho.Tensor
+---@param i integer
+---@param j integer
+---@param ... integer|number|boolean
+---@return tycho.Tensor
+function ty.set(x, i, j, ...) end
+
+---how many decimals tensors are shown with at most
+---@param opts? {precision?: integer}
+function ty.set_print(opts) end
+
+---shows a vector, a matrix or an image in the terminal
+---@param x tycho.Tensor|number[]|number[][]
+---@param opts? {mode: string?, width: integer?, map: string?, lim: number[]?, columns: integer?, text: boolean?}
+---@return string? text
+function ty.show(x, opts) end
+
+---1 / (1 + exp(-x))
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.sigmoid(x) end
+
+---1 / (1 + exp(-x)); written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.sigmoid_(x) end
+
+----1, 0 or 1 as x is below, at or above zero; NaN stays
+---Shape of the result: x
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape and dtype of x; bool gives i64
+function ty.sign(x) end
+
+----1, 0 or 1 as x is below, at or above zero; NaN stays; written to the first argument
+---Shape of the result: x
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape and dtype of x; bool gives i64
+function ty.sign_(x) end
+
+---x * sigmoid(x)
+---Shape of the result: x
+---Formula: Elfwing, Uchibe, Doya 2017, arXiv:1702.03118
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # shape and dtype of x
+function ty.silu(x) end
+
+---x * sigmoid(x); written to the first argument
+---Shape of the result: x
+---Formula: Elfwing, Uchibe, Doya 2017, arXiv:1702.03118
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # shape and dtype of x
+function ty.silu_(x) end
+
+---the sine of x radians
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.sin(x) end
+
+---the sine of x radians; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.sin_(x) end
+
+---the hyperbolic sine
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.sinh(x) end
+
+---the hyperbolic sine; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.sinh_(x) end
+
+---the size of a dim, or a table of all
+---@param x tycho.Tensor
+---@param dim? integer
+---@return integer|integer[]
+function ty.size(x, dim) end
+
+---places first to last of a dim in steps, both included; a view
+---@param x tycho.Tensor
+---@param dim integer
+---@param first integer
+---@param last integer
+---@param step? integer
+---@return tycho.Tensor
+function ty.slice(x, dim, first, last, step) end
+
+---half the squared difference over beta up to beta, linear beyond
+---Shape of the result: 0-d, or the broadcast of x and y
+---Formula: d < beta: d^2 / (2 beta), else d - beta / 2, d = |x - y|
+---@param x tycho.Tensor
+---@param y tycho.Tensor|number # broadcasts to x, or x to it
+---@param opts? {reduction: string?, beta: number?} # beta: 1
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function ty.smooth_l1_loss(x, y, opts) end
+
+---exp(x - max) / sum(exp(x - max)) over a dim
+---Shape of the result: x
+---@param x tycho.Tensor # floats, any shape
+---@param dim? integer # the last
+---@return tycho.Tensor # shape and dtype of x
+function ty.softmax(x, dim) end
+
+---exp(x - max) / sum(exp(x - max)) over a dim; written to the first argument
+---Shape of the result: x
+---@param x tycho.Tensor # floats, any shape
+---@param dim? integer # the last
+---@return tycho.Tensor # shape and dtype of x
+function ty.softmax_(x, dim) end
+
+---log(1 + exp(beta * x)) / beta
+---Shape of the result: x
+---@param x tycho.Tensor # floats
+---@param beta? number # 1
+---@return tycho.Tensor # shape and dtype of x
+function ty.softplus(x, beta) end
+
+---log(1 + exp(beta * x)) / beta; written to the first argument
+---Shape of the result: x
+---@param x tycho.Tensor # floats
+---@param beta? number # 1
+---@return tycho.Tensor # shape and dtype of x
+function ty.softplus_(x, beta) end
+
+---two results: the elements of a dim in order, stable, NaN counts as largest; and their positions
+---@param x tycho.Tensor
+---@param dim? integer
+---@param descending? boolean
+---@return tycho.Tensor
+---@return tycho.Tensor
+function ty.sort(x, dim, descending) end
+
+---a table of views of that size, the last one smaller; or of the sizes in a table
+---@param x tycho.Tensor
+---@param size integer|integer[]
+---@param dim? integer
+---@return tycho.Tensor[]
+function ty.split(x, size, dim) end
+
+---the square root; NaN below zero
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.sqrt(x) end
+
+---the square root; NaN below zero; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.sqrt_(x) end
+
+---x * x, element by element
+---Shape of the result: x
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape and dtype of x; bool gives i64
+function ty.square(x) end
+
+---x * x, element by element; written to the first argument
+---Shape of the result: x
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape and dtype of x; bool gives i64
+function ty.square_(x) end
+
+---without the dims of size 1, or without the given ones
+---@param x tycho.Tensor
+---@param dims? integer|integer[]
+---@param ... integer
+---@return tycho.Tensor
+function ty.squeeze(x, dims, ...) end
+
+---the tensors of a list, of equal shape, along a new dim
+---@param list tycho.Tensor[]
+---@param dim? integer
+---@return tycho.Tensor
+function ty.stack(list, dim) end
+
+---how compiled functions run: default, eager or no_recompile
+---@param name? "default"|"eager"|"no_recompile"
+---@return string
+function ty.stance(name) end
+
+---a call in slices of time: run:step(microseconds) tells whether it is done, then run:results()
+---@param f function|table # a compiled function, or one that calls such
+---@param ... any
+---@return tycho.Run
+function ty.start(f, ...) end
+
+---a table: memory in bytes, caches of kernels, plans and packed weights, operations counted
+---@return table
+function ty.stats() end
+
+---the standard deviation over dims
+---Shape of the result: x without the dims
+---Formula: sqrt(var(x))
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@param opts? {correction: number?} # 1: of a sample; 0: of a population
+---@return tycho.Tensor # x without the dims; floats
+function ty.std(x, dims, keepdim, opts) end
+
+---elements in memory from one place of a dim to the next, or a table of all; where the size is 1, as in a contiguous tensor
+---@param x tycho.Tensor
+---@param dim? integer
+---@return integer|integer[]
+function ty.stride(x, dim) end
+
+---difference, element by element
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.sub(a, b) end
+
+---difference, element by element; written to the first argument
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.sub_(a, b) end
+
+---sum over dims
+---@param x tycho.Tensor
+---@param dims? integer|integer[]
+---@param keepdim? boolean
+---@return tycho.Tensor
+function ty.sum(x, dims, keepdim) end
+
+---waits until devices have done what they were asked for; raises what went wrong there
+function ty.synchronize() end
+
+---the transpose of a matrix, as a view
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.t(x) end
+
+---elements of the flattened x, in the index's shape; with a dim its places
+---@param x tycho.Tensor
+---@param index tycho.Tensor|integer[]
+---@param dim? integer
+---@return tycho.Tensor
+function ty.take(x, index, dim) end
+
+---the tangent of x radians
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.tan(x) end
+
+---the tangent of x radians; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.tan_(x) end
+
+---the hyperbolic tangent
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.tanh(x) end
+
+---the hyperbolic tangent; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.tanh_(x) end
+
+---a tensor of the numbers or booleans of nested tables; a copy of a tensor
+---@param data number|boolean|table|tycho.Tensor
+---@param opts? {dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function ty.tensor(data, opts) end
+
+---products summed over pairs of dims
+---Shape of the result: other dims of a, then of b
+---@param a tycho.Tensor
+---@param b tycho.Tensor
+---@param dims? integer|integer[][] # 2; or {dims of a, dims of b}
+---@return tycho.Tensor # the other dims of a, then those of b
+function ty.tensordot(a, b, dims) end
+
+---sets the number of threads; gives it
+---@param n? integer
+---@return integer
+function ty.threads(n) end
+
+---the whole of x repeated along each dim; counts are right-aligned
+---@param x tycho.Tensor
+---@param counts integer|integer[]
+---@return tycho.Tensor
+function ty.tile(x, counts) end
+
+---x in another dtype or on another device; x itself when nothing changes; nil and a message when the device is not there
+---@param x tycho.Tensor
+---@param target tycho.Dtype|string|tycho.Tensor
+---@return tycho.Tensor
+---@return string?
+function ty.to(x, target) end
+
+---two results: the k largest (or smallest) elements of a dim in order; and their positions
+---@param x tycho.Tensor
+---@param k integer
+---@param dim? integer
+---@param largest? boolean
+---@return tycho.Tensor
+---@return tycho.Tensor
+function ty.topk(x, k, dim, largest) end
+
+---the elements in nested tables; a number when x has no dims
+---@param x tycho.Tensor
+---@return number|boolean|table
+function ty.totable(x) end
+
+---two dims exchanged, as a view
+---@param x tycho.Tensor
+---@param dim1 integer
+---@param dim2 integer
+---@return tycho.Tensor
+function ty.transpose(x, dim1, dim2) end
+
+---ones on and below the k-th diagonal
+---Shape of the result: [n, m]
+---@param n integer # rows
+---@param m? integer # columns, n
+---@param k? integer # the diagonal, 0; above zero: higher
+---@param opts? {dtype: string?, device: string?}
+---@return tycho.Tensor # [n, m], f32
+function ty.tri(n, m, k, opts) end
+
+---zeros above the k-th diagonal of the last two dims
+---Shape of the result: x
+---@param x tycho.Tensor # [.., n, m]
+---@param k? integer # 0; above zero: higher
+---@return tycho.Tensor # shape and dtype of x
+function ty.tril(x, k) end
+
+---zeros above the k-th diagonal of the last two dims; written to the first argument
+---Shape of the result: x
+---@param x tycho.Tensor # [.., n, m]
+---@param k? integer # 0; above zero: higher
+---@return tycho.Tensor # shape and dtype of x
+function ty.tril_(x, k) end
+
+---zeros below the k-th diagonal of the last two dims
+---Shape of the result: x
+---@param x tycho.Tensor # [.., n, m]
+---@param k? integer # 0; above zero: higher
+---@return tycho.Tensor # shape and dtype of x
+function ty.triu(x, k) end
+
+---zeros below the k-th diagonal of the last two dims; written to the first argument
+---Shape of the result: x
+---@param x tycho.Tensor # [.., n, m]
+---@param k? integer # 0; above zero: higher
+---@return tycho.Tensor # shape and dtype of x
+function ty.triu_(x, k) end
+
+---the whole part, towards zero
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.trunc(x) end
+
+---the whole part, towards zero; written to the first argument
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.trunc_(x) end
+
+---a table of views, one for each place of a dim, without that dim
+---@param x tycho.Tensor
+---@param dim? integer
+---@return tycho.Tensor[]
+function ty.unbind(x, dim) end
+
+---one dim as several; one size may be -1
+---@param x tycho.Tensor
+---@param dim integer
+---@param sizes integer|integer[]
+---@param ... integer
+---@return tycho.Tensor
+function ty.unflatten(x, dim, sizes, ...) end
+
+---windows of a dim as a new last dim, a view
+---@param x tycho.Tensor
+---@param dim integer
+---@param size integer
+---@param step? integer
+---@return tycho.Tensor
+function ty.unfold(x, dim, size, step) end
+
+---uniform numbers from low to high
+---@param low number
+---@param high number
+---@param sizes? integer|integer[]
+---@param opts? {dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function ty.uniform(low, high, sizes, opts) end
+
+---writes uniform numbers to x, returns it
+---@param x tycho.Tensor
+---@param low? number
+---@param high? number
+---@return tycho.Tensor
+function ty.uniform_(x, low, high) end
+
+---two results: the sorted different elements, and each element's position among them
+---@param x tycho.Tensor
+---@return tycho.Tensor
+---@return tycho.Tensor
+function ty.unique(x) end
+
+---a new dim of size 1 at that place
+---@param x tycho.Tensor
+---@param dim integer
+---@return tycho.Tensor
+function ty.unsqueeze(x, dim) end
+
+---a function that gives f's value, then its gradients
+---@param f fun(...): tycho.Tensor # gives a float tensor of one element
+---@param argnums? integer|integer[] # 1
+---@return fun(...): tycho.Tensor
+---@return ...
+function ty.value_and_grad(f, argnums) end
+
+---the variance over dims
+---Shape of the result: x without the dims
+---Formula: sum((x - mean(x))^2) / (n - correction)
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@param opts? {correction: number?} # 1: of a sample; 0: of a population
+---@return tycho.Tensor # x without the dims; floats
+function ty.var(x, dims, keepdim, opts) end
+
+---x with other sizes and the same storage; raises where only a copy would do
+---@param x tycho.Tensor
+---@param sizes integer|integer[]
+---@param ... integer
+---@return tycho.Tensor
+function ty.view(x, sizes, ...) end
+
+---the same bits read as another dtype of that size; a copy
+---@param x tycho.Tensor
+---@param dtype tycho.Dtype
+---@return tycho.Tensor
+function ty.view_as(x, dtype) end
+
+---a function that computes f for all places of a dim at once, as a loop over them would
+---@param f fun(...): ...
+---@param in_dims? integer|table|false # 1
+---@param out_dims? integer|table|false # 1
+---@param opts? {randomness: string?}
+---@return fun(...): ...
+function ty.vmap(f, in_dims, out_dims, opts) end
+
+---calls f once so that later calls find it compiled
+---@param f function # a compiled function
+---@param ... any
+---@return any
+---@return ...
+function ty.warmup(f, ...) end
+
+---b where the condition holds, else c
+---@param condition tycho.Tensor|boolean
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor
+function ty.where(condition, a, b) end
+
+---writes 0 to every element of x
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function ty.zero_(x) end
+
+---0 in every element
+---@param ... integer|integer[]|{dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function ty.zeros(...) end
+
+---0 in the shape and dtype of x
+---@param x tycho.Tensor
+---@param opts? {dtype?: tycho.Dtype, device?: string}
+---@return tycho.Tensor
+function ty.zeros_like(x, opts) end
+
+---LuaJIT's table, to which the library adds.
+---@class jitlib
+---@field log boolean|fun(text: string)
+local jitlib = {}
+
+---how many milliseconds a capture may take inside a call; math.huge at first
+---@param ms? number
+---@return number
+function jitlib.budget(ms) end
+
+---runs f as written beside every n-th call and raises where a bit differs
+---@param f function # a compiled function
+---@param n? integer
+function jitlib.check(f, n) end
+
+---a function that runs f's tensor operations in fused kernels, bits equal
+---@param f function|table
+---@param opts? tycho.CompileOptions
+---@return function|table
+function jitlib.compile(f, opts) end
+
+---calls fn(...), and raises in its operations when so many milliseconds are over
+---@param ms number
+---@param fn function
+---@param ... any
+---@return any
+---@return ...
+function jitlib.deadline(ms, fn, ...) end
+
+---keeps f from being captured by compiled functions that call it
+---@param f function
+---@return function
+function jitlib.disable(f) end
+
+---what a compiled function did: traces, guards, misses, aborts, kernels; prints well
+---@param f function
+---@return tycho.Explanation
+function jitlib.explain(f) end
+
+---the graph that f(...) records: text, nodes, dot
+---@param f function
+---@param ... any
+---@return tycho.Graph
+function jitlib.graph(f, ...) end
+
+---registers a pass over captured graphs, which {passes = {name}} of compile runs
+---@param name string
+---@param fn function
+function jitlib.pass(name, fn) end
+
+---forgets what was compiled for f
+---@param f function
+function jitlib.reset(f) end
+
+---how compiled functions run: default, eager or no_recompile
+---@param name? "default"|"eager"|"no_recompile"
+---@return string
+function jitlib.stance(name) end
+
+---a call in slices of time: run:step(microseconds) tells whether it is done, then run:results()
+---@param f function|table # a compiled function, or one that calls such
+---@param ... any
+---@return tycho.Run
+function jitlib.start(f, ...) end
+
+---writes one HTML page: source, parts, guards, graphs, plans, kernels, machine code, times
+---@param f function # compiled, and called at least once
+---@param path string # "f.html"
+---@return true? written
+---@return string? message
+function jitlib.view(f, path) end
+
+---calls f once so that later calls find it compiled
+---@param f function # a compiled function
+---@param ... any
+---@return any
+---@return ...
+function jitlib.warmup(f, ...) end
+
+---@class tycho.csv
+local csv = {}
+
+---@class tycho.csv.Table
+---@field rows integer
+---@field names string[] of the columns, in their order
+---@field columns table<string, tycho.Tensor|string[]> by name; also :column(i)
+---@field types table<string, string> "bool" "i64" "f32" "f64" "text" "category"
+---@field classes table<string, string[]> of categories: the names that the codes stand for
+csv.Table = {}
+
+---A column by name or number: numbers and categories as a tensor [rows], text as a list.
+---@param key string|integer
+---@return tycho.Tensor|string[]
+function csv.Table:column(key) end
+
+---Columns side by side, [rows, number of columns]: those of the list, or all that hold numbers or bools. A view
+---where they lie together already. Raises when one of them is text.
+---@param keys? (string|integer)[]
+---@param dtype? string # default: the floats' where there are floats, else i64, bool of bools alone
+---@return tycho.Tensor
+function csv.Table:tensor(keys, dtype) end
+
+---A table of a text file. Options: header = "auto" | true | false; delimiter = "auto" | a character; decimal =
+---"."; comment = a character that begins lines to be passed over; skip = lines before the header; columns = which
+---are read, by name or number, in this order; names = instead of the header's; types = {name = "bool" |
+---"i64" | "f32" | "f64" | "text" | "category"}, or one for all (bool takes 0 and 1 too); dtype = "f32" | "f64" for
+---all numbers; missing = spellings; fill = what missing numbers become, or "error"; classes = {name = list}: names
+---whose positions are the codes.
+---@param path string
+---@param opts? table
+---@return tycho.csv.Table? t
+---@return string? message
+function csv.load(path, opts) end
+
+---The same of a text.
+---@param text string
+---@param opts? table
+---@return tycho.csv.Table? t
+---@return string? message
+function csv.parse(text, opts) end
+
+---Writes a table of csv.load, columns by name ({x = tensor, label = {"a", "b"}}), or a tensor [rows] or
+---[rows, columns]. Numbers and bools read back as they are. Options: names = the columns' names and order; header =
+---false; delimiter; missing = how NaN is written, by default as an empty field.
+---@param path string
+---@param value tycho.csv.Table|tycho.Tensor|table<string, tycho.Tensor|string[]>
+---@param opts? table
+---@return true? ok
+---@return string? message
+function csv.save(path, value, opts) end
+
+ty.csv = csv
+
+---@class tycho.data
+local data = {}
+
+---@class tycho.data.Dataset
+---@field size integer how many samples there are, as count() says; Lua's # sees no metamethod of a table
+---@field classes string[]? names of the labels, where the dataset knows them
+data.Dataset = {}
+
+---How many samples there are, as the field `size` says; # of a dataset is 0, as Lua counts a table without a list.
+---@return integer
+function data.Dataset:count() end
+
+---The values of sample i; a file that cannot be read gives nil and a message.
+---@param i integer # 1-based, negative from the end
+---@return any
+---@return ...
+function data.Dataset:get(i) end
+
+---Its batches, with the options of data.loader.
+---@param opts? table
+---@return tycho.data.Loader
+function data.Dataset:loader(opts) end
+
+---Samples fn(sample): the values that fn returns for those of each sample, when it is asked for.
+---@param fn fun(...): ...
+---@return tycho.data.Dataset
+function data.Dataset:map(fn) end
+
+---Several datasets, of these shares of the samples, which share none: train, test = ds:split({0.8, 0.2}, 1). With a
+---seed they are drawn at random, without one they lie one behind the other.
+---@param fractions number[] # together at most 1
+---@param seed? integer
+---@return tycho.data.Dataset # ...
+function data.Dataset:split(fractions, seed) end
+
+---The samples whose numbers are given, in that order.
+---@param indices integer[]|tycho.Tensor # 1-based
+---@return tycho.data.Dataset
+function data.Dataset:subset(indices) end
+
+---@class tycho.data.Loader
+---@field dataset tycho.data.Dataset
+---@field batch integer
+data.Loader = {}
+
+---Ends the reading in the background; the collector does so too. The loader can be used again.
+function data.Loader:close() end
+
+---How many batches an epoch has.
+---@return integer
+function data.Loader:count() end
+
+---One epoch: for x, y, i in loader:epoch() do; the batch's number is the last value. The next epoch begins where this
+---is called again, unless restore has set where to go on. A loader walks through one epoch at a time.
+---@return fun(): ...
+function data.Loader:epoch() end
+
+---Goes on where a loader stood that gave this state.
+---@param state {epoch: integer, position: integer, seed: integer}
+function data.Loader:load_state_dict(state) end
+
+---Ends an epoch's reading; the memory that it was read into waits for the next.
+function data.Loader:rest() end
+
+---Goes on where a loader stood that gave this state.
+---@param state {epoch: integer, position: integer, seed: integer}
+function data.Loader:restore(state) end
+
+---Where the loader stands: plain numbers for a checkpoint. A loader over the same data, with the same options, that
+---is given them by restore goes on with the batch that would have come next.
+---@return {epoch: integer, position: integer, seed: integer}
+function data.Loader:state() end
+
+---Where the loader stands: plain numbers for a checkpoint. A loader over the same data, with the same options, that
+---is given them by restore goes on with the batch that would have come next.
+---@return {epoch: integer, position: integer, seed: integer}
+function data.Loader:state_dict() end
+
+---Rows of a CSV file: (inputs, target), or inputs alone. Options: inputs = names or numbers of columns, default all
+---that hold numbers but the target; target = a column: text counts as categories (ds.classes), true and
+---false too but where types say "bool"; dtype of the inputs, default f32; all else as csv.load takes it. ds.table is
+---the table.
+---@param path string
+---@param opts? table
+---@return tycho.data.Dataset? ds
+---@return string? message
+function data.csv(path, opts) end
+
+---Images of a folder: (image, label) where it has sub-folders, one for each class, whose sorted names the labels
+---count from 1 (ds.classes); else single images. Options as of image.load: channels, size, dtype, limit (for each
+---image: what is over it is refused when its turn comes).
+---@param dir string
+---@param opts? {channels: integer?, size: integer[]?, dtype: string?, limit: integer?}
+---@return tycho.data.Dataset? ds
+---@return string? message
+function data.images(dir, opts) end
+
+---n samples, each made by fn(i) when it is asked for.
+---@param n integer
+---@param fn fun(i: integer): any # , any
+---@return tycho.data.Dataset
+function data.lazy(n, fn) end
+
+---The entries of a list: a list among them is several values, anything else is one.
+---@param list any[]
+---@return tycho.data.Dataset
+function data.list(list) end
+
+---Batches of a dataset. Options: batch (1) samples each; shuffle (false) by seed (0), in another order each epoch;
+---last = "keep" | "drop": a last batch that is smaller; device: where the tensors of a batch are moved to;
+---transform = fn(values of a batch), what it returns is the batch; workers (1) threads that read files in the
+---background, the result does not depend on them; ahead (2): batches that are read before they are asked for.
+---@param ds tycho.data.Dataset
+---@param opts? table
+---@return tycho.data.Loader
+function data.loader(ds, opts) end
+
+---Records of one size, one behind the other in a file, as tensors. Options: shape (a list of sizes), dtype (u8),
+---offset (bytes before the first), count (as many as there are).
+---@param path string
+---@param opts {shape: integer[], dtype: string?, offset: integer?, count: integer?}
+---@return tycho.data.Dataset? ds
+---@return string? message
+function data.records(path, opts) end
+
+---The rows of tensors or lists: tensors(x, y) gives samples of two values, tensors{x = a, y = b} tables, and so does a
+---table of csv.load. Entries of lists are put side by side: numbers as f32, strings as a list.
+---@param first tycho.Tensor|table|tycho.csv.Table
+---@param ... any
+---@return tycho.data.Dataset
+function data.tensors(first, ...) end
+
+ty.data = data
+
+---@class tycho.files
+local files = {}
+
+---@class tycho.TensorFile
+---@field names string[] in the file's order
+---@field metadata table
+files.TensorFile = {}
+
+---Closes the file; tensors that were read stay.
+function files.TensorFile:close() end
+
+---Reads one tensor.
+---@param name string
+---@return tycho.Tensor? t
+---@return string? message
+function files.TensorFile:get(name) end
+
+---Whether it holds a tensor of that name.
+---@param name string
+---@return boolean
+function files.TensorFile:has(name) end
+
+---The sizes and dtype of a tensor as get gives it, without reading it; a third value says why there can be none. nil
+---where it has none of that name.
+---@param name string
+---@return integer[]? shape
+---@return string? dtype
+---@return string? why
+function files.TensorFile:info(name) end
+
+---@class tycho.files.gguf
+files.gguf = {}
+
+---The tensors of a .gguf file by name, and its metadata. Q8_0 and Q4_0 become f32, about 4 and 7 bytes for each of
+---the file, so that a model takes up to 7 times its size (names: only these are read); other types keep their dtype
+---unless `dtype` names one. Whole numbers of the metadata beyond 2^53 are texts.
+---@param path string
+---@param opts? {names: string[]?, mmap: boolean?, dtype: string?}
+---@return table<string, tycho.Tensor>? tensors
+---@return table|string # metadata or message
+function files.gguf.load(path, opts) end
+
+---An open file, of which tensors are read one by one: its names, info(name), get(name). Options as of load.
+---@param path string
+---@param opts? {mmap: boolean?, limit: number?}
+---@return tycho.TensorFile? file
+---@return string? message
+function files.gguf.open(path, opts) end
+
+---What a file holds, by its ending; see the format's own load.
+---@param path string
+---@param opts? table
+---@return any value
+---@return any # more  nil and a message where the file cannot be read
+function files.load(path, opts) end
+
+---Reads a checkpoint. The parts of `into` that have load_state_dict take up what was saved under their names, and
+---random numbers go on where they stood; the rest is in what it gives. Without `into` states come as tables and the
+---random numbers stay as they are. Raises where a part does not fit what was saved; then all are as they were.
+---@param path string
+---@param into? table<string, any> # such as {model = m, optimizer = opt}
+---@param opts? {random: boolean?} # random = false: random numbers stay as they are
+---@return table<string, any>? parts
+---@return string? message
+function files.load_checkpoint(path, into, opts) end
+
+---The weights of a model as other libraries save them: a .safetensors file, a model.safetensors.index.json with the
+---files that it names, or a directory with one of these. For model:load_state_dict(weights, {from = "torch"}).
+---@param path string
+---@param opts? {mmap: boolean?}
+---@return table<string, tycho.Tensor>? weights
+---@return string? message
+function files.load_weights(path, opts) end
+
+---@class tycho.files.npy
+files.npy = {}
+
+---A tensor of a .npy file. u16 becomes i32, u32 and u64 i64 (so it takes up to twice the file's size); column-major
+---files give a view with turned strides.
+---@param path string
+---@param opts? {mmap: boolean?} # mmap: the elements stay in the file, which must not be cut short meanwhile
+---@return tycho.Tensor? t
+---@return string? message
+function files.npy.load(path, opts) end
+
+---Writes a tensor as .npy.
+---@param path string
+---@param t tycho.Tensor
+---@param opts? table # there are none
+---@return true? ok
+---@return string? message
+function files.npy.save(path, t, opts) end
+
+---@class tycho.files.npz
+files.npz = {}
+
+---The arrays of a .npz file by name, as numpy.load gives them. Compressed files that unpack to more than the file's
+---size and 64 MB are refused unless `limit` allows it: a small file may stand for any number of bytes.
+---@param path string
+---@param opts? {names: string[]?, limit: number?}
+---@return table<string, tycho.Tensor>? tensors
+---@return string? message
+function files.npz.load(path, opts) end
+
+---An open file, of which tensors are read one by one: its names, info(name), get(name). Options as of load.
+---@param path string
+---@param opts? {mmap: boolean?, limit: number?}
+---@return tycho.TensorFile? file
+---@return string? message
+function files.npz.open(path, opts) end
+
+---Writes tensors by name, as numpy.savez does; compress: as numpy.savez_compressed.
+---@param path string
+---@param tensors table<string, tycho.Tensor>
+---@param opts? {compress: boolean?}
+---@return true? ok
+---@return string? message
+function files.npz.save(path, tensors, opts) end
+
+---@class tycho.files.safetensors
+files.safetensors = {}
+
+---The tensors of a .safetensors file by name, and its metadata. names: only these are read. mmap: the elements stay
+---in the file until they are looked at; cutting the file short meanwhile ends the process.
+---@param path string
+---@param opts? {names: string[]?, mmap: boolean?}
+---@return table<string, tycho.Tensor>? tensors
+---@return table<string, string>|string # metadata or message
+function files.safetensors.load(path, opts) end
+
+---An open file, of which tensors are read one by one: its names, info(name), get(name). Options as of load.
+---@param path string
+---@param opts? {mmap: boolean?, limit: number?}
+---@return tycho.TensorFile? file
+---@return string? message
+function files.safetensors.open(path, opts) end
+
+---Writes tensors by name, byte for byte as the reference implementation does.
+---@param path string
+---@param tensors table<string, tycho.Tensor>
+---@param opts? {metadata: table<string, string>?}
+---@return true? ok
+---@return string? message
+function files.safetensors.save(path, tensors, opts) end
+
+---Writes a file, by its ending; the file is whole or, where that fails, as it was before.
+---@param path string
+---@param value any # a tensor, or tensors by name: what the format takes
+---@param opts? table
+---@return true? ok
+---@return string? message
+function files.save(path, value, opts) end
+
+---Writes a checkpoint: the parts, and the state of the random numbers.
+---@param path string
+---@param parts table<string, any> # such as {model = m, optimizer = opt, schedule = s, step = 100}
+---@return true? ok
+---@return string? message
+function files.save_checkpoint(path, parts) end
+
+ty.files = files
+
+---@class tycho.graph
+local graph = {}
+
+---@class tycho.GraphObject
+graph.Graph = {}
+
+---A graph of its own with the same nodes, and a table from the old nodes to the new ones.
+---@return tycho.GraphObject
+---@return table<tycho.GraphNode, tycho.GraphNode>
+function graph.Graph:clone() end
+
+---Erases what no output is made of, but the inputs: their number stays. Returns how many nodes went.
+---@return integer
+function graph.Graph:dce() end
+
+---Takes a node out. Raises while it has users or is an output.
+---@param node tycho.GraphNode
+function graph.Graph:erase(node) end
+
+---The exchange table of a graph: what the core takes back.
+---@return {text: string, outputs: integer[]}
+function graph.Graph:export() end
+
+---The nodes `input` in the order in which tensors are given for them.
+---@return tycho.GraphNode[]
+function graph.Graph:inputs() end
+
+---A new node: its type follows from operands and arguments.
+---where: nil for the end, a node for right behind it, {before = node}, {after = node}; operands come first always.
+---op: a row of the table of operations. inputs: nodes; a number stands for a constant of the others' dtype.
+---args: the operation's arguments by name; `dtype` of casts and leaves, `shape` of views and leaves; `name`.
+---@param where? tycho.GraphNode|{before?: tycho.GraphNode, after?: tycho.GraphNode}
+---@param op string
+---@param inputs (tycho.GraphNode|number)[]
+---@param args? table
+---@return tycho.GraphNode
+function graph.Graph:insert(where, op, inputs, args) end
+
+---nil when the graph keeps all rules, else what is wrong, with the node's name.
+---@return string?
+function graph.Graph:lint() end
+
+---Where a pattern holds: with a node the table of the pattern's names, and `root`, or nil; without one a list of such
+---tables, in the order of nodes. What patterns look like: graph_match.lua; for instance "add(mul(?x, ?y), ?z)".
+---@param pattern string|table|function
+---@param node? tycho.GraphNode
+---@return table?
+function graph.Graph:match(pattern, node) end
+
+---The nodes in an order in which operands come first. The walk is over those that there were when it began, without
+---those that were erased meanwhile.
+---@return fun(): tycho.GraphNode?
+function graph.Graph:nodes() end
+
+---The nodes whose values are the graph's results, in order.
+---@return tycho.GraphNode[]
+function graph.Graph:outputs() end
+
+---Lets all who read `node`, and the graph's outputs, read `with` in its place. Where `with` is itself made of `node`,
+---what lies between the two keeps reading it. `node` stays, without users, until it is erased.
+---@param node tycho.GraphNode
+---@param with tycho.GraphNode # of the same dtype and shape
+---@return tycho.GraphNode with
+function graph.Graph:replace(node, with) end
+
+---Replaces the root of each match by the node that fn(match, graph) returns, until nothing new matches; what no longer
+---has readers is erased. fn may return nil to leave a match as it is. A node is asked about once for each time that it
+---matches as it stands, so a rule may keep its root: wrap it, for instance. Returns how many were replaced.
+---@param pattern string|table|function
+---@param fn fun(match: table, graph: tycho.GraphObject): tycho.GraphNode?
+---@return integer
+function graph.Graph:rewrite(pattern, fn) end
+
+---Computes the outputs for the given inputs, node by node, by public functions. Takes what the source's function does.
+---@param ... any
+---@return tycho.Tensor # ...
+function graph.Graph:run(...) end
+
+---Numbers recorded for the scalar slots: defaults of what is given behind the inputs.
+---@return number[]
+function graph.Graph:scalars() end
+
+---Says which nodes are the results.
+---@param list tycho.GraphNode[]
+function graph.Graph:set_outputs(list) end
+
+---Lua source of the graph: `local ty = require "tycho"` ... `return function(x1, x2, s1) ... end`, which takes tensors
+---for the inputs, then numbers for the scalar slots (nil: what was recorded), and returns the outputs. Only public
+---functions are called, and the bits are those of the graph.
+---@return string
+function graph.Graph:source() end
+
+---The graph as text, which graph.parse and the core read back. Equal nodes are one there. A remark names the outputs.
+---@return string
+function graph.Graph:text() end
+
+---The nodes that read a node, each once; outputs of the graph are not among them.
+---@param node tycho.GraphNode
+---@return tycho.GraphNode[]
+function graph.Graph:users(node) end
+
+---What a compiled function with passes or a backend does with a captured graph.
+---options: what P.options gave. t: an exchange table or a graph. inputs: an example tensor for each of its inputs.
+---Returns the exchange table of the graph that the passes left, or with a backend the function that it gave.
+---@param options {passes: table[], backend?: function}
+---@param t table
+---@param inputs tycho.Tensor[]
+---@return {text: string, outputs: integer[]}|function
+function graph.customize(options, t, inputs) end
+
+---The graph of an exchange table (see above), or of what jit.graph gives. A graph is given back as it is.
+---@param t table
+---@return tycho.GraphObject
+function graph.from(t) end
+
+---Whether a value is a graph.
+---@param v any
+---@return boolean
+function graph.is_graph(v) end
+
+---Checks {passes =, backend =} of jit.compile, and finds named passes. Returns nil when there is neither, else what
+---customize takes, with `key`: a text that is equal where the same functions run in the same order.
+---@param options table
+---@return {passes: table[], backend?: function, key: string}?
+function graph.options(options) end
+
+---The graph of a text. Its outputs are those that a remark `# outputs: %3 %5` names, else the nodes that nobody reads.
+---@param text string
+---@return tycho.GraphObject
+function graph.parse(text) end
+
+---Registers a pass under a name: {passes = {name}} of jit.compile runs it. fn(graph, example_inputs) changes the
+---graph or returns another one. A name may be given anew: functions that are compiled later get the new pass.
+---@param name string
+---@param fn fun(graph: tycho.GraphObject, inputs: tycho.Tensor[]): tycho.GraphObject?
+function graph.pass(name, fn) end
+
+---Runs f(...) once and gives the graph of what it computed, the tensors that were its inputs, and the results of f.
+---All results must be tensors: they are the outputs. What f writes to is written, but is no part of the graph. nil and
+---the reason where f wanted a value on the way, or recorded more than one graph takes.
+---@param f function
+---@param ... any
+---@return tycho.GraphObject?
+---@return tycho.Tensor[]|string
+---@return tycho.Tensor[]?
+function graph.record(f, ...) end
+
+---@class tycho.image
+local image = {}
+
+---The same of a file's bytes.
+---@param bytes string
+---@param opts? table
+---@return tycho.Tensor? image
+---@return string? message
+function image.decode(bytes, opts) end
+
+---The bytes of such a file.
+---@param x tycho.Tensor
+---@param format "png"|"jpg"|"ppm"|"pgm"
+---@param opts? table
+---@return string? bytes
+---@return string? message
+function image.encode(x, format, opts) end
+
+---Images of one size side by side, for a sheet of samples. `list` is [n,c,h,w], [n,h,w] or a list of images.
+---@param list tycho.Tensor[]
+---@param opts? table
+---@return tycho.Tensor
+function image.grid(list, opts) end
+
+---An image, u8 [channels, height, width]. Options: channels = 1 | 3 | 4, default the file's own; size =
+---{height, width}: resized, bilinear; dtype = a float: from 0 to 1; limit = bytes that reading may take beside the
+---file's own, at its peak, as the header has it: pixels, the decoder's work, conversions. The default of 58 MB
+---keeps every file, also a hostile one, within its size and 64 MB; it holds photographs of 16 megapixels (of 6 as
+---progressive JPEG, of 3 as f32), and a limit of 16 bytes a pixel holds any as bytes.
+---@param path string
+---@param opts? {channels: integer?, size: integer[]?, dtype: string?, limit: integer?}
+---@return tycho.Tensor? image
+---@return string? message
+function image.load(path, opts) end
+
+---Images of another size, u8 or f32 [..., height, width], as Pillow's resize with antialiasing (for bytes the
+---same bits). Without gradients: see ty.interpolate.
+---@param x tycho.Tensor
+---@param size integer[] # {height, width}
+---@param mode? "bilinear"|"nearest"|"box"|"bicubic"
+---@return tycho.Tensor
+function image.resize(x, size, mode) end
+
+---Writes an image by the path's ending: u8, or floats from 0 to 1, or bool; [h,w] or [c,h,w]. Options: quality of
+---JPEG, 1 to 100, 90; level of PNG's compression, 0 to 9, 6.
+---@param path string
+---@param x tycho.Tensor
+---@param opts? {quality: integer?, level: integer?}
+---@return true? ok
+---@return string? message
+function image.save(path, x, opts) end
+
+ty.image = image
+
+---@class tycho.linalg
+local linalg = {}
+
+---the lower triangle l with l l^t = a, for positive definite matrices
+---@param a tycho.Tensor
+---@return tycho.Tensor
+function linalg.cholesky(a) end
+
+---the determinant of square matrices
+---@param a tycho.Tensor
+---@return tycho.Tensor
+function linalg.det(a) end
+
+---two results: eigenvalues in ascending order and eigenvectors as columns, symmetric matrices
+---@param a tycho.Tensor
+---@return tycho.Tensor
+---@return tycho.Tensor
+function linalg.eigh(a) end
+
+---the inverse of square matrices
+---@param a tycho.Tensor
+---@return tycho.Tensor
+function linalg.inv(a) end
+
+---the x of least norm that makes |a x - b| least
+---@param a tycho.Tensor
+---@param b tycho.Tensor
+---@return tycho.Tensor
+function linalg.lstsq(a, b) end
+
+---two results: q with orthonormal columns and an upper triangle r, a = q r
+---@param a tycho.Tensor
+---@return tycho.Tensor
+---@return tycho.Tensor
+function linalg.qr(a) end
+
+---x with a x = b, for square matrices a; b: a vector or columns
+---@param a tycho.Tensor
+---@param b tycho.Tensor
+---@return tycho.Tensor
+function linalg.solve(a, b) end
+
+---three results: u, the singular values in descending order, v^t; a = u diag(s) v^t
+---@param a tycho.Tensor
+---@return tycho.Tensor
+---@return tycho.Tensor
+---@return tycho.Tensor
+function linalg.svd(a) end
+
+ty.linalg = linalg
+
+---@class tycho.nn
+local nn = {}
+
+---as many windows as asked for, see ty.adaptive_avg_pool1d.
+---@param size integer|integer[]
+---@return tycho.nn.AdaptiveAvgPool1d
+function nn.AdaptiveAvgPool1d(size) end
+
+---@class tycho.nn.AdaptiveAvgPool1d: tycho.Module
+objects.nn_AdaptiveAvgPool1d = {}
+
+---as many windows as asked for, see ty.adaptive_avg_pool2d.
+---@param size integer|integer[]
+---@return tycho.nn.AdaptiveAvgPool2d
+function nn.AdaptiveAvgPool2d(size) end
+
+---@class tycho.nn.AdaptiveAvgPool2d: tycho.Module
+objects.nn_AdaptiveAvgPool2d = {}
+
+---as many windows as asked for, see ty.adaptive_max_pool1d.
+---@param size integer|integer[]
+---@return tycho.nn.AdaptiveMaxPool1d
+function nn.AdaptiveMaxPool1d(size) end
+
+---@class tycho.nn.AdaptiveMaxPool1d: tycho.Module
+objects.nn_AdaptiveMaxPool1d = {}
+
+---as many windows as asked for, see ty.adaptive_max_pool2d.
+---@param size integer|integer[]
+---@return tycho.nn.AdaptiveMaxPool2d
+function nn.AdaptiveMaxPool2d(size) end
+
+---@class tycho.nn.AdaptiveMaxPool2d: tycho.Module
+objects.nn_AdaptiveMaxPool2d = {}
+
+---see
+---ty.avg_pool1d.
+---@param kernel integer|integer[]
+---@param opts? {stride?: integer|integer[], padding?: integer|integer[], ceil_mode?: boolean, count_include_pad?: boolean}
+---@return tycho.nn.AvgPool1d
+function nn.AvgPool1d(kernel, opts) end
+
+---@class tycho.nn.AvgPool1d: tycho.Module
+objects.nn_AvgPool1d = {}
+
+---see
+---ty.avg_pool2d.
+---@param kernel integer|integer[]
+---@param opts? {stride?: integer|integer[], padding?: integer|integer[], ceil_mode?: boolean, count_include_pad?: boolean}
+---@return tycho.nn.AvgPool2d
+function nn.AvgPool2d(kernel, opts) end
+
+---@class tycho.nn.AvgPool2d: tycho.Module
+objects.nn_AvgPool2d = {}
+
+---see ty.bce_with_logits.
+---@param opts? {weight?: tycho.Tensor, pos_weight?: tycho.Tensor, reduction?: "mean"|"sum"|"none"}
+---@return tycho.nn.BCEWithLogitsLoss
+function nn.BCEWithLogitsLoss(opts) end
+
+---@class tycho.nn.BCEWithLogitsLoss: tycho.Module
+objects.nn_BCEWithLogitsLoss = {}
+
+---each channel of [batch,
+---channels] or [batch, channels, length] to mean 0 and variance 1, times weight plus bias: over the batch when
+---training, else by the running means, in which momentum is the share of a new batch.
+---@param channels integer
+---@param opts? {eps?: number, momentum?: number, affine?: boolean, track?: boolean}
+---@return tycho.nn.BatchNorm1d
+function nn.BatchNorm1d(channels, opts) end
+
+---@class tycho.nn.BatchNorm1d: tycho.Module
+objects.nn_BatchNorm1d = {}
+
+---the same of [batch, channels,
+---height, width].
+---@param channels integer
+---@param opts? {eps?: number, momentum?: number, affine?: boolean, track?: boolean}
+---@return tycho.nn.BatchNorm2d
+function nn.BatchNorm2d(channels, opts) end
+
+---@class tycho.nn.BatchNorm2d: tycho.Module
+objects.nn_BatchNorm2d = {}
+
+---see
+---ty.conv1d.
+---@param inputs integer
+---@param outputs integer
+---@param kernel integer|integer[]
+---@param opts? {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], groups?: integer, bias?: boolean}
+---@return tycho.nn.Conv1d
+function nn.Conv1d(inputs, outputs, kernel, opts) end
+
+---@class tycho.nn.Conv1d: tycho.Module
+objects.nn_Conv1d = {}
+
+---sizes are a
+---number or {rows, columns}; see ty.conv2d.
+---@param inputs integer
+---@param outputs integer
+---@param kernel integer|integer[]
+---@param opts? {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], groups?: integer, bias?: boolean}
+---@return tycho.nn.Conv2d
+function nn.Conv2d(inputs, outputs, kernel, opts) end
+
+---@class tycho.nn.Conv2d: tycho.Module
+objects.nn_Conv2d = {}
+
+---see ty.conv_transpose1d.
+---@param inputs integer
+---@param outputs integer
+---@param kernel integer|integer[]
+---@param opts? {stride?: integer|integer[], padding?: integer|integer[], output_padding?: integer|integer[], dilation?: integer|integer[], groups?: integer, bias?: boolean}
+---@return tycho.nn.ConvTranspose1d
+function nn.ConvTranspose1d(inputs, outputs, kernel, opts) end
+
+---@class tycho.nn.ConvTranspose1d: tycho.Module
+objects.nn_ConvTranspose1d = {}
+
+---sizes are a number or {rows, columns}; see ty.conv_transpose2d.
+---@param inputs integer
+---@param outputs integer
+---@param kernel integer|integer[]
+---@param opts? {stride?: integer|integer[], padding?: integer|integer[], output_padding?: integer|integer[], dilation?: integer|integer[], groups?: integer, bias?: boolean}
+---@return tycho.nn.ConvTranspose2d
+function nn.ConvTranspose2d(inputs, outputs, kernel, opts) end
+
+---@class tycho.nn.ConvTranspose2d: tycho.Module
+objects.nn_ConvTranspose2d = {}
+
+---see ty.cross_entropy.
+---@param opts? {dim?: integer, ignore_index?: integer, label_smoothing?: number, reduction?: "mean"|"sum"|"none"}
+---@return tycho.nn.CrossEntropyLoss
+function nn.CrossEntropyLoss(opts) end
+
+---@class tycho.nn.CrossEntropyLoss: tycho.Module
+objects.nn_CrossEntropyLoss = {}
+
+---zeroes elements by chance p when training.
+---@param p? number
+---@return tycho.nn.Dropout
+function nn.Dropout(p) end
+
+---@class tycho.nn.Dropout: tycho.Module
+objects.nn_Dropout = {}
+
+---see ty.elu.
+---@param alpha? number
+---@return tycho.nn.ELU
+function nn.ELU(alpha) end
+
+---@class tycho.nn.ELU: tycho.Module
+objects.nn_ELU = {}
+
+---a row of the weight for each index, which count from 1.
+---@param entries integer
+---@param features integer
+---@return tycho.nn.Embedding
+function nn.Embedding(entries, features) end
+
+---@class tycho.nn.Embedding: tycho.Module
+objects.nn_Embedding = {}
+
+---Integers of any shape [...] to [..., features].
+---@param index tycho.Tensor
+---@return tycho.Tensor
+function objects.nn_Embedding:forward(index) end
+
+---those dims as one.
+---@param first? integer
+---@param last? integer
+---@return tycho.nn.Flatten
+function nn.Flatten(first, last) end
+
+---@class tycho.nn.Flatten: tycho.Module
+objects.nn_Flatten = {}
+
+---see ty.gelu.
+---@param approximate? "none"|"tanh"
+---@return tycho.nn.GELU
+function nn.GELU(approximate) end
+
+---@class tycho.nn.GELU: tycho.Module
+objects.nn_GELU = {}
+
+---h' = (1 - z) * n + z * h, n = tanh(x + r * (h wh + bh)). Cho and others 2014, arXiv:1406.1078.
+---@param inputs integer
+---@param hidden integer
+---@param opts? {layers?: integer, bias?: boolean, batch_first?: boolean, dropout?: number, bidirectional?: boolean}
+---@return tycho.nn.GRU
+function nn.GRU(inputs, hidden, opts) end
+
+---@class tycho.nn.GRU: tycho.Module
+objects.nn_GRU = {}
+
+---over groups of channels of each sample.
+---Wu, He 2018, arXiv:1803.08494.
+---@param groups integer
+---@param channels integer
+---@param opts? {eps: number?, affine: boolean?}
+---@return tycho.nn.GroupNorm
+function nn.GroupNorm(groups, channels, opts) end
+
+---@class tycho.nn.GroupNorm: tycho.Module
+objects.nn_GroupNorm = {}
+
+---[batch, channels, ...] to the same shape.
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function objects.nn_GroupNorm:forward(x) end
+
+---see ty.huber_loss.
+---@param opts? {delta?: number, reduction?: "mean"|"sum"|"none"}
+---@return tycho.nn.HuberLoss
+function nn.HuberLoss(opts) end
+
+---@class tycho.nn.HuberLoss: tycho.Module
+objects.nn_HuberLoss = {}
+
+---gives what it is given.
+---@return tycho.nn.Identity
+function nn.Identity() end
+
+---@class tycho.nn.Identity: tycho.Module
+objects.nn_Identity = {}
+
+---see ty.kl_div.
+---@param opts? {log_target?: boolean, reduction?: "mean"|"sum"|"none"}
+---@return tycho.nn.KLDivLoss
+function nn.KLDivLoss(opts) end
+
+---@class tycho.nn.KLDivLoss: tycho.Module
+objects.nn_KLDivLoss = {}
+
+---see ty.l1_loss.
+---@param opts? {reduction?: "mean"|"sum"|"none"}
+---@return tycho.nn.L1Loss
+function nn.L1Loss(opts) end
+
+---@class tycho.nn.L1Loss: tycho.Module
+objects.nn_L1Loss = {}
+
+---c' = f * c + i * g, h' = o * tanh(c'). Hochreiter, Schmidhuber 1997.
+---@param inputs integer
+---@param hidden integer
+---@param opts? {layers?: integer, bias?: boolean, batch_first?: boolean, dropout?: number, bidirectional?: boolean}
+---@return tycho.nn.LSTM
+function nn.LSTM(inputs, hidden, opts) end
+
+---@class tycho.nn.LSTM: tycho.Module
+objects.nn_LSTM = {}
+
+---over the last dims, which have these sizes.
+---Ba, Kiros, Hinton 2016, arXiv:1607.06450.
+---@param sizes integer|integer[]
+---@param opts? {eps: number?, affine: boolean?, bias: boolean?}
+---@return tycho.nn.LayerNorm
+function nn.LayerNorm(sizes, opts) end
+
+---@class tycho.nn.LayerNorm: tycho.Module
+objects.nn_LayerNorm = {}
+
+---see ty.leaky_relu.
+---@param slope? number
+---@return tycho.nn.LeakyReLU
+function nn.LeakyReLU(slope) end
+
+---@class tycho.nn.LeakyReLU: tycho.Module
+objects.nn_LeakyReLU = {}
+
+---x weight + bias over the last dim; weight [inputs, outputs].
+---@param inputs integer
+---@param outputs integer
+---@param opts? {bias: boolean?}
+---@return tycho.nn.Linear
+function nn.Linear(inputs, outputs, opts) end
+
+---@class tycho.nn.Linear: tycho.Module
+objects.nn_Linear = {}
+
+---[..., inputs] to [..., outputs].
+---@param x tycho.Tensor
+---@return tycho.Tensor
+function objects.nn_Linear:forward(x) end
+
+---see ty.log_softmax.
+---@param dim? integer
+---@return tycho.nn.LogSoftmax
+function nn.LogSoftmax(dim) end
+
+---@class tycho.nn.LogSoftmax: tycho.Module
+objects.nn_LogSoftmax = {}
+
+---see ty.mse_loss.
+---@param opts? {reduction?: "mean"|"sum"|"none"}
+---@return tycho.nn.MSELoss
+function nn.MSELoss(opts) end
+
+---@class tycho.nn.MSELoss: tycho.Module
+objects.nn_MSELoss = {}
+
+---see ty.max_pool1d.
+---@param kernel integer|integer[]
+---@param opts? {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean}
+---@return tycho.nn.MaxPool1d
+function nn.MaxPool1d(kernel, opts) end
+
+---@class tycho.nn.MaxPool1d: tycho.Module
+objects.nn_MaxPool1d = {}
+
+---see ty.max_pool2d.
+---@param kernel integer|integer[]
+---@param opts? {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean}
+---@return tycho.nn.MaxPool2d
+function nn.MaxPool2d(kernel, opts) end
+
+---@class tycho.nn.MaxPool2d: tycho.Module
+objects.nn_MaxPool2d = {}
+
+---x * tanh(softplus(x)), see ty.mish.
+---@return tycho.nn.Mish
+function nn.Mish() end
+
+---@class tycho.nn.Mish: tycho.Module
+objects.nn_Mish = {}
+
+---a module without a class of its own.
+---@param opts? table<string, any>
+---@return tycho.Module
+function nn.Module(opts) end
+
+---@class tycho.Module
+---@field training boolean true at first; train() and eval() set it
+---@overload fun(...): tycho.Tensor
+objects.nn_Module = {}
+
+---Calls fn with each module, inner ones first. Gives the module.
+---@param fn fun(m: tycho.Module)
+---@return tycho.Module
+function objects.nn_Module:apply(fn) end
+
+---The tensors that are no parameters, such as running means.
+---@return tycho.Tensor[]
+function objects.nn_Module:buffers() end
+
+---The modules right in it.
+---@return tycho.Module[]
+function objects.nn_Module:children() end
+
+---What a class adds to its name in print, such as "in = 2, out = 3".
+---@param _ any
+---@return string
+function objects.nn_Module.describe(_) end
+
+---train(false).
+---@return tycho.Module
+function objects.nn_Module:eval() end
+
+---What the module computes: each class has its own. Calling the module calls it.
+---@return any
+function objects.nn_Module:forward() end
+
+---Writes the tensors of a state_dict into the module's own, cast to their dtypes. Nothing is written unless all
+---fits. Options: from = "torch": names count lists from 0, and layouts that differ are turned (weights of linear and
+---recurrent layers are [in, out] here); strict = true: missing and unexpected names raise.
+---@param sd table<string, tycho.Tensor>
+---@param opts? {from: "torch"|nil, strict: boolean?}
+---@return string[] missing
+---@return string[] unexpected
+function objects.nn_Module:load_state_dict(sd, opts) end
+
+---The module itself and all modules in it.
+---@return tycho.Module[]
+function objects.nn_Module:modules() end
+
+---for name, b in m:named_buffers() do ... end
+---@return fun(): string?, tycho.Tensor?
+function objects.nn_Module:named_buffers() end
+
+---for name, part in m:named_children() do ... end
+---@return fun(): string?, tycho.Module?
+function objects.nn_Module:named_children() end
+
+---for name, part in m:named_modules() do ... end; the module itself is named "".
+---@return fun(): string?, tycho.Module?
+function objects.nn_Module:named_modules() end
+
+---for name, p in m:named_parameters() do ... end
+---@return fun(): string?, tycho.Tensor?
+function objects.nn_Module:named_parameters() end
+
+---How many numbers its parameters hold.
+---@return integer
+function objects.nn_Module:num_parameters() end
+
+---The tensors that require gradients, in the order of the walk.
+---@return tycho.Tensor[]
+function objects.nn_Module:parameters() end
+
+---Calls fn(m, inputs, output) after the module was called: inputs are the list of its arguments, output is its
+---result, or the list of them where there are several. What fn gives replaces the output, nil does not. Gives a
+---handle.
+---@param fn fun(m: tycho.Module, inputs: any[], output: any): any
+---@return tycho.HookHandle
+function objects.nn_Module:register_forward_hook(fn) end
+
+---Calls fn(m, ...) before the module is called with these arguments. What fn gives replaces all of them, unless it
+---gives nothing or nil first. Gives a handle; handle:remove() takes it off.
+---@param fn fun(m: tycho.Module, ...): ...
+---@return tycho.HookHandle
+function objects.nn_Module:register_forward_pre_hook(fn) end
+
+---Calls fn(m, grad_inputs, grad_outputs) in the backward pass, when the gradients of the module's inputs are
+---complete: lists of the gradients of those arguments and results that require grad, in order. What fn gives, such
+---a list or one tensor, replaces grad_inputs; nil does not. Where no input requires grad, grad_inputs is empty.
+---Gives a handle.
+---@param fn fun(m: tycho.Module, grad_inputs: tycho.Tensor[], grad_outputs: tycho.Tensor[]): any
+---@return tycho.HookHandle
+function objects.nn_Module:register_full_backward_hook(fn) end
+
+---Whether its parameters, or what could be some, require gradients. Frozen ones count as buffers. Gives the module.
+---@param on? boolean # true
+---@return tycho.Module
+function objects.nn_Module:requires_grad_(on) end
+
+---Parameters and buffers by name: the tensors themselves, without gradients, not copies.
+---@return table<string, tycho.Tensor>
+function objects.nn_Module:state_dict() end
+
+---What it is made of, and what one call costs: nn.summary(self, inputs ...).
+---@param ... any
+---@return tycho.Summary
+function objects.nn_Module:summary(...) end
+
+---Its floats in another dtype, or all on another device. The tensors are new ones, so optimisers are made
+---afterwards. Gives the module.
+---@param where string # a dtype or a device
+---@return tycho.Module
+function objects.nn_Module:to(where) end
+
+---Whether dropout, batch norms and their like behave as in training. Gives the module.
+---@param on? boolean # true
+---@return tycho.Module
+function objects.nn_Module:train(on) end
+
+---Forgets the gradients of its parameters.
+function objects.nn_Module:zero_grad() end
+
+---a list of modules, list[1] to list[#list]; calling them is the owner's doing.
+---@param part tycho.Module
+---@param ... tycho.Module
+---@return tycho.nn.ModuleList
+function nn.ModuleList(part, ...) end
+
+---@class tycho.nn.ModuleList: tycho.Module
+objects.nn_ModuleList = {}
+
+---Adds a part at the end. Gives the module.
+---@param part tycho.Module
+---@return tycho.nn.ModuleList
+function objects.nn_ModuleList:append(part) end
+
+---each head
+---attends with its share of the features. in_proj_weight [width, 3 width] makes queries, keys and values.
+---Vaswani and others 2017, arXiv:1706.03762.
+---@param width integer
+---@param heads integer
+---@param opts? {bias: boolean?, dropout: number?, causal: boolean?, rotary: boolean|number|nil} # rotary: or its base
+---@return tycho.nn.MultiHeadAttention
+function nn.MultiHeadAttention(width, heads, opts) end
+
+---@class tycho.nn.MultiHeadAttention: tycho.Module
+objects.nn_MultiHeadAttention = {}
+
+---Room for the keys and values of `positions` positions.
+---@param batch integer
+---@param positions integer
+---@return table # cache {k, v: [batch, heads, positions, features], length: how many are there}
+function objects.nn_MultiHeadAttention:cache(batch, positions) end
+
+---Attention of q over k and v; of x to itself when k and v are left out. Options: mask, of bools (true: seen) or
+---floats (added), which broadcasts to [batch, heads, queries, keys]; causal, the module's own by default; cache.
+---@param q tycho.Tensor # [batch, time, width]
+---@param k? tycho.Tensor|table # [batch, keys, width]; or the options
+---@param v? tycho.Tensor
+---@param opts? {mask: tycho.Tensor?, causal: boolean?, cache: table?}
+---@return tycho.Tensor
+function objects.nn_MultiHeadAttention:forward(q, k, v, opts) end
+
+---see ty.nll_loss.
+---@param opts? {dim?: integer, ignore_index?: integer, reduction?: "mean"|"sum"|"none"}
+---@return tycho.nn.NLLLoss
+function nn.NLLLoss(opts) end
+
+---@class tycho.nn.NLLLoss: tycho.Module
+objects.nn_NLLLoss = {}
+
+---A parameter: the tensor itself, which requires gradients from now on.
+---@param t tycho.Tensor # floats
+---@return tycho.Tensor
+function nn.Parameter(t) end
+
+---x / sqrt(mean(x^2) + eps) * weight over the last dims.
+---Zhang, Sennrich 2019, arXiv:1910.07467.
+---@param sizes integer|integer[]
+---@param opts? {eps: number?, affine: boolean?}
+---@return tycho.nn.RMSNorm
+function nn.RMSNorm(sizes, opts) end
+
+---@class tycho.nn.RMSNorm: tycho.Module
+objects.nn_RMSNorm = {}
+
+---h' = tanh(x wi + bi + h wh + bh), or relu of it. Elman 1990.
+---@param inputs integer
+---@param hidden integer
+---@param opts? {layers?: integer, bias?: boolean, batch_first?: boolean, dropout?: number, bidirectional?: boolean, nonlinearity?: "tanh"|"relu"}
+---@return tycho.nn.RNN
+function nn.RNN(inputs, hidden, opts) end
+
+---@class tycho.nn.RNN: tycho.Module
+objects.nn_RNN = {}
+
+---max(x, 0), ty.relu as a module.
+---@return tycho.nn.ReLU
+function nn.ReLU() end
+
+---@class tycho.nn.ReLU: tycho.Module
+objects.nn_ReLU = {}
+
+---each part takes what the one before it gives; functions are parts too.
+---@param part tycho.Module
+---@param ... tycho.Module
+---@return tycho.nn.Sequential
+function nn.Sequential(part, ...) end
+
+---@class tycho.nn.Sequential: tycho.Module
+objects.nn_Sequential = {}
+
+---Adds a part at the end. Gives the module.
+---@param part tycho.Module
+---@return tycho.nn.Sequential
+function objects.nn_Sequential:append(part) end
+
+---x * sigmoid(x), see ty.silu.
+---@return tycho.nn.SiLU
+function nn.SiLU() end
+
+---@class tycho.nn.SiLU: tycho.Module
+objects.nn_SiLU = {}
+
+---1 / (1 + exp(-x)), see ty.sigmoid.
+---@return tycho.nn.Sigmoid
+function nn.Sigmoid() end
+
+---@class tycho.nn.Sigmoid: tycho.Module
+objects.nn_Sigmoid = {}
+
+---see ty.smooth_l1_loss.
+---@param opts? {beta?: number, reduction?: "mean"|"sum"|"none"}
+---@return tycho.nn.SmoothL1Loss
+function nn.SmoothL1Loss(opts) end
+
+---@class tycho.nn.SmoothL1Loss: tycho.Module
+objects.nn_SmoothL1Loss = {}
+
+---see ty.softmax.
+---@param dim? integer
+---@return tycho.nn.Softmax
+function nn.Softmax(dim) end
+
+---@class tycho.nn.Softmax: tycho.Module
+objects.nn_Softmax = {}
+
+---see ty.softplus.
+---@param beta? number
+---@return tycho.nn.Softplus
+function nn.Softplus(beta) end
+
+---@class tycho.nn.Softplus: tycho.Module
+objects.nn_Softplus = {}
+
+---ty.tanh as a module.
+---@return tycho.nn.Tanh
+function nn.Tanh() end
+
+---@class tycho.nn.Tanh: tycho.Module
+objects.nn_Tanh = {}
+
+---y = x + attention(norm(x)), y + linear2(gelu(linear1(norm(y)))).
+---Norms come first (Xiong and others 2020, arXiv:2002.04745). norm = "rms": RMSNorm.
+---@param width integer
+---@param heads integer
+---@param opts? {inner?: integer, dropout?: number, causal?: boolean, rotary?: boolean, norm?: "layer"|"rms", activation?: string, bias?: boolean, eps?: number}
+---@return tycho.nn.TransformerBlock
+function nn.TransformerBlock(width, heads, opts) end
+
+---@class tycho.nn.TransformerBlock: tycho.Module
+objects.nn_TransformerBlock = {}
+
+---Room for the keys and values of `positions` positions.
+---@param batch integer
+---@param positions integer
+---@return table
+function objects.nn_TransformerBlock:cache(batch, positions) end
+
+---[batch, time, width] to the same shape. Options: mask, causal, cache, as of the attention.
+---@param x tycho.Tensor
+---@param opts? {mask: tycho.Tensor?, causal: boolean?, cache: table?}
+---@return tycho.Tensor
+function objects.nn_TransformerBlock:forward(x, opts) end
+
+---see ty.interpolate.
+---@param opts? {size?: integer|integer[], scale?: number|number[], mode?: string, align_corners?: boolean}
+---@return tycho.nn.Upsample
+function nn.Upsample(opts) end
+
+---@class tycho.nn.Upsample: tycho.Module
+objects.nn_Upsample = {}
+
+---A new class. Its `init(self, ...)` fills a new module, its `forward(self, ...)` computes.
+---@param name string # how modules of it print
+---@param parent? table # a class, nn.Module
+---@return table # class calling it makes a module
+function nn.class(name, parent) end
+
+---@class tycho.nn.init
+nn.init = {}
+
+---What keeps the variance through a nonlinearity.
+---@param name string # linear, conv..., sigmoid, tanh, relu, leaky_relu, selu
+---@param slope? number # 0.01, of leaky_relu
+---@return number
+function nn.init.calculate_gain(name, slope) end
+
+---One value in every element.
+---@param t tycho.Tensor
+---@param v number
+---@return tycho.Tensor
+function nn.init.constant_(t, v) end
+
+---The identity matrix.
+---@param t tycho.Tensor
+---@return tycho.Tensor
+function nn.init.eye_(t) end
+
+---He and others 2015: normal of deviation gain / sqrt(in). Options as of kaiming_uniform_.
+---@param t tycho.Tensor
+---@param opts? table
+---@return tycho.Tensor
+function nn.init.kaiming_normal_(t, opts) end
+
+---He and others 2015: uniform within sqrt(3) * gain / sqrt(in).
+---Options: a = 0, the slope of leaky_relu; mode = "fan_in" or "fan_out"; nonlinearity = "leaky_relu".
+---@param t tycho.Tensor
+---@param opts? table
+---@return tycho.Tensor
+function nn.init.kaiming_uniform_(t, opts) end
+
+---Normal numbers.
+---@param t tycho.Tensor
+---@param mean? number # 0
+---@param std? number # 1
+---@return tycho.Tensor
+function nn.init.normal_(t, mean, std) end
+
+---1 in every element.
+---@param t tycho.Tensor
+---@return tycho.Tensor
+function nn.init.ones_(t) end
+
+---Rows, or columns where these are fewer, that are orthogonal and of length gain. Saxe and others 2013,
+---arXiv:1312.6120. Needs OpenBLAS.
+---@param t tycho.Tensor
+---@param gain number
+---@return tycho.Tensor
+function nn.init.orthogonal_(t, gain) end
+
+---Normal numbers, those outside of low..high drawn anew. By the inverse of the distribution function.
+---@param t tycho.Tensor
+---@param mean? number # 0
+---@param std? number # 1
+---@param low? number # -2
+---@param high? number # 2
+---@return tycho.Tensor
+function nn.init.trunc_normal_(t, mean, std, low, high) end
+
+---Uniform numbers.
+---@param t tycho.Tensor
+---@param low? number # 0
+---@param high? number # 1
+---@return tycho.Tensor
+function nn.init.uniform_(t, low, high) end
+
+---Glorot, Bengio 2010: normal of deviation gain * sqrt(2 / (in + out)).
+---@param t tycho.Tensor
+---@param gain number
+---@return tycho.Tensor
+function nn.init.xavier_normal_(t, gain) end
+
+---Glorot, Bengio 2010: uniform within gain * sqrt(6 / (in + out)).
+---@param t tycho.Tensor
+---@param gain number
+---@return tycho.Tensor
+function nn.init.xavier_uniform_(t, gain) end
+
+---0 in every element.
+---@param t tycho.Tensor
+---@return tycho.Tensor
+function nn.init.zeros_(t) end
+
+---whether a value is a module or a class of modules.
+---@param v any
+---@return boolean
+function nn.is_module(v) end
+
+---Turns pairs of features by angles that grow with the position: feature i with feature i + n / 2, by
+---position * base^(-2 (i - 1) / n). Su and others 2021, arXiv:2104.09864.
+---@param x tycho.Tensor # floats [..., time, features], features even
+---@param offset? integer # the position of the first time, 0
+---@param base? number # 10000
+---@return tycho.Tensor # shape and dtype of x
+function nn.rotary(x, offset, base) end
+
+---What a model is made of: a table that prints well. rows: path, class, depth, shape (of the output), parameters
+---(its own, without those of its parts), called (how often), multiply_adds (of all its calls, its parts included).
+---Further parameters, buffers, multiply_adds, parameter_bytes, output_bytes of the whole.
+---@param model tycho.Module
+---@param ... any # inputs of its forward
+---@return tycho.Summary
+function nn.summary(model, ...) end
+
+ty.nn = nn
+
+---@class tycho.optim
+local optim = {}
+
+---Duchi, Hazan, Singer 2011, JMLR 12.
+---@param params tycho.Tensor[]
+---@param opts? {lr?: number, lr_decay?: number, eps?: number, weight_decay?: number, initial_accumulator?: number}
+---@return tycho.optim.Adagrad
+function optim.Adagrad(params, opts) end
+
+---@class tycho.optim.Adagrad: tycho.Optimizer
+objects.optim_Adagrad = {}
+
+---Kingma, Ba 2014, arXiv:1412.6980; weight decay is added to the gradient. amsgrad: Reddi and others 2018,
+---arXiv:1904.09237.
+---@param params tycho.Tensor[]
+---@param opts? {lr?: number, betas?: number[], eps?: number, weight_decay?: number, amsgrad?: boolean}
+---@return tycho.optim.Adam
+function optim.Adam(params, opts) end
+
+---@class tycho.optim.Adam: tycho.Optimizer
+objects.optim_Adam = {}
+
+---Loshchilov, Hutter 2017, arXiv:1711.05101: p shrinks by lr * weight_decay before Adam's step.
+---@param params tycho.Tensor[]
+---@param opts? {lr?: number, betas?: number[], eps?: number, weight_decay?: number, amsgrad?: boolean}
+---@return tycho.optim.AdamW
+function optim.AdamW(params, opts) end
+
+---@class tycho.optim.AdamW: tycho.Optimizer
+objects.optim_AdamW = {}
+
+---half a cosine from the first rate down to `least` at `steps`, where it
+---stays. Loshchilov, Hutter 2016, arXiv:1608.03983.
+---@param opt tycho.Optimizer
+---@param opts? {steps?: integer, least?: number}
+---@return tycho.Schedule
+function optim.CosineLR(opt, opts) end
+
+---times gamma at each step.
+---@param opt tycho.Optimizer
+---@param opts? {gamma?: number}
+---@return tycho.Schedule
+function optim.ExponentialLR(opt, opts) end
+
+---Loss scaling for gradients in f16, which would vanish: optim.GradScaler{init_scale = 65536, growth_factor = 2,
+---backoff_factor = 0.5, growth_interval = 2000, capturable = false}.
+---  scaler:scale(loss):backward(); scaler:step(opt)
+---A step with gradients that are not finite is left out and the factor shrinks; after growth_interval good ones it
+---grows. Micikevicius and others 2017, arXiv:1710.03740.
+---The steps of several optimisers behind one scale() are one: all divide by the factor that the loss was multiplied
+---by, and it grows if all were good.
+---capturable: no value is read, so that a compiled function captures all of it: factor and counts are 0-d tensors, a
+---step is made and taken back where it may not be, and step() says nothing.
+---@param opts? table
+---@return tycho.GradScaler
+function optim.GradScaler(opts) end
+
+---the first rate times fn(step).
+---@param opt tycho.Optimizer
+---@param fn fun(step: integer): number
+---@return tycho.Schedule
+function optim.LambdaLR(opt, fn) end
+
+---Chen and others 2023, arXiv:2302.06675:
+---p = p (1 - lr weight_decay) - lr sign(beta1 m + (1 - beta1) g), then m = beta2 m + (1 - beta2) g.
+---@param params tycho.Tensor[]
+---@param opts? {lr?: number, betas?: number[], weight_decay?: number}
+---@return tycho.optim.Lion
+function optim.Lion(params, opts) end
+
+---@class tycho.optim.Lion: tycho.Optimizer
+objects.optim_Lion = {}
+
+---times gamma at each of these steps.
+---@param opt tycho.Optimizer
+---@param opts? {at?: integer[], gamma?: number}
+---@return tycho.Schedule
+function optim.MultiStepLR(opt, opts) end
+
+---half a
+---cosine from most / div up to `most` at the share `rise` of the steps, then down to most / div / final_div. Smith,
+---Topin 2017, arXiv:1708.07120; phases as PyTorch's.
+---@param opt tycho.Optimizer
+---@param opts? {steps?: integer, most?: number, rise?: number, div?: number, final_div?: number}
+---@return tycho.Schedule
+function optim.OneCycleLR(opt, opts) end
+
+---@class tycho.Optimizer
+---@field groups table[] each {params, state, settings...}
+optim.Optimizer = {}
+
+---Adds a group, {params = list, lr = ...}: its settings over those that the optimiser was made with.
+---@param group table
+function optim.Optimizer:add_group(group) end
+
+---Takes settings and state of a state_dict. Nothing is taken unless all fits.
+---@param sd table
+function optim.Optimizer:load_state_dict(sd) end
+
+---Settings and state as tables that can be saved: {groups = {{lr = ..., state = {{step = ..., ...}}}}}. Its tensors
+---are the optimiser's own, not copies.
+---@return table
+function optim.Optimizer:state_dict() end
+
+---Updates the parameters by their gradients.
+function optim.Optimizer:step() end
+
+---Forgets the gradients.
+function optim.Optimizer:zero_grad() end
+
+---Tieleman, Hinton 2012; centered: Graves 2013, arXiv:1308.0850.
+---@param params tycho.Tensor[]
+---@param opts? {lr?: number, alpha?: number, eps?: number, momentum?: number, centered?: boolean, weight_decay?: number}
+---@return tycho.optim.RMSprop
+function optim.RMSprop(params, opts) end
+
+---@class tycho.optim.RMSprop: tycho.Optimizer
+objects.optim_RMSprop = {}
+
+---s:step(metric) multiplies the rates by factor when the metric has not become better, by the share
+---`threshold`, for more than `patience` steps; then `cooldown` steps do not count.
+---@param opt tycho.Optimizer
+---@param opts? {mode?: string, factor?: number, patience?: integer, threshold?: number, cooldown?: integer, least?: number}
+---@return tycho.Plateau
+function optim.ReduceLROnPlateau(opt, opts) end
+
+---Sutskever and others 2013. buf = momentum buf + (1 - dampening) g, the first one g; p = p - lr buf, or with nesterov
+---p - lr (g + momentum buf).
+---@param params tycho.Tensor[]
+---@param opts? {lr?: number, momentum?: number, dampening?: number, nesterov?: boolean, weight_decay?: number}
+---@return tycho.optim.SGD
+function optim.SGD(params, opts) end
+
+---@class tycho.optim.SGD: tycho.Optimizer
+objects.optim_SGD = {}
+
+---times gamma after each `every` steps.
+---@param opt tycho.Optimizer
+---@param opts? {every?: integer, gamma?: number}
+---@return tycho.Schedule
+function optim.StepLR(opt, opts) end
+
+---WarmupLR, then CosineLR down to `least`
+---at `steps`.
+---@param opt tycho.Optimizer
+---@param opts? {warmup?: integer, steps?: integer, start?: number, least?: number}
+---@return tycho.Schedule
+function optim.WarmupCosineLR(opt, opts) end
+
+---in equal steps from start * rate up to the rate at step `warmup`.
+---@param opt tycho.Optimizer
+---@param opts? {warmup?: integer, start?: number}
+---@return tycho.Schedule
+function optim.WarmupLR(opt, opts) end
+
+ty.optim = optim
+
+---@class tycho.Plot
+local plot = {}
+
+---The area between two curves, behind what is drawn in the same colour: a range of errors. Without a colour it has
+---that of the curve drawn last.
+---@param x tycho.Tensor|number[]
+---@param low tycho.Tensor|number[]
+---@param high tycho.Tensor|number[]
+---@param opts? {label: string?, color: any, alpha: number?}
+---@return tycho.Plot
+function plot:band(x, low, high, opts) end
+
+---Bars with names: bars({"a", "b"}, {3, 4}); several calls with the same names stand beside each other. base: where
+---they begin.
+---@param names (string|number)[]
+---@param values tycho.Tensor|number[]
+---@param opts? {label: string?, color: any, alpha: number?, base: number?, horizontal: boolean?}
+---@return tycho.Plot
+function plot:bars(names, values, opts) end
+
+---A matrix as colours, row 1 on top, with a bar that explains them. x and y: {low, high} of what the axes show; with y
+---the last row is on top.
+---@param matrix tycho.Tensor|number[][]
+---@param opts? {map: string?, lim: number[]?, bar: boolean?, label: string?, x: number[]?, y: number[]?}
+---@return tycho.Plot
+function plot:heat(matrix, opts) end
+
+---How many values fall into each of equal bins: `bins` of them, or by the rule of Freedman and Diaconis.
+---@param values tycho.Tensor|number[]
+---@param opts? {label: string?, color: any, alpha: number?, bins: integer?, density: boolean?, lim: number[]?}
+---@return tycho.Plot
+function plot:hist(values, opts) end
+
+---A straight line over the whole plot at this y.
+---@param at number
+---@param opts? {label: string?, color: any, alpha: number?, width: number?, dash: string?}
+---@return tycho.Plot
+function plot:hline(at, opts) end
+
+---Images without axes: [h, w], [3, h, w] in colour, [n, h, w] or [n, c, h, w] as a sheet. Values go from black at
+---lim[1] to white at lim[2], or through a map; by default u8 from 0 to 255, others from the least to the greatest.
+---columns: of the sheet. sheet = true: [3, h, w] is three images.
+---@param t tycho.Tensor|number[][]
+---@param opts? {columns: integer?, gap: integer?, lim: number[]?, map: string?, sheet: boolean?}
+---@return tycho.Plot
+function plot:image(t, opts) end
+
+---A curve through points. line(y) counts x from 1. A point that is not finite breaks it.
+---@param x tycho.Tensor|number[]
+---@param y? tycho.Tensor|number[]
+---@param opts? {label: string?, color: any, alpha: number?, width: number?, dash: string?, marker: string?}
+---@return tycho.Plot
+function plot:line(x, y, opts) end
+
+---Words at a point of the data.
+---@param x number
+---@param y number
+---@param text string
+---@param opts? {color: any, anchor: "start"|"middle"|"end"|nil, size: number?}
+---@return tycho.Plot
+function plot:note(x, y, text, opts) end
+
+---The plot as the bytes of a PNG, `scale` pixels for each unit of its size: 2, unless told otherwise.
+---@param scale? number
+---@return string
+function plot:png(scale) end
+
+---Writes a file, SVG or PNG by its name.
+---@param path string
+---@return true? ok
+---@return string? message
+function plot:save(path) end
+
+---Points. values gives each a colour from a map, with a bar that explains it.
+---@param x tycho.Tensor|number[]
+---@param y? tycho.Tensor|number[]
+---@param opts? {label: string?, color: any, alpha: number?, size: number?, marker: string?, values: any, map: string?, lim: number[]?}
+---@return tycho.Plot
+function plot:scatter(x, y, opts) end
+
+---The plot as SVG.
+---@return string
+function plot:svg() end
+
+---A straight line over the whole plot at this x.
+---@param at number
+---@param opts? {label: string?, color: any, alpha: number?, width: number?, dash: string?}
+---@return tycho.Plot
+function plot:vline(at, opts) end
+
+---@class tycho.Progress
+local progress = {}
+
+---It is over: draws the last time. A bar that has all its steps is done by itself.
+---@return tycho.Progress
+function progress:done() end
+
+---Writes a line of text above the bar.
+---@param text string
+---@return tycho.Progress
+function progress:print(text) end
+
+---New values, such as {loss = 0.3}; those not named stay.
+---@param values table<string, number|string|tycho.Tensor>
+---@return tycho.Progress
+function progress:set(values) end
+
+---One step more, or n of them, with new values perhaps: step(), step(n), step{loss = 0.3}.
+---@param n? integer|table
+---@param values? table
+---@return tycho.Progress
+function progress:step(n, values) end
+
+---@class tycho.CompileOptions
+---@field fast? boolean results may differ from eager in the last bits
+---@field fullgraph? boolean a call that cannot be captured whole raises
+---@field dynamic? boolean|table whether sizes are symbolic from the first call on, or of which arguments and dims
+---@field parts? boolean true: what no trace holds whole is compiled in parts
+---@field passes? (string|function)[] change each captured graph
+---@field backend? function makes of each captured graph the function that runs instead of the plan
+
+---what jit.explain tells; prints well, briefly
+---@class tycho.Explanation
+---@field place string where the function is defined
+---@field calls integer
+---@field skips integer calls that did not run it
+---@field captures integer
+---@field traces table[] {guards, operations, kernels, steps, hits, effects, graph, plan, ...} each
+---@field misses table[] why traces did not answer
+---@field aborts table[] {reason, hint, text, ...}: why it was not captured
+---@field parts table[] where it is held in parts
+---@field full fun(self: tycho.Explanation): string with guards, graphs and programs
+---@field table fun(self: tycho.Explanation): table all of it as plain tables
+
+---@class tycho.GradScaler
+---@field factor number|tycho.Tensor what losses are multiplied by
+local GradScaler = {}
+
+---Takes a state.
+---@param sd table
+function GradScaler:load_state_dict(sd) end
+
+---The loss times the factor.
+---@param loss tycho.Tensor
+---@return tycho.Tensor
+function GradScaler:scale(loss) end
+
+---What must be saved.
+function GradScaler:state_dict() end
+
+---opt:step(), unless a gradient is not finite; then the factor follows. Whether the step was made.
+---@param opt tycho.Optimizer
+---@return boolean?
+function GradScaler:step(opt) end
+
+---Makes the gradients their true size, once a step, so that they can be clipped; step() does it else.
+---@param opt tycho.Optimizer
+function GradScaler:unscale_(opt) end
+
+---one recorded graph: nodes by position, each {op, dtype, shape, src, live}
+---@class tycho.Graph
+---@field text string
+---@field dot string for Graphviz
+
+---@class tycho.GraphNode
+---@field op string
+---@field dtype string
+---@field device? string nil: the CPU
+---@field shape integer[]
+---@field inputs tycho.GraphNode[]
+---@field name string unique when the graph made it
+---@field graph tycho.GraphObject|false false once it was erased
+
+---@class tycho.HookHandle
+---@field remove fun(self: tycho.HookHandle) takes the hook off; once more does nothing
+local HookHandle = {}
+
+---Takes the hook off.
+function HookHandle:remove() end
+
+---@class tycho.Plateau
+local Plateau = {}
+
+---@param sd table
+function Plateau:load_state_dict(sd) end
+
+function Plateau:state_dict() end
+
+---@param metric number
+function Plateau:step(metric) end
+
+---@class tycho.Profile
+---@field seconds number from the begin to the end of the function
+---@field busy number of them, in kernels
+---@field kernels table[] {name, kind, calls, seconds, bytes, flops} hottest first
+---@field machine {bandwidth: number, flops: number}
+---@field lost integer events that had no room
+
+---a call in slices of time
+---@class tycho.Run
+---@field done boolean whether it has ended, with results or by an error
+local Run = {}
+
+---Leaves undone what has not run: of the plan under way nothing is seen.
+function Run:cancel() end
+
+---The call's results. Raises while it has not ended.
+function Run:results() end
+
+---Goes on for so many microseconds (nil: to the end) and tells whether the call has ended. Raises what it raises.
+---A plan stops between tiles; Lua code of the function, and what is not captured, is not stopped.
+---@param microseconds? number
+---@return boolean
+function Run:step(microseconds) end
+
+---@class tycho.Schedule
+---@field last integer the number of steps so far
+local Schedule = {}
+
+---Takes a state and sets the rates.
+---@param sd table
+function Schedule:load_state_dict(sd) end
+
+---The rates in force, one a group.
+---@return number[]
+function Schedule:rates() end
+
+---What must be saved.
+function Schedule:state_dict() end
+
+---Goes on by one step and sets the groups' rates.
+function Schedule:step() end
+
+---@class tycho.Summary
+---@field rows table[]
+---@field parameters integer each once
+---@field buffers integer numbers in tensors that are not trained
+---@field multiply_adds integer of one call
+---@field parameter_bytes integer
+---@field output_bytes integer what the modules without parts give
+
+return ty
