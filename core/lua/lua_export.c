@@ -301,32 +301,55 @@ static void push_plan(lua_State *L, const Plan *p) {
 
 /* --- what a plan is bound to */
 
-/* A tensor over a constant that the function has made. */
-static void set_constant(lua_State *L, State *S, const Node *n, Buffer *buf, i64 offset) {
-  Tensor *y = ty_lua_push(L);
-  Storage *st =
-      ty_storage_new(S, n->type.dtype, n->type.device, buf->bytes / ty_dtypes[n->type.dtype].bytes);
-  if (!st) ty_lua_fail(L, S);
-  ty_storage_settle(st, ty_buffer_hold(buf));
-  y->type = n->type;
-  y->offset = offset;
-  memcpy(y->strides, n->arg.strides, sizeof y->strides);
-  y->st = st;
-  lua_setfield(L, -2, "constant");
+/* The bytes of a buffer between two elements, as a string. */
+static void set_bytes(lua_State *L, State *S, const Buffer *buf, i64 size, i64 from, i64 to) {
+  const i64 bytes = TY_MAX(to - from, 0) * size;
+  const char *at = bytes ? ty_buffer_read(S, buf, from * size, bytes) : "";
+  if (!at) luaL_error(L, "export: a tensor cannot be read");
+  lua_pushlstring(L, at, (size_t)bytes);
+  lua_setfield(L, -2, "data");
 }
 
-static void push_inputs(lua_State *L, State *S, const Instance *I) {
+/* The elements of a buffer that its inputs from i on read, from the first to behind the last. */
+static void span_of(const Recording *b, i32 i, i64 *from, i64 *to) {
+  *from = INT64_MAX, *to = 0;
+  for (i32 k = i; k < b->ninput; k++) {
+    const Node *n = &b->g.node[b->input[k].node];
+    i64 lo, hi;
+    if (b->input[k].buf != b->input[i].buf) continue;
+    if (!ty_view_span(&n->type, b->input[k].offset, n->arg.strides, &lo, &hi)) continue;
+    *from = TY_MIN(*from, lo), *to = TY_MAX(*to, hi + 1);
+  }
+  if (*from > *to) *from = *to;
+}
+
+/* Inputs that share a buffer name the first of these. Its contents come along unless it is found through an argument
+** (by slot, in the table at `arguments`). */
+static void push_inputs(lua_State *L, State *S, const Instance *I, int arguments) {
   const Recording *b = S->capture->recording;
   lua_createtable(L, I->ninput, 0);
   for (i32 i = 0; i < I->ninput; i++) {
     const InstanceInput *in = &I->input[i];
     const Node *n = &b->g.node[b->input[i].node];
-    lua_createtable(L, 0, 6);
+    const i64 size = ty_dtypes[n->type.dtype].bytes;
+    bool given = false;
+    i32 first = 0;
+    i64 from, to;
+    while (b->input[first].buf != b->input[i].buf) first++;
+    lua_createtable(L, 0, 8);
     set_type(L, &n->type);
     set_list(L, "strides", n->arg.strides, n->type.rank);
     set_number(L, "delta", (double)in->delta);
-    if (in->outside >= 0) set_number(L, "slot", I->outside[in->outside].slot);
-    else set_constant(L, S, n, in->constant, in->delta);
+    set_number(L, "buffer", first + 1);
+    if (in->outside >= 0) {
+      set_number(L, "slot", I->outside[in->outside].slot);
+      lua_rawgeti(L, arguments, I->outside[in->outside].slot);
+      given = lua_toboolean(L, -1);
+      lua_pop(L, 1);
+    }
+    span_of(b, first, &from, &to);
+    set_number(L, "at", (double)(b->input[i].offset - from));
+    if (!given && first == i) set_bytes(L, S, b->input[i].buf, size, from, to);
     append(L);
   }
 }
@@ -397,7 +420,7 @@ static int push_all(lua_State *L) {
   if (I->plan) push_plan(L, I->plan);
   else lua_newtable(L);
   set_number(L, "streams", (double)I->streams);
-  push_inputs(L, S, I);
+  push_inputs(L, S, I, 2);
   lua_setfield(L, -2, "inputs");
   push_scalars(L, I);
   lua_setfield(L, -2, "numbers");
@@ -410,11 +433,28 @@ static int push_all(lua_State *L) {
   return 1;
 }
 
-/* plan(tensors) -> table; nil, reason */
+/* lut(number) -> a list of the elements of a constant table of the primitive LUT, as bits; their compute type */
+static int capture_lut(lua_State *L) {
+  static const char *const types[] = {"i32", "i64", "f32", "f64"};
+  const i32 i = (i32)luaL_checkinteger(L, 1);
+  luaL_argcheck(L, i >= 0 && i < ty_nluts, 1, "no such table");
+  const Lut *t = &ty_luts[i];
+  const bool wide = t->ctype == C_I64 || t->ctype == C_F64;
+  lua_createtable(L, t->n, 0);
+  for (i32 k = 0; k < t->n; k++) {
+    push_bits(L, wide ? ((const u64 *)t->data)[k] : ((const u32 *)t->data)[k]);
+    lua_rawseti(L, -2, k + 1);
+  }
+  lua_pushstring(L, types[t->ctype]);
+  return 2;
+}
+
+/* plan(tensors, arguments) -> table; nil, reason. arguments: by slot, true where a tensor is the caller's */
 static int capture_plan(lua_State *L) {
   State *S = ty_lua_state(L);
   if (!ty_lua_capture(L)) return luaL_error(L, "no capture is open");
   luaL_checktype(L, 1, LUA_TTABLE);
+  luaL_checktype(L, 2, LUA_TTABLE);
   const i32 n = (i32)lua_objlen(L, 1);
   const Tensor **made = lua_newuserdata(L, sizeof(void *) * (size_t)(n + 1));
   for (i32 i = 0; i < n; i++) {
@@ -431,13 +471,14 @@ static int capture_plan(lua_State *L) {
   }
   ty_lua_push_function(L, push_all);
   lua_pushlightuserdata(L, I);
-  const int status = lua_pcall(L, 1, 1, 0);
+  lua_pushvalue(L, 2);
+  const int status = lua_pcall(L, 2, 1, 0);
   ty_instance_free(I);
   return status ? lua_error(L) : 1;
 }
 
 void ty_lua_open_export(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"plan", capture_plan}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"plan", capture_plan}, {"lut", capture_lut}, {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_getfield(L, -1, "capture");
   ty_lua_register(L, fns);

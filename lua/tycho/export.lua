@@ -1,0 +1,709 @@
+--- export.lua -- jit.export: a function as one C file, which needs no library and gives Tycho's bits.
+-- In: a function, example arguments, options. Out: model.c, model.h, perhaps a file of weights. A function that no plan
+-- can hold, or whose plan has what cannot be written, raises and says what; nothing is written then. Files that cannot be
+-- written give nil and a message.
+--
+-- The call is captured as jit.compile captures it (capture/init.lua), but no trace is installed: the core gives the plan
+-- as tables (lua_export.c). Each step becomes a C function, and `model_run` calls them in order. Where:
+--   export/sizes.lua      numbers that follow from sizes which callers give
+--   export/program.lua    loop programs
+--   export/product.lua    matrix products
+--   export/routines.lua   sorts, searches, scatters, attention, copies
+--   export/prelude.lua    what these stand on: primitives without libm, orders of summation
+--   export/text.lua       the files
+--
+-- What is frozen: all that the function reads from outside, and arguments that are neither tensors nor numbers. Tensors
+-- among the arguments, and in tables among them that are no modules, are inputs; numbers among the arguments are doubles.
+
+local ty = require "tycho"
+local program = require "tycho.export.program"
+local product = require "tycho.export.product"
+local routines = require "tycho.export.routines"
+local sizes = require "tycho.export.sizes"
+local files = require "tycho.export.text"
+
+local type, pairs, ipairs, tostring, select, unpack = type, pairs, ipairs, tostring, select, unpack
+local format, gsub, match, find, lower = string.format, string.gsub, string.match, string.find, string.lower
+local concat, max = table.concat, math.max
+local getlocal = type(debug) == "table" and debug.getlocal
+local text = sizes.text
+
+local M = {}
+
+local internals = ty.internals
+local fail = internals.error
+
+local function refuse(what) return fail("export: " .. what) end
+
+--- Bytes in whole cache lines.
+local function aligned(n)
+  if type(n) == "number" then return n + -n % 64 end
+  return n + 64 -- more than is needed, but a polynomial
+end
+
+-- Names ---------------------------------------------------------------------------------------------------------------
+
+local keywords = {}
+for w in ([[auto break case char const continue default do double else enum extern float for goto if inline int long
+  register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while main
+  workspace seed stream weights status]]):gmatch "%S+" do keywords[w] = true end
+
+--- A name for C, unique among those used.
+local function c_name(path, used)
+  local name = gsub(gsub(gsub(path, "[^%w]+", "_"), "^_+", ""), "_+$", "")
+  if name == "" or find(name, "^%d") then name = "x" .. name end
+  if keywords[name] or find(name, "^ty_") then name = name .. "_" end
+  local own, k = name, 1
+  while used[own] do k, own = k + 1, name .. "_" .. (k + 1) end
+  used[own] = true
+  return own
+end
+
+-- Capture -------------------------------------------------------------------------------------------------------------
+
+--- Which arguments a function's slots are read from: by slot, the argument's number.
+local function roots_of(core, d)
+  local rows, root, k = core.internals.capture.guards, {}, d.narg + 1
+  for i = 1, d.narg do root[i] = i end
+  for _, instr in ipairs(d.program) do
+    local row = rows[instr[1]]
+    if row and row.kind == "read" then
+      k = k + 1
+      if row.operands[1] == "slot" then root[k] = root[instr[2]] end
+    end
+  end
+  return root
+end
+
+--- What a number expression depends on: true where an argument of the call is among it.
+local function depends(numbers, id, root, seen)
+  local s = numbers[id]
+  local instr = s and s.instr
+  if not instr then return false end
+  if seen[id] ~= nil then return seen[id] end
+  seen[id] = false
+  local y = false
+  if instr[1] == "number" then
+    y = root[instr[2]] ~= nil
+  elseif instr[1] == "draw" then
+    y = true
+  elseif instr[1] ~= "const" and instr[1] ~= "size" then
+    for i = instr[1] == "call" and 3 or 2, 4 do y = y or instr[i] ~= nil and depends(numbers, instr[i], root, seen) end
+  end
+  seen[id] = y
+  return y
+end
+
+--- Raises where the graph depends on what an argument is, beyond its type.
+local function check_guards(w, d, root)
+  local seen = {}
+  for at, g in ipairs(d.program) do
+    local kind, where = g[1], d.lines[at] and " (" .. d.lines[at] .. ")" or ""
+    if kind == "lt" or kind == "le" or kind == "eq" or kind == "whole" then
+      if depends(w.numbers, g[2], root, seen) or kind ~= "whole" and depends(w.numbers, g[3], root, seen) then
+        refuse(format("the function is decided by a number among its arguments%s: `%s`", where, d.about[at] or kind))
+      end
+    elseif kind == "equal" and type(g[3]) == "number" and root[g[2]] and g[2] <= d.narg then
+      refuse(format("the function needs the value of its argument %s when it is captured%s: give it by a variable "
+        .. "outside, or as a tensor", d.paths[g[2]] or g[2], where))
+    end
+  end
+  if #d.effects > 0 then
+    local e = d.effects[1]
+    refuse(format("the function writes %s", e.path or d.paths[e[2]] or "to what is outside of it"))
+  end
+end
+
+--- Captures f(...) and gives what `see` says of the world, the description and the plan.
+local function captured(core, f, args, see)
+  local capture = internals.load "tycho.capture"
+  local _, handle = core._entry(f, false)
+  local y, raised
+  local function dry(w, d)
+    local ok, err = pcall(function()
+      local root, given = roots_of(core, d), {}
+      check_guards(w, d, root)
+      for slot, of in pairs(root) do given[slot] = not M.is_module(args[of]) or nil end
+      local p, why = w.C.plan(d.tensors, given)
+      if not p then refuse(why) end
+      y = see(w, d, p, given, root)
+    end)
+    if not ok then raised = err end
+    return true
+  end
+  local ok, why = ty.no_grad(function()
+    return capture.dry(core, handle, {}, dry, f, unpack(args, 1, args.n))
+  end)
+  if raised then return error(raised, 0) end
+  if not ok then
+    local where = why.file and format(" (%s%s)", why.file, why.line and ":" .. why.line or "") or ""
+    refuse(format("the function cannot be captured whole: %s%s", why.reason, where))
+  end
+  return y
+end
+
+-- Models --------------------------------------------------------------------------------------------------------------
+
+--- A model on its way to C: what its files say.
+local Model = {}
+Model.__index = Model
+
+function Model:needs(name) self.used[name] = true end
+
+local operators = { add = "+", sub = "-", mul = "*", div = "/" }
+
+--- C text of a number expression, as a double.
+function Model:number(w, id, depth)
+  local s = w.numbers[id]
+  local instr = s and s.instr
+  if not instr then refuse "a number of unknown origin" end
+  if not depends(w.numbers, id, self.root, {}) then
+    local literal, needs = program.double(s.value)
+    if needs then self:needs(needs) end
+    return literal
+  end
+  local kind = instr[1]
+  local function part(i) return self:number(w, instr[i], (depth or 0) + 1) end
+  if kind == "number" then
+    local name = self.number_names[instr[2]]
+    if not name then refuse(format("the number %s, which is found in an argument", s.path or "?")) end
+    return name
+  elseif operators[kind] then
+    return format("(%s %s %s)", part(2), operators[kind], part(3))
+  elseif kind == "unm" then
+    return format("-(%s)", part(2))
+  elseif kind == "abs" then
+    self:needs "bits_f64"
+    return format("ty_abs_f64(%s)", part(2))
+  elseif kind == "floor" or kind == "ceil" then
+    self:needs "round_f64"
+    return format("ty_%s_f64(%s)", kind, part(2))
+  elseif kind == "sqrt" then
+    self:needs "sqrt_f64"
+    return format("ty_sqrt_f64(%s)", part(2))
+  elseif kind == "draw" then
+    refuse "a number that math.random or a clock gives in each call"
+  end
+  return refuse(format("a function of Lua's of a number among the arguments (%s): compute it before the call",
+    s.path or kind))
+end
+
+local rounding = { f32 = "(float)%s", f64 = "%s" }
+
+--- Declares what each scalar of the plan is.
+function Model:scalars(w, p)
+  self.scalar_text = {}
+  for i, from in ipairs(p.numbers or {}) do
+    local name = "s" .. i - 1
+    if from.kind == "const" then
+      self.scalar_text[i - 1] = { bits = from.bits }
+    elseif from.kind == "seed" then
+      self.random = true
+      self.scalar_text[i - 1] = { name = "(int64_t)seed", type = "int64_t" }
+    elseif from.kind == "stream" then
+      self.random = true
+      self.scalar_text[i - 1] = { name = format("(int64_t)(stream + %d)", tonumber(from.bits, 16)), type = "int64_t" }
+    else
+      local v = self:number(w, from.id)
+      local kind = program.computed[from.dtype]
+      if rounding[from.dtype] then
+        self:body("const %s %s = %s;", program.ctype[kind], name, format(rounding[from.dtype], v))
+      elseif from.dtype == "f16" or from.dtype == "bf16" then
+        self:needs("half_" .. from.dtype)
+        self:body("const float %s = ty_half_%s(%s);", name, from.dtype, v)
+      else
+        self:needs "whole"
+        self:body("int64_t n_%s;", name)
+        local low, high = program.limits(from.dtype)
+        self:body("if (!ty_is_whole(%s, %s, %s, &n_%s)) return %s_NUMBER;", v, low, high, name, self.upper)
+        self:body("const %s %s = (%s)n_%s;", program.ctype[kind], name, program.ctype[kind], name)
+      end
+      self.scalar_text[i - 1] = { name = name, type = program.ctype[kind] }
+    end
+  end
+end
+
+function Model:body(fmt, ...)
+  self.run[#self.run + 1] = "  " .. (select("#", ...) > 0 and format(fmt, ...) or fmt)
+end
+
+-- Inputs, weights -----------------------------------------------------------------------------------------------------
+
+local function product_of(shape)
+  local n = 1
+  for _, v in ipairs(shape) do n = n * v end
+  return n
+end
+
+local function shape_text(shape)
+  local out = {}
+  for i, v in ipairs(shape) do out[i] = type(v) == "number" and format("%d", v) or gsub(tostring(v), "[()]", "") end
+  return "[" .. concat(out, ", ") .. "]"
+end
+
+--- The tensors and numbers among the arguments, in order, as parameters of C.
+function Model:parameters(w, d, root)
+  self.inputs, self.number_names, self.input_of = {}, {}, {}
+  local listed = {}
+  for slot = 1, #w.slots do
+    local s = w.slots[slot]
+    local of = root[slot]
+    if s and of and not M.is_module(self.args[of]) then listed[#listed + 1] = s end
+  end
+  for _, s in ipairs(listed) do
+    local v = s.value
+    local path = s.slot <= d.narg and self.names[s.slot] or s.path
+    if ty.is_tensor(v) then
+      if v.device ~= "cpu" then refuse(format("argument %s lies on %s", path, v.device)) end
+      local i = { name = c_name(path, self.taken), path = path, dtype = v.dtype, shape = v.shape, slot = s.slot }
+      if not v:is_contiguous() then refuse(format("argument %s is not contiguous", path)) end
+      self.inputs[#self.inputs + 1] = i
+      self.input_of[s.slot] = i
+    elseif type(v) == "number" and s.slot <= d.narg then
+      local i = { name = c_name(path, self.taken), path = path, number = true, slot = s.slot }
+      self.inputs[#self.inputs + 1] = i
+      self.number_names[s.slot] = i.name
+    end
+  end
+end
+
+--- Where the inputs of the plan are found, as C text of pointers.
+function Model:sources(w, p)
+  self.weights, self.source = {}, {}
+  for i, from in ipairs(p.inputs) do
+    local stored = program.stored[from.dtype]
+    local input = from.slot and self.input_of[from.slot]
+    if input then
+      self.source[i - 1] = { text = from.delta ~= 0 and format("(%s + %s)", input.name, text(from.delta)) or input.name,
+        dtype = from.dtype }
+    else
+      local first = self.weights[from.buffer]
+      if not first then
+        local s = from.slot and w.slots[from.slot]
+        local path = s and s.path or "constant"
+        first = { name = c_name("w_" .. path, self.taken), path = path, dtype = from.dtype, data = from.data,
+          shape = s and s.value.shape or from.shape }
+        self.weights[from.buffer] = first
+        self.weights[#self.weights + 1] = nil
+        self.weight_list[#self.weight_list + 1] = first
+      end
+      local at = from.at ~= 0 and format("(%s + %s)", first.name, text(from.at)) or first.name
+      if first.dtype ~= from.dtype then at = format("((const %s *)(const void *)%s)", stored, at) end
+      self.source[i - 1] = { text = at, dtype = from.dtype }
+    end
+  end
+end
+
+-- Results -------------------------------------------------------------------------------------------------------------
+
+local function row_major(shape)
+  local strides, n = {}, 1
+  for i = #shape, 1, -1 do
+    strides[i] = n
+    n = n * shape[i]
+  end
+  return strides
+end
+
+local function is_row_major(shape, strides)
+  local want = row_major(shape)
+  for i, v in ipairs(shape) do
+    if v ~= 1 and strides[i] ~= want[i] then return false end
+  end
+  return true
+end
+
+--- The results as parameters of C, in order; what is no tensor and no number is refused.
+function Model:results(w, d, p)
+  local outputs, bound, visited = {}, {}, {}
+  local function add(recipe, path)
+    local kind, k = recipe and recipe[1], recipe and recipe[2]
+    if kind == "tensor" then
+      local m = p.made[k]
+      local o = { path = path, dtype = m.dtype, shape = m.shape, made = m }
+      if m.target and not bound[m.target] and m.offset == 0 and is_row_major(m.shape, m.strides)
+        and product_of(m.shape) == p.targets[m.target].numel then
+        bound[m.target], o.direct = o, true
+      end
+      outputs[#outputs + 1] = o
+    elseif kind == "slot" and ty.is_tensor(w.slots[k].value) then
+      local v = w.slots[k].value
+      outputs[#outputs + 1] = { path = path, dtype = v.dtype, shape = v.shape,
+        made = { slot = k, offset = 0, shape = v.shape, strides = v:stride(), dtype = v.dtype } }
+    elseif kind == "slot" and type(w.slots[k].value) == "number" then
+      outputs[#outputs + 1] = { path = path, number = self.number_names[k] or program.double(w.slots[k].value) }
+    elseif kind == "number" then
+      outputs[#outputs + 1] = { path = path, number = self:number(w, k) }
+    elseif kind == "value" and type(k) == "number" then
+      outputs[#outputs + 1] = { path = path, number = program.double(k) }
+    elseif kind == "table" and not visited[k] and not d.tables[k].maker then
+      visited[k] = true
+      for _, pair in ipairs(d.tables[k]) do
+        local key = pair[1] and pair[1][1] == "value" and pair[1][2]
+        if type(key) ~= "string" and type(key) ~= "number" then refuse("a table among the results has no plain keys") end
+        add(pair[2], path .. "_" .. tostring(key))
+      end
+    elseif kind == "value" and k == nil then
+      return
+    else
+      refuse(format("result %s is no tensor and no number", path))
+    end
+  end
+  for i = 1, d.nresults do add(d.results[i], d.nresults == 1 and "y" or "y" .. i) end
+  if #outputs == 0 then refuse "the function gives no tensor and no number" end
+  for i, o in ipairs(outputs) do o.name = c_name(self.output_names[i] or o.path, self.taken) end
+  self.outputs, self.bound = outputs, bound
+end
+
+-- Memory --------------------------------------------------------------------------------------------------------------
+
+--- Where each slot of the plan lies: C text of a pointer to bytes, or of a typed one. Temporaries share places where one
+--- ends before the other begins.
+function Model:memory(p)
+  local slots, last, first = p.slots or {}, {}, {}
+  for i, s in ipairs(p.steps or {}) do
+    for _, k in ipairs(s.slots) do
+      first[k] = first[k] or i
+      last[k] = i
+    end
+  end
+  local places, at = {}, {}
+  local function place(k, bytes, from, to)
+    for _, q in ipairs(places) do
+      if q.to < from and (q.bytes == bytes or type(bytes) == "number" and type(q.bytes) == "number"
+        and q.bytes >= bytes and q.bytes <= 4 * bytes + 4096) then
+        q.to = to
+        at[k] = q
+        return
+      end
+    end
+    at[k] = { bytes = bytes, to = to }
+    places[#places + 1] = at[k]
+  end
+  local order = {}
+  for k = 1, #slots do
+    if first[k] then order[#order + 1] = k end
+  end
+  table.sort(order, function(a, b) return first[a] < first[b] or first[a] == first[b] and a < b end)
+  local never = #(p.steps or {}) + 1
+  for _, k in ipairs(order) do
+    local s = slots[k]
+    if s.kind == "temp" then place(k, s.bytes, first[k], last[k])
+    elseif s.kind == "output" and not self.bound[s.k + 1] then place(k, s.bytes, first[k], never) end
+  end
+  local total = 0
+  for _, q in ipairs(places) do
+    q.offset = total
+    total = total + aligned(q.bytes)
+  end
+  self.slot_at, self.arena = {}, total
+  self.output_slot = {}
+  for k = 0, #slots do
+    local s = slots[k]
+    if s and s.kind == "output" then self.output_slot[s.k + 1] = k end
+    if s and s.kind == "input" then self.slot_at[k] = { typed = self.source[s.k] }
+    elseif s and s.kind == "output" and self.bound[s.k + 1] then self.slot_at[k] = { output = self.bound[s.k + 1] }
+    elseif at[k] then self.slot_at[k] = { offset = at[k].offset } end
+  end
+end
+
+--- The pointer to a slot, as C text of the type of an element.
+function Model:pointer(k, dtype)
+  local at = self.slot_at[k]
+  local stored = program.stored[dtype]
+  if not at then refuse "a step reads what no step has made" end
+  if at.typed then
+    if at.typed.dtype == dtype then return at.typed.text end
+    return format("(const %s *)(const void *)%s", stored, at.typed.text)
+  elseif at.output then
+    if at.output.dtype == dtype then return at.output.name end
+    return format("(%s *)(void *)%s", stored, at.output.name)
+  end
+  return format("(%s *)(void *)(work + %s)", stored, text(at.offset))
+end
+
+-- Steps ---------------------------------------------------------------------------------------------------------------
+
+--- A function of C for one step: its parameters are the slots, once each, and scalars.
+---@param s table the step
+function Model:step(s, number)
+  local name = "step_" .. number
+  local params, args, by_slot, out = {}, {}, {}, {}
+  local writes = {}
+  for i, k in ipairs(s.slots) do writes[k] = writes[k] or s.writes[i] end
+  local function add(fmt, ...) out[#out + 1] = "  " .. (select("#", ...) > 0 and format(fmt, ...) or fmt) end
+  local function use(piece) self:needs(piece) end
+  local typed = {}
+  --- The name of the parameter for a slot whose elements are of a dtype.
+  local function slot(k, dtype)
+    local p = by_slot[k]
+    if not p then
+      p = { name = "p" .. #params, dtype = dtype }
+      by_slot[k] = p
+      params[#params + 1] = format("%s%s *%s%s", writes[k] and "" or "const ", program.stored[dtype], "restrict ", p.name)
+      args[#args + 1] = self:pointer(k, dtype)
+    elseif program.stored[p.dtype] ~= program.stored[dtype] then
+      local other = p.name .. "_" .. dtype
+      if not typed[other] then
+        typed[other] = true
+        p.aliased = true
+        table.insert(out, 1, format("  typedef %s TY_ALIAS t_%s;", program.stored[dtype], other))
+        table.insert(out, 2, format("  %st_%s *%s = (%st_%s *)(void *)%s;", writes[k] and "" or "const ", other, other,
+          writes[k] and "" or "const ", other, p.name))
+      end
+      return other
+    end
+    return p.name
+  end
+  local scalars = {}
+  local function scalar(k, kind)
+    local of = self.scalar_text[s.scalars[k + 1]]
+    if of.bits then
+      local literal, needs = program.literal(kind, of.bits)
+      if needs then use(needs) end
+      return literal
+    end
+    if not scalars[k] then
+      scalars[k] = true
+      params[#params + 1] = format("const %s s%d", of.type, k)
+      args[#args + 1] = of.name
+    end
+    return "s" .. k
+  end
+  local room = 0
+  local function refuse_step(what) return refuse(format("%s (%s) cannot be exported", s.op, what)) end
+  local kit = { add = add, use = use, slot = slot, scalar = scalar, refuse = refuse_step, aligned = aligned, model = self,
+    steps = number }
+  if s.kind == "kernel" then
+    room = self:kernel(s, kit, out, 0)
+  elseif s.kind == "product" then
+    room = self:product_step(s, kit, out)
+  else
+    local write = routines[s.kind]
+    if not write then refuse_step(s.kind) end
+    room = write(s, kit) or 0
+  end
+  self.room = max and self:larger(self.room, room)
+  if kit.fails then
+    self:body("if (%s(%s)) return %s_INDEX;", name, concat(args, ", ") .. (room ~= 0 and ", room" or ""), self.upper)
+  else
+    self:body("%s(%s);", name, concat(args, ", ") .. (room ~= 0 and ", room" or ""))
+  end
+  if room ~= 0 then params[#params + 1] = "unsigned char *restrict room" end
+  local aliased = false
+  for _, p in pairs(by_slot) do aliased = aliased or p.aliased end
+  local list = concat(params, ", ")
+  if aliased then list = gsub(list, "restrict ", "") end
+  self.functions[#self.functions + 1] = format("/* %s%s */\nTY_STEP %s %s(%s) {\n%s\n}\n", s.op,
+    s.kind == "kernel" and "" or ", " .. s.kind, kit.fails and "int" or "void", name, list == "" and "void" or list,
+    concat(out, "\n"))
+end
+
+--- The larger of two numbers of bytes; of polynomials their sum, which is enough for both.
+function Model:larger(a, b)
+  if type(a) == "number" and type(b) == "number" then return max(a, b) end
+  return a + b
+end
+
+function Model:kernel(s, kit, out, product_slot, product_name)
+  local p = program.parse(s.program)
+  local first = s.kind == "product" and 3 or 0
+  local function pointer(k)
+    if product_name and k == product_slot then return product_name end
+    return kit.slot(s.slots[first + k + 1], p.operands[k].dtype)
+  end
+  local lines, room = program.lines { program = p, launch = s.launch, pointer = pointer, scalar = kit.scalar,
+    use = kit.use, refuse = kit.refuse, aligned = aligned }
+  for _, line in ipairs(lines) do out[#out + 1] = line end
+  return room
+end
+
+function Model:product_step(s, kit, out)
+  local g = s.gemm
+  if g.blas then kit.refuse "a product by OpenBLAS, whose bits depend on the machine" end
+  if g.amx then kit.refuse "a product at reduced precision" end
+  local a, b = kit.slot(s.slots[1], g.dtype), kit.slot(s.slots[2], g.dtype)
+  local y, product_name, before = nil, nil, 0
+  if s.program and g.aside then
+    before = aligned(g.batch * g.m * g.n * program.bytes[g.dtype])
+    kit.add("%s *aside = (%s *)(void *)room;", program.stored[g.dtype], program.stored[g.dtype])
+    y, product_name = "aside", "aside"
+  else
+    y = kit.slot(s.slots[3], g.dtype)
+    product_name = s.program and y or nil
+  end
+  if before ~= 0 then kit.add("unsigned char *restrict free = room + %s;", text(before)) end
+  kit.add "{"
+  local at = #out
+  local room = product.lines(kit.add, g, a, b, y, kit.use, aligned)
+  for i = at + 1, #out do
+    if before ~= 0 then out[i] = gsub(out[i], "%(room %+", "(free +") end
+  end
+  kit.add "}"
+  local after = 0
+  if s.program then after = self:kernel(s, kit, out, g.product, product_name) end
+  if before ~= 0 and after ~= 0 then kit.refuse "an epilogue that needs room" end
+  return self:larger(before + room, after)
+end
+
+--- Copies a result that does not lie in its own buffer.
+function Model:copy_out(o)
+  local m = o.made
+  local from
+  if m.target then
+    local bound = self.bound[m.target]
+    if bound then from = bound.name
+    else from = format("((const %s *)(const void *)(work + %s))", program.stored[o.dtype],
+      text(self.slot_at[self.output_slot[self.plan_of[m.target]]].offset)) end
+  else
+    local input = self.input_of[m.slot]
+    if not input then refuse(format("result %s is a tensor from outside, given back as it is", o.path)) end
+    from = input.name
+  end
+  local at, depth, source = {}, "  ", m.offset ~= 0 and { text(m.offset) } or {}
+  local strides = row_major(m.shape)
+  for d, n in ipairs(m.shape) do
+    if n ~= 1 then
+      self:body("%sfor (int64_t i%d = 0; i%d < %s; i%d++)", depth, d, d, text(n), d)
+      depth = depth .. "  "
+      at[#at + 1] = format("i%d * %s", d, text(strides[d]))
+      if m.strides[d] ~= 0 then source[#source + 1] = format("i%d * %s", d, text(m.strides[d])) end
+    end
+  end
+  self:body("%s%s[%s] = %s[%s];", depth, o.name, #at > 0 and concat(at, " + ") or "0", from,
+    #source > 0 and concat(source, " + ") or "0")
+end
+
+--- Indices among the inputs that are checked before anything runs.
+function Model:check(k, number)
+  local input = self.input_of[k.slot]
+  if not input then return end -- what is frozen was checked when the function was captured
+  local at, depth, close = { text(k.delta) }, "", 0
+  self:body("/* indices of %s count from %d to %s */", input.path, k.base, text(k.size + (k.base - 1)))
+  for d, n in ipairs(k.shape) do
+    self:body("%sfor (int64_t c%d_%d = 0; c%d_%d < %s; c%d_%d++)", depth, number, d, number, d, text(n), number, d)
+    depth, close = depth .. "  ", close + 1
+    at[#at + 1] = format("c%d_%d * %s", number, d, text(k.strides[d]))
+  end
+  self:needs "index"
+  self:body("%sif (ty_is_outside(%s[%s], %s, %d%s)) return %s_INDEX;", depth, input.name, concat(at, " + "),
+    text(k.size), k.base, k.skip and format(", 1, %s", program.double(k.skip)) or ", 0, 0", self.upper)
+end
+
+-- All of it -----------------------------------------------------------------------------------------------------------
+
+local function model_of(name, args, names, opts)
+  local upper = name:upper()
+  return setmetatable({ name = name, upper = upper, args = args, names = names, used = { environment = true }, taken = {},
+    functions = {}, run = {}, room = 0, weight_list = {}, output_names = opts.outputs or {}, weights_beside =
+    opts.weights == "beside", tables = {} }, Model)
+end
+
+--- What a plan becomes.
+function Model:build(w, d, p, root)
+  self.root = root
+  self:parameters(w, d, root)
+  self:sources(w, p)
+  self:results(w, d, p)
+  -- an output of the plan may share the buffer of another one
+  self.plan_of = {}
+  for i, o in ipairs(p.outputs or {}) do self.plan_of[i] = o.same >= 0 and o.same + 1 or i end
+  for i, k in pairs(self.plan_of) do
+    local o = self.bound[i]
+    if k ~= i and o then
+      self.bound[i] = nil
+      if self.bound[k] then o.direct, o.made = nil, { target = k, offset = 0, shape = o.shape,
+        strides = row_major(o.shape), dtype = o.dtype }
+      else self.bound[k] = o end
+    end
+  end
+  for _, t in ipairs(p.targets) do
+    if t.slot then refuse(format("the function writes %s in place", d.paths[t.slot] or "a tensor")) end
+  end
+  self:memory(p)
+  for i, k in ipairs(p.checks) do self:check(k, i) end
+  self:scalars(w, p)
+  for i, s in ipairs(p.steps or {}) do self:step(s, i) end
+  for _, o in ipairs(self.outputs) do
+    if o.number then self:body("*%s = %s;", o.name, o.number)
+    elseif not o.direct then self:copy_out(o) end
+  end
+  for _, input in ipairs(self.inputs) do
+    if not input.number then input.text = shape_text(input.shape) end
+  end
+  for _, o in ipairs(self.outputs) do
+    if not o.number then o.text = shape_text(o.shape) end
+  end
+end
+
+function M.is_module(v) return type(v) == "table" and ty.nn.is_module(v) end
+
+local known = { weights = true, dynamic = true, name = true, outputs = true, n = true }
+
+--- The arguments and the options of a call.
+local function read_given(given)
+  if given == nil then given = {} end
+  if type(given) ~= "table" or ty.is_tensor(given) then
+    fail("export: argument 3 must be a table of example arguments and options, {x, 0.5, weights = \"beside\"}")
+  end
+  local args, opts = { n = given.n or #given }, {}
+  for k, v in pairs(given) do
+    if type(k) == "number" then
+      args[k] = v
+      args.n = max(args.n, k)
+    elseif not known[k] then
+      local near = internals.nearest(tostring(k), known)
+      fail(format("export: unknown option %s%s", tostring(k), near and ", did you mean " .. near .. "?" or ""))
+    else opts[k] = v end
+  end
+  if opts.weights ~= nil and opts.weights ~= "inside" and opts.weights ~= "beside" then
+    fail "export: option weights must be \"inside\" or \"beside\""
+  end
+  if opts.outputs ~= nil and type(opts.outputs) ~= "table" then fail "export: option outputs must be a list of names" end
+  for i = 1, args.n do
+    local v = args[i]
+    if ty.is_tensor(v) then
+      if not internals.is_live(v) then fail(format("export: argument %d is a tensor that was released", i)) end
+      args[i] = v:detach():contiguous()
+    end
+  end
+  return args, opts
+end
+
+--- The function itself, and the names of its parameters.
+local function plain(f, origin)
+  if type(f) == "table" and type(f.forward) == "function" then
+    local forward, self = f.forward, f
+    return function(...) return forward(self, ...) end, forward, 1
+  end
+  local g = origin and origin(f) or f
+  if type(g) ~= "function" then
+    fail(format("export: argument 1 must be a function or a module with `forward`, got %s", type(f)))
+  end
+  return g, g, 0
+end
+
+--- Writes f(...) as C.
+---@param core table
+---@param origin fun(f): function? the function that a compiled one was made of
+function M.export(core, origin, f, path, given)
+  if type(path) ~= "string" or not find(path, "%.c$") then
+    fail("export: argument 2 must be the path of a C file, \"model.c\"")
+  end
+  local args, opts = read_given(given)
+  local fn, shown, skip = plain(f, origin)
+  local names = {}
+  for i = 1, args.n do names[i] = getlocal and getlocal(shown, i + skip) or "x" .. i end
+  local name = opts.name or lower(gsub(match(path, "([^/\\]*)%.c$"), "[^%w]+", "_"))
+  if type(name) ~= "string" or not find(name, "^%a[%w_]*$") then
+    fail(format("export: option name must be a name for C, got %s", tostring(name)))
+  end
+  local model = captured(core, fn, args, function(w, d, p, _, root)
+    local m = model_of(name, args, names, opts)
+    m:build(w, d, p, root)
+    return m
+  end)
+  return files.write(model, path, core)
+end
+
+return M
