@@ -55,7 +55,7 @@ M.head = [[
 #if defined(__clang__)
 #pragma clang fp contract(off)
 #elif defined(__GNUC__)
-#pragma GCC optimize("fp-contract=off", "no-math-errno", "no-trapping-math", "no-unsafe-math-optimizations")
+#pragma GCC optimize("fp-contract=off", "no-trapping-math")
 #else
 #pragma STDC FP_CONTRACT OFF
 #endif
@@ -130,19 +130,20 @@ TY_INLINE @T ty_ceil_@S(@T a) {
 ]])
 
 piece("sqrt_f64", { "bits_f64" }, [[
-#if defined(__clang__) && defined(__SSE2__)
+/* The library's function sets errno, so that loops with it are no vectors: -fno-math-errno helps gcc. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__NO_MATH_ERRNO__) && (defined(__SSE2__) || defined(__aarch64__))
+#define ty_sqrt_f64(a) __builtin_sqrt(a)
+#elif defined(__GNUC__) && defined(__SSE2__)
 #include <emmintrin.h>
 TY_INLINE double ty_sqrt_f64(double a) {
   const __m128d x = _mm_set_sd(a);
   return _mm_cvtsd_f64(_mm_sqrt_sd(x, x));
 }
-#elif defined(__clang__) && defined(__aarch64__)
+#elif defined(__GNUC__) && defined(__aarch64__)
 TY_INLINE double ty_sqrt_f64(double a) {
   __asm__("fsqrt %d0, %d1" : "=w"(a) : "w"(a));
   return a;
 }
-#elif defined(__GNUC__) && !defined(__clang__) && (defined(__SSE2__) || defined(__aarch64__))
-#define ty_sqrt_f64(a) __builtin_sqrt(a)
 #else
 /* Bit by bit; the rest decides how the last bit rounds. */
 TY_INLINE double ty_sqrt_f64(double a) {
@@ -169,10 +170,15 @@ TY_INLINE double ty_sqrt_f64(double a) {
 ]])
 
 piece("sqrt_f32", { "bits_f32", "sqrt_f64" }, [[
-#if defined(__clang__) && defined(__SSE2__)
-TY_INLINE float ty_sqrt_f32(float a) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(a))); }
-#elif defined(__GNUC__) && !defined(__clang__) && (defined(__SSE2__) || defined(__aarch64__))
+#if defined(__GNUC__) && !defined(__clang__) && defined(__NO_MATH_ERRNO__) && (defined(__SSE2__) || defined(__aarch64__))
 #define ty_sqrt_f32(a) __builtin_sqrtf(a)
+#elif defined(__GNUC__) && defined(__SSE2__)
+TY_INLINE float ty_sqrt_f32(float a) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(a))); }
+#elif defined(__GNUC__) && defined(__aarch64__)
+TY_INLINE float ty_sqrt_f32(float a) {
+  __asm__("fsqrt %s0, %s1" : "=w"(a) : "w"(a));
+  return a;
+}
 #else
 TY_INLINE float ty_sqrt_f32(float a) { return (float)ty_sqrt_f64(a); } /* twice as many bits and two: rounds once */
 #endif

@@ -144,9 +144,11 @@ local function source_text(m, core, header)
         w.name, kind, w.offset)
     end
   end
+  local unused = { "(void)work, (void)room" }
+  for word in parameter_list(m, false):gmatch "[%w_]+" do unused[#unused + 1] = "(void)" .. word end
   out[#out + 1] = format("static int run(%s) {\n  unsigned char *work = (unsigned char *)workspace;\n"
-    .. "  unsigned char *room = work + %s;\n  (void)work, (void)room;\n%s%s\n  return %s_OK;\n}\n",
-    parameter_list(m, true), text(m.arena), #run > 0 and concat(run, "\n") .. "\n" or "", concat(m.run, "\n"), m.upper)
+    .. "  unsigned char *room = work + %s;\n  %s;\n%s%s\n  return %s_OK;\n}\n",
+    parameter_list(m, true), text(m.arena), concat(unused, ", "), #run > 0 and concat(run, "\n") .. "\n" or "", concat(m.run, "\n"), m.upper)
   out[#out + 1] = format("int %s_run(%s) {\n  const ty_mode mode = ty_enter();\n  const int status = ty_is_inexact() ? "
     .. "%s_ROUNDING : run(%s);\n  ty_leave(mode);\n  return status;\n}\n", m.name, parameter_list(m, true), m.upper,
     parameter_list(m, false))
