@@ -244,7 +244,10 @@ end
 --- The tensors and numbers among the arguments, in order, as parameters of C.
 function Model:parameters(w, d, root)
   self.inputs, self.number_names, self.input_of = {}, {}, {}
-  local listed = {}
+  local listed, counted = {}, {}
+  for _, g in ipairs(d.program) do
+    if g[1] == "number" then counted[g[2]] = true end
+  end
   for slot = 1, #w.slots do
     local s = w.slots[slot]
     local of = root[slot]
@@ -259,7 +262,7 @@ function Model:parameters(w, d, root)
       if not v:is_contiguous() then refuse(format("argument %s is not contiguous", path)) end
       self.inputs[#self.inputs + 1] = i
       self.input_of[s.slot] = i
-    elseif type(v) == "number" and s.slot <= d.narg then
+    elseif type(v) == "number" and (s.slot <= d.narg or counted[s.slot]) then
       local i = { name = c_name(path, self.taken), path = path, number = true, slot = s.slot }
       self.inputs[#self.inputs + 1] = i
       self.number_names[s.slot] = i.name
@@ -550,6 +553,7 @@ end
 function Model:copy_out(o)
   local m = o.made
   local from
+  if product_of(m.shape) == 0 then return end
   if m.target then
     local bound = self.bound[m.target]
     if bound then from = bound.name
@@ -601,7 +605,7 @@ end
 
 --- What a plan becomes.
 function Model:build(w, d, p, root)
-  self.root = root
+  self.root, self.streams = root, p.streams
   self:parameters(w, d, root)
   self:sources(w, p)
   self:results(w, d, p)

@@ -29,9 +29,9 @@ local function family(name, types, needs, text)
 end
 
 local F32 = { T = "float", S = "f32", U = "uint32_t", D = "f", B = "23", Q = "0x7fc00000u", M = "0x80000000u",
-  P = "0x1p23f" }
+  P = "0x1p23f", N = "ty_float_f32(0xff800000u)" }
 local F64 = { T = "double", S = "f64", U = "uint64_t", D = "", B = "52", Q = "0x7ff8000000000000u",
-  M = "0x8000000000000000u", P = "0x1p52" }
+  M = "0x8000000000000000u", P = "0x1p52", N = "ty_float_f64(UINT64_C(0xfff0000000000000))" }
 local I32 = { T = "int32_t", S = "i32", U = "uint32_t", W = "31" }
 local I64 = { T = "int64_t", S = "i64", U = "uint64_t", W = "63" }
 local FLOATS, INTS, ALL = { F32, F64 }, { I32, I64 }, { F32, F64, I32, I64 }

@@ -307,7 +307,7 @@ function M.lines(add, g, a, b, y, use, aligned)
     room = room + aligned(n * bytes)
   end
   use((g.n == 1 and float and "column_" or "product_") .. kind)
-  if float then take("panel", (g.k + 8) * 32) end
+  if float and g.n ~= 1 then take("panel", (g.k + 8) * 32) end
   local copies_a, copies_b = narrow or g.a_im2col ~= nil, narrow or g.b_im2col ~= nil
   local rows, cols = g.m, g.n
   if g.a_im2col then rows = type(g.m) == "number" and math.min(g.m, CHUNK) or CHUNK end

@@ -774,11 +774,11 @@ function Emit:scan(part, names, R)
   for _, v in ipairs(scans) do
     local ins = p.body[v]
     if ins.op == "slin" then
-      self:line("double s%d = 0.0;", v)
+      self:line("double z%d = 0.0;", v)
     else
       local ident = identity[ins.op][ins.type]
       if find(ident, "ty_float") then self.use("bits_" .. ins.type) end
-      self:line("%s s%d[2] = {%s, %s};", ctype[ins.type], v, ident, ident)
+      self:line("%s z%d[2] = {%s, %s};", ctype[ins.type], v, ident, ident)
     end
   end
   self:open("for (int64_t r = 0; r < %s; r += %d)", text(R), M.SCAN)
@@ -786,7 +786,7 @@ function Emit:scan(part, names, R)
   for _, v in ipairs(scans) do
     local ins = p.body[v]
     if floating[ins.type] and (ins.op == "ssum" or ins.op == "sprod") then
-      self:line("if (r && r %% %d == 0) ty_scan_block_%s_%s(s%d);", M.BLOCK, sub(ins.op, 2), ins.type, v)
+      self:line("if (r && r %% %d == 0) ty_scan_block_%s_%s(z%d);", M.BLOCK, sub(ins.op, 2), ins.type, v)
     end
   end
   local index_at = self:row_index(names, part)
@@ -834,21 +834,21 @@ function Emit:scan_step(v)
   local op, t, a = ins.op, ins.type, "x" .. ins[1]
   if floating[t] and (op == "ssum" or op == "sprod") then
     self.use(format("scan_%s_%s", sub(op, 2), t))
-    self:line("ty_scan_%s_%s(s%d, %s, x%d, n);", sub(op, 2), t, v, a, v)
+    self:line("ty_scan_%s_%s(z%d, %s, x%d, n);", sub(op, 2), t, v, a, v)
     return
   end
   self:open "for (int j = 0; j < n; j++)"
   if op == "slin" then
     self.use "fma_f64"
-    self:line("s%d = ty_fma_f64(s%d, %s[j], x%d[j]);", v, v, a, ins[2])
-    self:line("x%d[j] = (%s)s%d;", v, ctype[t], v)
+    self:line("z%d = ty_fma_f64(z%d, %s[j], x%d[j]);", v, v, a, ins[2])
+    self:line("x%d[j] = (%s)z%d;", v, ctype[t], v)
   else
     local by = ({ ssum = "add", sprod = "mul", smax = "max", smin = "min", smaxx = "max" })[op]
     if op == "smaxx" then self:line("const %s next = %s[j];", ctype[t], a) end
-    if op == "smaxx" then self:line("x%d[j] = s%d[0];", v, v) end
-    self:line("s%d[0] = %s;", v, expression({ op = by, type = t }, format("s%d[0]", v),
+    if op == "smaxx" then self:line("x%d[j] = z%d[0];", v, v) end
+    self:line("z%d[0] = %s;", v, expression({ op = by, type = t }, format("z%d[0]", v),
       op == "smaxx" and "next" or a .. "[j]", nil, self.use))
-    if op ~= "smaxx" then self:line("x%d[j] = s%d[0];", v, v) end
+    if op ~= "smaxx" then self:line("x%d[j] = z%d[0];", v, v) end
   end
   self:close()
 end
@@ -927,8 +927,8 @@ function Emit:columns()
     local ident = identity[p.body[v].op][from]
     if find(ident, "ty_float") then self.use("bits_" .. from) end
     self:line("%s b%d[%d];", ctype[from], v, W)
-    self:line("int64_t p%d[%d];", v, W)
-    self:line("for (int c = 0; c < %d; c++) b%d[c] = %s, p%d[c] = 0;", W, v, ident, v)
+    self:line("int64_t k%d[%d];", v, W)
+    self:line("for (int c = 0; c < %d; c++) b%d[c] = %s, k%d[c] = 0;", W, v, ident, v)
   end
   if #reductions + #positions + #stores > 0 then
     self:open("for (int64_t r = 0; r < %s; r++)", text(R))
@@ -964,7 +964,7 @@ function Emit:columns()
     end
     for _, v in ipairs(reductions) do self:accumulate(v, format("a%d[lane + c]", v)) end
     for _, v in ipairs(positions) do
-      self:position(v, format("b%d[c]", v), format("p%d[c]", v), self:name(p.body[v][1]), "r")
+      self:position(v, format("b%d[c]", v), format("k%d[c]", v), self:name(p.body[v][1]), "r")
     end
     for _, v in ipairs(stores) do self:store(v, index) end
     self.names = saved
@@ -1014,7 +1014,7 @@ function Emit:columns()
     end
     for _, v in ipairs(positions) do
       known[v] = true
-      self:line("const int64_t v%d = p%d[c];", v, v)
+      self:line("const int64_t v%d = k%d[c];", v, v)
     end
     for _, v in ipairs(row_stores) do self:declare(p.body[v][1], column_index, known, "row") end
     for _, v in ipairs(row_stores) do self:store(v, column_index) end
