@@ -360,77 +360,86 @@ end
 
 -- Memory --------------------------------------------------------------------------------------------------------------
 
---- Where each slot of the plan lies: C text of a pointer to bytes, or of a typed one. Temporaries share places where one
+--- Where each slot of a plan lies: {typed = {text, dtype}}, or {offset} in bytes of `work`; and the bytes of that.
+--- given(slot): the pointer to an input or an output that has its own memory, or nil. Temporaries share places where one
 --- ends before the other begins.
-function Model:memory(p)
-  local slots, last, first = p.slots or {}, {}, {}
+local function placed(p, given)
+  local slots, last, first, at, places = p.slots or {}, {}, {}, {}, {}
   for i, s in ipairs(p.steps or {}) do
     for _, k in ipairs(s.slots) do
       first[k] = first[k] or i
       last[k] = i
     end
   end
-  local places, at = {}, {}
-  local function place(k, bytes, from, to)
-    for _, q in ipairs(places) do
-      if q.to < from and (q.bytes == bytes or type(bytes) == "number" and type(q.bytes) == "number"
-        and q.bytes >= bytes and q.bytes <= 4 * bytes + 4096) then
-        q.to = to
-        at[k] = q
-        return
-      end
-    end
-    at[k] = { bytes = bytes, to = to }
-    places[#places + 1] = at[k]
-  end
-  local order = {}
+  local order, never = {}, #(p.steps or {}) + 1
   for k = 1, #slots do
-    if first[k] then order[#order + 1] = k end
+    local own = given(slots[k])
+    if own then at[k] = { typed = own }
+    elseif first[k] then order[#order + 1] = k end
   end
   table.sort(order, function(a, b) return first[a] < first[b] or first[a] == first[b] and a < b end)
-  local never = #(p.steps or {}) + 1
+  local function fits(q, bytes)
+    return q == bytes or type(bytes) == "number" and type(q) == "number" and q >= bytes and q <= 4 * bytes + 4096
+  end
   for _, k in ipairs(order) do
-    local s = slots[k]
-    if s.kind == "temp" then place(k, s.bytes, first[k], last[k])
-    elseif s.kind == "output" and not self.bound[s.k + 1] then place(k, s.bytes, first[k], never) end
+    local s, found = slots[k], nil
+    for _, q in ipairs(places) do
+      if not found and q.to < first[k] and fits(q.bytes, s.bytes) then found = q end
+    end
+    if not found then
+      found = { bytes = s.bytes }
+      places[#places + 1] = found
+    end
+    found.to = s.kind == "output" and never or last[k]
+    at[k] = found
   end
   local total = 0
   for _, q in ipairs(places) do
     q.offset = total
     total = total + aligned(q.bytes)
   end
-  self.slot_at, self.arena = {}, total
+  return at, total
+end
+
+--- Where steps stand: what their slots and scalars are, and the lines of the function that calls them.
+function Model:frame(at, scalar_text, prefix)
+  local lines = {}
+  return { at = at, scalar_text = scalar_text, prefix = prefix, room = 0, lines = lines, add = function(fmt, ...)
+    lines[#lines + 1] = "  " .. (select("#", ...) > 0 and format(fmt, ...) or fmt)
+  end }
+end
+
+function Model:memory(p)
   self.output_slot = {}
-  for k = 0, #slots do
-    local s = slots[k]
-    if s and s.kind == "output" then self.output_slot[s.k + 1] = k end
-    if s and s.kind == "input" then self.slot_at[k] = { typed = self.source[s.k] }
-    elseif s and s.kind == "output" and self.bound[s.k + 1] then self.slot_at[k] = { output = self.bound[s.k + 1] }
-    elseif at[k] then self.slot_at[k] = { offset = at[k].offset } end
+  for k, s in ipairs(p.slots or {}) do
+    if s.kind == "output" then self.output_slot[s.k + 1] = k end
   end
+  local at, total = placed(p, function(s)
+    if s.kind == "input" then return self.source[s.k] end
+    local bound = s.kind == "output" and self.bound[s.k + 1]
+    return bound and { text = bound.name, dtype = bound.dtype, writes = true } or nil
+  end)
+  self.arena = total
+  return at
 end
 
 --- The pointer to a slot, as C text of the type of an element.
-function Model:pointer(k, dtype)
-  local at = self.slot_at[k]
+local function pointer(frame, k, dtype)
+  local at = frame.at[k]
   local stored = program.stored[dtype]
   if not at then refuse "a step reads what no step has made" end
-  if at.typed then
-    if at.typed.dtype == dtype then return at.typed.text end
-    return format("(const %s *)(const void *)%s", stored, at.typed.text)
-  elseif at.output then
-    if at.output.dtype == dtype then return at.output.name end
-    return format("(%s *)(void *)%s", stored, at.output.name)
-  end
-  return format("(%s *)(void *)(work + %s)", stored, text(at.offset))
+  if not at.typed then return format("(%s *)(void *)(work + %s)", stored, text(at.offset)) end
+  if program.stored[at.typed.dtype] == stored then return at.typed.text end
+  return format("(%s%s *)(%svoid *)%s", at.typed.writes and "" or "const ", stored, at.typed.writes and "" or "const ",
+    at.typed.text)
 end
 
 -- Steps ---------------------------------------------------------------------------------------------------------------
 
 --- A function of C for one step: its parameters are the slots, once each, and scalars.
 ---@param s table the step
-function Model:step(s, number)
-  local name = "step_" .. number
+function Model:step(s, number, frame)
+  local name = frame.prefix .. number
   local params, args, by_slot, out = {}, {}, {}, {}
   local writes = {}
   for i, k in ipairs(s.slots) do writes[k] = writes[k] or s.writes[i] end
@@ -444,7 +453,7 @@ function Model:step(s, number)
       p = { name = "p" .. #params, dtype = dtype }
       by_slot[k] = p
       params[#params + 1] = format("%s%s *%s%s", writes[k] and "" or "const ", program.stored[dtype], "restrict ", p.name)
-      args[#args + 1] = self:pointer(k, dtype)
+      args[#args + 1] = pointer(frame, k, dtype)
     elseif program.stored[p.dtype] ~= program.stored[dtype] then
       local other = p.name .. "_" .. dtype
       if not typed[other] then
@@ -460,7 +469,7 @@ function Model:step(s, number)
   end
   local scalars = {}
   local function scalar(k, kind)
-    local of = self.scalar_text[s.scalars[k + 1]]
+    local of = frame.scalar_text[s.scalars[k + 1]]
     if of.bits then
       local literal, needs = program.literal(kind, of.bits)
       if needs then use(needs) end
@@ -476,7 +485,7 @@ function Model:step(s, number)
   local room = 0
   local function refuse_step(what) return refuse(format("%s (%s) cannot be exported", s.op, what)) end
   local kit = { add = add, use = use, slot = slot, scalar = scalar, refuse = refuse_step, aligned = aligned, model = self,
-    steps = number }
+    name = name }
   if s.kind == "kernel" then
     room = self:kernel(s, kit, out, 0)
   elseif s.kind == "product" then
@@ -486,13 +495,16 @@ function Model:step(s, number)
     if not write then refuse_step(s.kind) end
     room = write(s, kit) or 0
   end
-  self.room = max and self:larger(self.room, room)
-  if kit.fails then
-    self:body("if (%s(%s)) return %s_INDEX;", name, concat(args, ", ") .. (room ~= 0 and ", room" or ""), self.upper)
-  else
-    self:body("%s(%s);", name, concat(args, ", ") .. (room ~= 0 and ", room" or ""))
-  end
+  frame.room = self:larger(frame.room, room)
+  local call = format("%s(%s)", name, concat(args, ", ") .. (room ~= 0 and ", room" or "") .. self.size_arguments)
+  if kit.fails then frame.add("if (%s) return %s;", call, frame.failed)
+  else frame.add("%s;", call) end
+  frame.fails = frame.fails or kit.fails
   if room ~= 0 then params[#params + 1] = "unsigned char *restrict room" end
+  for i, size in ipairs(self.sizes or {}) do
+    params[#params + 1] = "const int64_t " .. size.name
+    table.insert(out, i, format("  (void)%s;", size.name))
+  end
   local aliased = false
   for _, p in pairs(by_slot) do aliased = aliased or p.aliased end
   local list = concat(params, ", ")
@@ -550,15 +562,14 @@ function Model:product_step(s, kit, out)
 end
 
 --- Copies a result that does not lie in its own buffer.
-function Model:copy_out(o)
+function Model:copy_out(o, frame)
   local m = o.made
   local from
   if product_of(m.shape) == 0 then return end
   if m.target then
     local bound = self.bound[m.target]
     if bound then from = bound.name
-    else from = format("((const %s *)(const void *)(work + %s))", program.stored[o.dtype],
-      text(self.slot_at[self.output_slot[self.plan_of[m.target]]].offset)) end
+    else from = format("(%s)", pointer(frame, self.output_slot[self.plan_of[m.target]], o.dtype)) end
   else
     local input = self.input_of[m.slot]
     if not input then refuse(format("result %s is a tensor from outside, given back as it is", o.path)) end
@@ -594,13 +605,76 @@ function Model:check(k, number)
     text(k.size), k.base, k.skip and format(", 1, %s", program.double(k.skip)) or ", 0, 0", self.upper)
 end
 
+-- Loops ---------------------------------------------------------------------------------------------------------------
+
+--- The turns of a scan: carried values go from turn to turn, rows come and go.
+function routines.loop(s, kit)
+  local self, body, node = kit.model, s.body, s.node
+  local t, stored, add = body.dtype, program.stored[body.dtype], kit.add
+  local types, backwards = node.operands, node.k % 2 == 1
+  local draws_backwards = node.k >= 2
+  local names = {}
+  for i = 1, #s.slots - 1 do
+    if s.slots[i] ~= 0 then names[i] = kit.slot(s.slots[i], types[i].dtype) end
+  end
+  local y = kit.slot(s.slots[#s.slots], t)
+  local turns, carried = types[2].shape[1], body.carried
+  local scalars = {}
+  for k = 0, #s.scalars - 1 do
+    local name = kit.scalar(k, "i64")
+    local by = k % 2 == 0 and format("(int64_t)((uint64_t)%s + (uint64_t)drawn * %s)", name, text(body.streams)) or name
+    scalars[k] = { name = by, type = "int64_t" }
+  end
+  local at, arena = placed(body, function(slot)
+    if slot.kind == "input" then
+      local from = body.reads[slot.k + 1]
+      local base = from.operand == 0 and "carried" or from.operand == 1 and "row" or names[from.operand + 1]
+      return { text = from.at ~= 0 and format("(%s + %s)", base, text(from.at)) or base,
+        dtype = types[from.operand + 1].dtype }
+    elseif slot.kind == "output" then
+      local to = body.gives[slot.k + 1]
+      local base = to.row and "made" or "next"
+      return { text = to.at ~= 0 and format("(%s + %s)", base, text(to.at)) or base, dtype = t, writes = true }
+    end
+  end)
+  local spare = aligned(2 * carried * program.bytes[t])
+  local frame = self:frame(at, scalars, kit.name .. "_")
+  frame.failed = "1"
+  for i, inner in ipairs(body.steps) do self:step(inner, i, frame) end
+  add("%s *spare = (%s *)(void *)room;", stored, stored)
+  add("unsigned char *work = room + %s;", text(spare))
+  add("const %s *carried = %s;", stored, names[1])
+  add("(void)work, (void)spare;")
+  add("for (int64_t t = 0; t < %s; t++) {", text(turns))
+  add("const int64_t r = %s;", backwards and format("%s - 1 - t", text(turns)) or "t")
+  if #s.scalars > 0 then add("const int64_t drawn = %s;", draws_backwards and format("%s - 1 - r", text(turns)) or "r") end
+  add("%s *next = t == %s - 1 ? %s : spare + t %% 2 * %s;", stored, text(turns), y, text(carried))
+  add("const %s *row = %s + r * %s;", program.stored[types[2].dtype], names[2], text(body.row))
+  add("%s *made = %s + %s + r * %s;", stored, y, text(carried), text(body.made))
+  add "(void)row, (void)made, (void)next;"
+  if frame.room ~= 0 then
+    add "{"
+    add "unsigned char *const outer = room;"
+    add("unsigned char *room = outer + %s;", text(spare + arena))
+  end
+  for _, line in ipairs(frame.lines) do add("%s", line) end
+  if frame.room ~= 0 then add "}" end
+  add "carried = next;"
+  add "}"
+  add("if (%s == 0)", text(turns))
+  add("  for (int64_t i = 0; i < %s; i++) %s[i] = %s[i];", text(carried), y, names[1])
+  kit.fails = frame.fails
+  if frame.fails then add "return 0;" end
+  return spare + arena + frame.room
+end
+
 -- All of it -----------------------------------------------------------------------------------------------------------
 
 local function model_of(name, args, names, opts)
   local upper = name:upper()
   return setmetatable({ name = name, upper = upper, args = args, names = names, used = { environment = true }, taken = {},
     functions = {}, run = {}, room = 0, weight_list = {}, output_names = opts.outputs or {}, weights_beside =
-    opts.weights == "beside", tables = {} }, Model)
+    opts.weights == "beside", size_arguments = "" }, Model)
 end
 
 --- What a plan becomes.
@@ -624,13 +698,15 @@ function Model:build(w, d, p, root)
   for _, t in ipairs(p.targets) do
     if t.slot then refuse(format("the function writes %s in place", d.paths[t.slot] or "a tensor")) end
   end
-  self:memory(p)
   for i, k in ipairs(p.checks) do self:check(k, i) end
   self:scalars(w, p)
-  for i, s in ipairs(p.steps or {}) do self:step(s, i) end
+  local frame = self:frame(self:memory(p), self.scalar_text, "step_")
+  frame.failed, frame.lines, frame.add = self.upper .. "_INDEX", self.run, function(...) self:body(...) end
+  for i, s in ipairs(p.steps or {}) do self:step(s, i, frame) end
+  self.room = frame.room
   for _, o in ipairs(self.outputs) do
     if o.number then self:body("*%s = %s;", o.name, o.number)
-    elseif not o.direct then self:copy_out(o) end
+    elseif not o.direct then self:copy_out(o, frame) end
   end
   for _, input in ipairs(self.inputs) do
     if not input.number then input.text = shape_text(input.shape) end
