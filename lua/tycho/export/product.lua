@@ -110,7 +110,9 @@ enum { ty_w_f64 = 1, ty_rows_f64 = 2 };
 local FLOATS = prelude.FLOATS
 
 prelude.family("product_@S", FLOATS, { "vectors_@S" }, [[
-#if defined(__GNUC__)
+#if defined(__clang__)
+#define TY_UNROLL _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
 #define TY_UNROLL _Pragma("GCC unroll 8")
 #else
 #define TY_UNROLL
@@ -178,10 +180,14 @@ static void ty_product_@S(int64_t m, int64_t n, int64_t k, const @T *a, int64_t 
     const int c = n - j < nr ? (int)(n - j) : nr;
     const @T *q = b + j * bcs;
     int64_t qrs = brs;
-    if (bcs != 1 || c < nr) {
+    const int far = m > 2 * ty_rows_@S && k * brs > 4096; /* rows of b that leave the first cache */
+    if (bcs != 1 || c < nr || far) {
       @T *restrict to = room;
       for (int64_t p = 0; p < k; p++, to += nr)
-        for (int x = 0; x < nr; x++) to[x] = x < c ? q[p * brs + x * bcs] : 0;
+        if (bcs == 1 && c == nr)
+          for (int x = 0; x < nr; x++) to[x] = q[p * brs + x];
+        else
+          for (int x = 0; x < nr; x++) to[x] = x < c ? q[p * brs + x * bcs] : 0;
       q = room, qrs = nr;
     }
     if (c == nr) {
@@ -253,8 +259,70 @@ end
 
 local CHUNK = 512 -- rows or columns of windows over an image that are copied at a time
 
+--- Declares where position `at` of a path lies: name .. "o", and its border indices, name .. "b1" ...; the last of the
+--- dims is left to `but` where that is given.
+local function walk(add, im, path, at, name, but)
+  local rest, most = at, #path.dims - (but and 1 or 0)
+  for d = most, 1, -1 do
+    add("const int64_t %s%d = %s;", name, d, d == 1 and rest or format("%s %% %s", rest, text(path.dims[d])))
+    rest = format("%s / %s", rest:find "/" and "(" .. rest .. ")" or rest, text(path.dims[d]))
+  end
+  local function sum(by)
+    local out = {}
+    for d = 1, most do
+      if by[d] ~= 0 then out[#out + 1] = format("%s%d * %s", name, d, text(by[d])) end
+    end
+    return #out > 0 and concat(out, " + ") or "0"
+  end
+  for d = 1, most do add("(void)%s%d;", name, d) end
+  add("const int64_t %so = %s;", name, sum(path.strides))
+  for b = 1, #im.extent do add("const int64_t %sb%d = %s;", name, b, sum(path.steps[b])) end
+end
+
+--- Whether windows over an image can be copied line by line: along the last dim borders are met in order.
+local function has_lines(im)
+  local n = #im.col.dims
+  for b = 1, #im.extent do
+    if type(im.col.steps[b][n]) ~= "number" or im.col.steps[b][n] < 0 then return false end
+  end
+  return n > 0
+end
+
+--- Columns of a window's element, line by line of the image: zeros, what is inside, zeros.
+local function copy_lines(add, im, value, from, to, cols, pitch)
+  local n = #im.col.dims
+  local width, stride = text(im.col.dims[n]), im.col.strides[n]
+  add("for (int64_t j = 0; j < %s;) {", text(cols.n))
+  add("const int64_t g = %s, first = g %% %s, line = g / %s;", cols.first and format("j + %s", cols.first) or "j", width,
+    width)
+  add("const int64_t end = %s - first < %s - j ? %s : first + %s - j;", width, text(cols.n), width, text(cols.n))
+  add("int64_t in = first, out = end;")
+  add("(void)line;")
+  walk(add, im, im.col, "line", "c", true)
+  for b = 1, #im.extent do
+    local step = im.col.steps[b][n]
+    add("const int64_t d%d = %s + rb%d + cb%d;", b, text(im.start[b]), b, b)
+    if step == 0 then
+      add("if (d%d < 0 || d%d >= %s) out = in;", b, b, text(im.extent[b]))
+    else
+      add("const int64_t e%d = d%d < 0 ? (-d%d + %d) / %d : 0;", b, b, b, step - 1, step)
+      add("const int64_t f%d = d%d < %s ? (%s - d%d + %d) / %d : 0;", b, b, text(im.extent[b]), text(im.extent[b]), b,
+        step - 1, step)
+      add("in = in < e%d ? e%d : in, out = out > f%d ? f%d : out;", b, b, b, b)
+    end
+  end
+  add("in = in < end ? in : end, out = out < in ? in : out;")
+  add("%s *restrict line_to = %s + i * %s + j - first;", "ty_element", to, pitch)
+  add("for (int64_t x = first; x < in; x++) line_to[x] = 0;")
+  add("for (int64_t x = in; x < out; x++) line_to[x] = %s;", format(value, from, stride == 1 and "ro + co + x"
+    or format("ro + co + x * %s", text(stride))))
+  add("for (int64_t x = out; x < end; x++) line_to[x] = 0;")
+  add "j += end - first;"
+  add "}"
+end
+
 --- Lines that copy elements of an operand to scratch, row-major with rows `pitch` apart, in the compute type.
---- rows, cols: {n =, stride =} or a path of im2col, `first` the text of its first index.
+--- rows, cols: {n =, stride =}, or of windows over an image `first`, the text of the first one's position.
 local function copy_matrix(add, g, which, from, to, rows, cols, pitch, use)
   local value = program.loaded(g.dtype, "%s[%s]", use)
   local im = g[which .. "_im2col"]
@@ -264,35 +332,23 @@ local function copy_matrix(add, g, which, from, to, rows, cols, pitch, use)
       format(value, from, sum_text(format("i * %s", text(rows.stride)), format("j * %s", text(cols.stride)))))
     return
   end
-  --- Offset and border indices of position `at` on a path.
-  local function walk(path, at, name)
-    local rest = at
-    for d = #path.dims, 1, -1 do
-      add("const int64_t %s%d = %s;", name, d, d == 1 and rest or format("%s %% %s", rest, text(path.dims[d])))
-      rest = format("%s / %s", rest:find "/" and "(" .. rest .. ")" or rest, text(path.dims[d]))
-    end
-    local function sum(by)
-      local out = {}
-      for d = 1, #path.dims do
-        if by[d] ~= 0 then out[#out + 1] = format("%s%d * %s", name, d, text(by[d])) end
-      end
-      return #out > 0 and concat(out, " + ") or "0"
-    end
-    add("const int64_t %so = %s;", name, sum(path.strides))
-    for b = 1, #im.extent do add("const int64_t %sb%d = %s;", name, b, sum(path.steps[b])) end
-  end
   add("for (int64_t i = 0; i < %s; i++) {", text(rows.n))
-  walk(im.row, rows.first and format("(i + %s)", rows.first) or "i", "r")
+  walk(add, im, im.row, rows.first and format("(i + %s)", rows.first) or "i", "r")
+  if has_lines(im) then
+    copy_lines(add, im, value, from, to, cols, pitch)
+    add "}"
+    return
+  end
   add("for (int64_t j = 0; j < %s; j++) {", text(cols.n))
-  walk(im.col, cols.first and format("(j + %s)", cols.first) or "j", "c")
+  walk(add, im, im.col, cols.first and format("(j + %s)", cols.first) or "j", "c")
   local inside = {}
   for b = 1, #im.extent do
     inside[b] = format("(uint64_t)(%s + rb%d + cb%d) < (uint64_t)%s", text(im.start[b]), b, b, text(im.extent[b]))
   end
   local read = format(value, from, "ro + co")
   add("%s[i * %s + j] = %s;", to, pitch, #inside > 0 and format("%s ? %s : 0", concat(inside, " && "), read) or read)
-  add("}")
-  add("}")
+  add "}"
+  add "}"
 end
 
 --- Adds the lines of a product. add(format, ...), a and b: names of pointers, y of where it goes, whose elements are of
@@ -306,6 +362,7 @@ function M.lines(add, g, a, b, y, use, aligned)
     add("%s *restrict %s = (%s *)(void *)(room + %s);", ctype, name, ctype, text(room))
     room = room + aligned(n * bytes)
   end
+  if g.a_im2col or g.b_im2col then add("typedef %s ty_element;", ctype) end
   use((g.n == 1 and float and "column_" or "product_") .. kind)
   if float and g.n ~= 1 then take("panel", (g.k + 8) * 32) end
   local copies_a, copies_b = narrow or g.a_im2col ~= nil, narrow or g.b_im2col ~= nil

@@ -630,7 +630,7 @@ function Emit:row_phase(phase, part, names, R)
   local whole = text(R)
   local wide = {}
   for _, v in ipairs(reductions) do wide[#wide + 1] = not one and lanes_of(p.body[v].type) > L and v or nil end
-  local j, at = "j", "j"
+  local j, at, nested = "j", "j", nil
   if L and not one then
     if long then
       self:line("const int64_t end = (c + 1) * %d < %s ? (c + 1) * %d : %s;", M.BLOCK, whole, M.BLOCK, whole)
@@ -644,11 +644,26 @@ function Emit:row_phase(phase, part, names, R)
     if #wide > 0 then self:line("const int half = (int)(r / %d %% 2) * %d;", L, L) end
     self:open "for (int j = 0; j < n; j++)"
     at = "(r + j)"
-  else
+  elseif L or #part.dims < 2 then
     self:open("for (int64_t j = 0; j < %s; j++)", whole)
+  else -- nothing is summed: the row's dims may be loops of their own
+    at, nested = nil, #part.dims
+    for d = 1, nested do
+      local x = d == nested and "j" or "x" .. d
+      self:open("for (int64_t %s = 0; %s < %s; %s++)", x, x, text(part.dims[d]), x)
+      at = at and format("(%s * %s + %s)", at, text(part.dims[d]), x) or x
+    end
   end
   local index_at = self:row_index(names, part)
-  local function index(k) return index_at(k, at) end
+  local function index(k)
+    if not nested then return index_at(k, at) end
+    local out = {}
+    for d = 1, nested do
+      local by, x = part.strides[k + 1][d], d == nested and "j" or "x" .. d
+      if by ~= 0 then out[#out + 1] = by == 1 and x or format("%s * %s", x, text(by)) end
+    end
+    return sum_text(names[k + 1], #out > 0 and concat(out, " + ") or nil)
+  end
   local known = {}
   for _, list in ipairs { reductions, positions, stores } do
     for _, v in ipairs(list) do self:elements(p.body[v][1], phase, index, known, at) end
@@ -664,7 +679,7 @@ function Emit:row_phase(phase, part, names, R)
   end
   for _, v in ipairs(keeps) do self:line("w%d[%s] = v%d;", v, at, v) end
   for _, v in ipairs(stores) do self:store(v, index) end
-  self:close()
+  for _ = 1, nested or 1 do self:close() end
   if L and not one then
     for _, v in ipairs(positions) do
       self:open "for (int j = 0; j < n; j++)"
