@@ -99,8 +99,8 @@ local function check_guards(w, d, root)
   local seen = {}
   for at, g in ipairs(d.program) do
     local kind, where = g[1], d.lines[at] and " (" .. d.lines[at] .. ")" or ""
-    if kind == "lt" or kind == "le" or kind == "eq" or kind == "whole" then
-      if depends(w.numbers, g[2], root, seen) or kind ~= "whole" and depends(w.numbers, g[3], root, seen) then
+    if kind == "lt" or kind == "le" or kind == "eq" then
+      if depends(w.numbers, g[2], root, seen) or depends(w.numbers, g[3], root, seen) then
         refuse(format("the function is decided by a number among its arguments%s: `%s`", where, d.about[at] or kind))
       end
     elseif kind == "equal" and type(g[3]) == "number" and root[g[2]] and g[2] <= d.narg then
@@ -121,9 +121,12 @@ local function captured(core, f, args, see)
   local y, raised
   local function dry(w, d)
     local ok, err = pcall(function()
-      local root, given = roots_of(core, d), {}
+      local root, given = {}, {}
+      for slot, of in pairs(roots_of(core, d)) do
+        root[slot] = not M.is_frozen(args[of], args) and of or nil
+        given[slot] = root[slot] ~= nil
+      end
       check_guards(w, d, root)
-      for slot, of in pairs(root) do given[slot] = not M.is_module(args[of]) or nil end
       local p, why = w.C.plan(d.tensors, given)
       if not p then refuse(why) end
       y = see(w, d, p, given, root)
@@ -190,8 +193,14 @@ end
 
 local rounding = { f32 = "(float)%s", f64 = "%s" }
 
---- Declares what each scalar of the plan is.
-function Model:scalars(w, p)
+--- Declares what each scalar of the plan is. Whether a number is whole may have decided about a dtype.
+function Model:scalars(w, d, p)
+  for _, g in ipairs(d.program) do
+    if g[1] == "whole" and depends(w.numbers, g[2], self.root, {}) then
+      self:needs "integer"
+      self:body("if (%sty_is_integer(%s)) return %s_NUMBER;", g[3] and "!" or "", self:number(w, g[2]), self.upper)
+    end
+  end
   self.scalar_text = {}
   for i, from in ipairs(p.numbers or {}) do
     local name = "s" .. i - 1
@@ -251,7 +260,7 @@ function Model:parameters(w, d, root)
   for slot = 1, #w.slots do
     local s = w.slots[slot]
     local of = root[slot]
-    if s and of and not M.is_module(self.args[of]) then listed[#listed + 1] = s end
+    if s and of then listed[#listed + 1] = s end
   end
   for _, s in ipairs(listed) do
     local v = s.value
@@ -699,7 +708,7 @@ function Model:build(w, d, p, root)
     if t.slot then refuse(format("the function writes %s in place", d.paths[t.slot] or "a tensor")) end
   end
   for i, k in ipairs(p.checks) do self:check(k, i) end
-  self:scalars(w, p)
+  self:scalars(w, d, p)
   local frame = self:frame(self:memory(p), self.scalar_text, "step_")
   frame.failed, frame.lines, frame.add = self.upper .. "_INDEX", self.run, function(...) self:body(...) end
   for i, s in ipairs(p.steps or {}) do self:step(s, i, frame) end
@@ -716,7 +725,8 @@ function Model:build(w, d, p, root)
   end
 end
 
-function M.is_module(v) return type(v) == "table" and ty.nn.is_module(v) end
+--- Whether an argument is a model, whose tensors are weights.
+function M.is_frozen(v, args) return type(v) == "table" and (v == args.model or ty.nn.is_module(v)) end
 
 local known = { weights = true, dynamic = true, name = true, outputs = true, n = true }
 
@@ -750,30 +760,30 @@ local function read_given(given)
   return args, opts
 end
 
---- The function itself, and the names of its parameters.
-local function plain(f, origin)
+--- The function itself; of a module its `forward`, whose first argument it is then.
+local function plain(f, args, origin)
   if type(f) == "table" and type(f.forward) == "function" then
-    local forward, self = f.forward, f
-    return function(...) return forward(self, ...) end, forward, 1
+    for i = args.n, 1, -1 do args[i + 1] = args[i] end
+    args[1], args.model, args.n = f, f, args.n + 1
+    return f.forward
   end
-  local g = origin and origin(f) or f
+  local g = origin(f) or f
   if type(g) ~= "function" then
     fail(format("export: argument 1 must be a function or a module with `forward`, got %s", type(f)))
   end
-  return g, g, 0
+  return g
 end
 
 --- Writes f(...) as C.
 ---@param core table
----@param origin fun(f): function? the function that a compiled one was made of
+---@param origin fun(f): any the function or module that a compiled one was made of
 function M.export(core, origin, f, path, given)
   if type(path) ~= "string" or not find(path, "%.c$") then
     fail("export: argument 2 must be the path of a C file, \"model.c\"")
   end
   local args, opts = read_given(given)
-  local fn, shown, skip = plain(f, origin)
-  local names = {}
-  for i = 1, args.n do names[i] = getlocal and getlocal(shown, i + skip) or "x" .. i end
+  local fn, names = plain(f, args, origin), {}
+  for i = 1, args.n do names[i] = getlocal and getlocal(fn, i) or "x" .. i end
   local name = opts.name or lower(gsub(match(path, "([^/\\]*)%.c$"), "[^%w]+", "_"))
   if type(name) ~= "string" or not find(name, "^%a[%w_]*$") then
     fail(format("export: option name must be a name for C, got %s", tostring(name)))

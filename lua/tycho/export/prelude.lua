@@ -401,6 +401,10 @@ TY_INLINE int ty_is_whole(double v, double low, double high, int64_t *y) {
 }
 ]])
 
+piece("integer", { "round_f64" }, [[
+TY_INLINE int ty_is_integer(double v) { return v - v == 0 && ty_trunc_f64(v) == v; }
+]])
+
 piece("index", {}, [[
 /* Negative ones count from the end. */
 TY_INLINE int ty_is_outside(int64_t v, int64_t size, int base, int skips, double skip) {

@@ -201,7 +201,7 @@ TY_INLINE @T ty_exponential_@S(@T a) {
 end
 
 prelude.family("attend_@S", prelude.FLOATS, { "product_@S", "exponential_@S", "philox" }, [[
-enum { ty_queries = 64, ty_keys = 64 };
+enum { ty_queries_@S = 64, ty_keys_@S = 64 };
 typedef struct ty_attend_@S {
   int64_t n, m, d, dv, heads, index, batch;
   const @T *q, *k, *v;
@@ -219,19 +219,19 @@ static void ty_attend_@S_head(const ty_attend_@S *a, @T *y, @T *room) {
   const int64_t ahead = a->m - a->n, dv = a->dv;
   const int64_t place = a->index / a->heads * a->heads * a->n + a->index % a->heads;
   const @T least = @N;
-  @T *qt = room, *s = qt + ty_queries * a->d, *o = s + ty_queries * ty_keys, *t = o + ty_queries * dv;
-  @T *panel = t + ty_queries * dv;
-  for (int64_t i0 = 0; i0 < a->n; i0 += ty_queries) {
-    const int64_t w = a->n - i0 < ty_queries ? a->n - i0 : ty_queries;
+  @T *qt = room, *s = qt + ty_queries_@S * a->d, *o = s + ty_queries_@S * ty_keys_@S, *t = o + ty_queries_@S * dv;
+  @T *panel = t + ty_queries_@S * dv;
+  for (int64_t i0 = 0; i0 < a->n; i0 += ty_queries_@S) {
+    const int64_t w = a->n - i0 < ty_queries_@S ? a->n - i0 : ty_queries_@S;
     int64_t last = a->m;
-    @T top[ty_queries], from[ty_queries], sum[ty_queries], shrink[ty_queries];
+    @T top[ty_queries_@S], from[ty_queries_@S], sum[ty_queries_@S], shrink[ty_queries_@S];
     if (a->causal) last = i0 + w + ahead < 0 ? 0 : i0 + w + ahead < a->m ? i0 + w + ahead : a->m;
     for (int64_t c = 0; c < a->d; c++)
       for (int64_t i = 0; i < w; i++) qt[c * w + i] = a->q[(i0 + i) * a->qr + c * a->qc] * a->scale;
     for (int64_t i = 0; i < w; i++) top[i] = least, from[i] = 0, sum[i] = 0;
     for (int64_t i = 0; i < w * dv; i++) o[i] = 0;
-    for (int64_t j0 = 0; j0 < last; j0 += ty_keys) {
-      const int64_t h = last - j0 < ty_keys ? last - j0 : ty_keys;
+    for (int64_t j0 = 0; j0 < last; j0 += ty_keys_@S) {
+      const int64_t h = last - j0 < ty_keys_@S ? last - j0 : ty_keys_@S;
       ty_product_@S(h, w, a->d, a->k + j0 * a->kr, a->kr, a->kc, qt, w, 1, s, w, panel);
       for (int64_t j = 0; j < h; j++)
         for (int64_t i = 0; i < w; i++) {
@@ -245,7 +245,7 @@ static void ty_attend_@S_head(const ty_attend_@S *a, @T *y, @T *room) {
       for (int64_t i = 0; i < w; i++) shrink[i] = top[i];
       for (int64_t j = 0; j < h; j++)
         for (int64_t i = 0; i < w; i++) top[i] = s[j * w + i] > top[i] ? s[j * w + i] : top[i];
-      @T all[ty_queries];
+      @T all[ty_queries_@S];
       for (int64_t i = 0; i < w; i++) {
         from[i] = top[i] != least ? top[i] : 0;
         shrink[i] = ty_exponential_@S(shrink[i] - from[i]);
