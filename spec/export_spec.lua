@@ -355,3 +355,68 @@ describe("what cannot be exported", function()
     assert.truthy(why)
   end)
 end)
+
+describe("sizes that callers give", function()
+  it("are those of a batch, 1 among them", function()
+    local m = nn.Sequential(nn.Linear(20, 33), nn.GELU(), nn.Linear(33, 7), nn.LayerNorm(7))
+    local calls = {}
+    for i, n in ipairs { 1, 2, 3, 17, 64, 300 } do calls[i] = { ty.randn(n, 20) } end
+    check(function(x) return m(x):softmax(2), x:mean(), x:sum(1), x:cumsum(1), x:argmax(1), x:var(1) end,
+      { ty.randn(4, 20) }, { dynamic = { x = { "n" } }, calls = calls, sizes = function(a) return { a[1]:size(1) } end })
+  end)
+
+  it("are several, shared between arguments", function()
+    local calls = {}
+    for i, n in ipairs { { 2, 3 }, { 5, 9 }, { 33, 17 }, { 16, 100 } } do
+      calls[i] = { ty.randn(n[1], n[2]), ty.randn(n[2], n[1]) }
+    end
+    check(function(x, y) return x:matmul(y), (x + y:t()):sum(2), x:mean(1), x:softmax(2), x:t():contiguous() end,
+      { ty.randn(4, 6), ty.randn(6, 4) }, { dynamic = { x = { "n", "m" }, y = { "m", "n" } }, calls = calls,
+        sizes = function(a) return { a[1]:size(1), a[1]:size(2) } end })
+  end)
+
+  it("are those of a sequence: attention, recurrence", function()
+    local calls = {}
+    for i, n in ipairs { 1, 2, 7, 100 } do calls[i] = { ty.randn(2, n, 12) } end
+    check(function(x)
+      local a = ty.scaled_dot_product_attention(x, x, x, { causal = true })
+      return a, ty.scan(function(c, v)
+        local y = c * 0.5 + v
+        return y, y:tanh()
+      end, ty.zeros(12), x[1])
+    end, { ty.randn(2, 5, 12) }, { dynamic = { x = { [2] = "t" } }, calls = calls,
+      sizes = function(a) return { a[1]:size(2) } end })
+  end)
+
+  it("are those of images in a batch", function()
+    local cnn = nn.Sequential(nn.Conv2d(2, 4, 3, { padding = 1 }), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+      nn.Linear(4 * 3 * 3, 5))
+    local calls = {}
+    for i, n in ipairs { 1, 2, 5 } do calls[i] = { ty.randn(n, 2, 6, 6) } end
+    check(function(x) return cnn(x) end, { ty.randn(3, 2, 6, 6) }, { dynamic = { x = { "n" } }, calls = calls,
+      sizes = function(a) return { a[1]:size(1) } end })
+  end)
+
+  it("out of range are told", function()
+    local function f(x) return x * 2 end
+    local model = X.export(folder, f, { ty.randn(4), dynamic = { x = { "n" } } })
+    local _, status = X.run(model, compilers[1], { ty.randn(4) }, { ty.zeros(4) },
+      { by = os.getenv "EXPORT_BY", sizes = { 0 } })
+    assert.equal(3, status)
+  end)
+
+  it("that decide what is computed are refused", function()
+    local ok, err = pcall(jit.export, function(x)
+      for i = 1, x:size(1) do x = x * i end
+      return x
+    end, folder .. "/model.c", { ty.randn(4), dynamic = { x = { 1 } } })
+    assert.falsy(ok)
+    assert.truthy(tostring(err):find("its plan is another one for other sizes", 1, true), err)
+    for what, given in pairs { ["there is no argument z"] = { z = { 1 } }, ["x has no dim 3"] = { x = { 3 } },
+      ["must be a table"] = 1, ["is no name for C"] = { x = { "2n" } } } do
+      ok, err = pcall(jit.export, function(x) return x end, folder .. "/model.c", { ty.randn(4, 2), dynamic = given })
+      assert.falsy(ok)
+      assert.truthy(tostring(err):find(what, 1, true), err)
+    end
+  end)
+end)

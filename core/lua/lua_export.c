@@ -414,11 +414,20 @@ static void push_checks(lua_State *L, const Instance *I) {
   }
 }
 
+static void set_graph(lua_State *L, const Graph *g) {
+  Text t = {0};
+  ty_dump_graph(&t, g);
+  lua_pushlstring(L, ty_text_str(&t), t.n);
+  ty_text_free(&t);
+  lua_setfield(L, -2, "graph");
+}
+
 static int push_all(lua_State *L) {
   State *S = ty_lua_state(L);
   const Instance *I = lua_touserdata(L, 1);
   if (I->plan) push_plan(L, I->plan);
   else lua_newtable(L);
+  set_graph(L, &S->capture->recording->g);
   set_number(L, "streams", (double)I->streams);
   push_inputs(L, S, I, 2);
   lua_setfield(L, -2, "inputs");

@@ -17,12 +17,14 @@
 
 local ty = require "tycho"
 local program = require "tycho.export.program"
+local dynamic = require "tycho.export.dynamic"
 local product = require "tycho.export.product"
 local routines = require "tycho.export.routines"
 local sizes = require "tycho.export.sizes"
 local files = require "tycho.export.text"
 
 local type, pairs, ipairs, tostring, select, unpack = type, pairs, ipairs, tostring, select, unpack
+local next = next
 local format, gsub, match, find, lower = string.format, string.gsub, string.match, string.find, string.lower
 local concat, max = table.concat, math.max
 local getlocal = type(debug) == "table" and debug.getlocal
@@ -35,10 +37,9 @@ local fail = internals.error
 
 local function refuse(what) return fail("export: " .. what) end
 
---- Bytes in whole cache lines.
+--- Bytes in whole cache lines; where they follow from sizes, in what the widest element needs.
 local function aligned(n)
-  if type(n) == "number" then return n + -n % 64 end
-  return n + 64 -- more than is needed, but a polynomial
+  return sizes.round_up(n, type(n) == "number" and 64 or 8)
 end
 
 -- Names ---------------------------------------------------------------------------------------------------------------
@@ -46,13 +47,14 @@ end
 local keywords = {}
 for w in ([[auto break case char const continue default do double else enum extern float for goto if inline int long
   register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while main
-  workspace seed stream weights status]]):gmatch "%S+" do keywords[w] = true end
+  workspace seed stream weights status work room run mode]]):gmatch "%S+" do keywords[w] = true end
 
 --- A name for C, unique among those used.
 local function c_name(path, used)
   local name = gsub(gsub(gsub(path, "[^%w]+", "_"), "^_+", ""), "_+$", "")
   if name == "" or find(name, "^%d") then name = "x" .. name end
-  if keywords[name] or find(name, "^ty_") then name = name .. "_" end
+  if keywords[name] or find(name, "^ty_") or find(name, "^dim_") or find(name, "^step_") or find(name, "^[sic]%d")
+    or find(name, "^n_s%d") then name = name .. "_" end
   local own, k = name, 1
   while used[own] do k, own = k + 1, name .. "_" .. (k + 1) end
   used[own] = true
@@ -114,8 +116,8 @@ local function check_guards(w, d, root)
   end
 end
 
---- Captures f(...) and gives what `see` says of the world, the description and the plan.
-local function captured(core, f, args, see)
+--- Captures f(...) and gives its world, description and plan, and by slot which argument it was read from.
+local function captured(core, f, args)
   local capture = internals.load "tycho.capture"
   local _, handle = core._entry(f, false)
   local y, raised
@@ -129,7 +131,7 @@ local function captured(core, f, args, see)
       check_guards(w, d, root)
       local p, why = w.C.plan(d.tensors, given)
       if not p then refuse(why) end
-      y = see(w, d, p, given, root)
+      y = { w = w, d = d, p = p, root = root }
     end)
     if not ok then raised = err end
     return true
@@ -204,7 +206,11 @@ function Model:scalars(w, d, p)
   self.scalar_text = {}
   for i, from in ipairs(p.numbers or {}) do
     local name = "s" .. i - 1
-    if from.kind == "const" then
+    if from.kind == "sized" then
+      if from.needs then self:needs(from.needs) end
+      self:body("const %s %s = (%s)(%s);", program.ctype[from.type], name, program.ctype[from.type], from.text)
+      self.scalar_text[i - 1] = { name = name, type = program.ctype[from.type] }
+    elseif from.kind == "const" then
       self.scalar_text[i - 1] = { bits = from.bits }
     elseif from.kind == "seed" then
       self.random = true
@@ -269,6 +275,7 @@ function Model:parameters(w, d, root)
       if v.device ~= "cpu" then refuse(format("argument %s lies on %s", path, v.device)) end
       local i = { name = c_name(path, self.taken), path = path, dtype = v.dtype, shape = v.shape, slot = s.slot }
       if not v:is_contiguous() then refuse(format("argument %s is not contiguous", path)) end
+      for dim, size in pairs(self.dynamic[s.slot] or {}) do i.shape[dim] = sizes.size("dim_" .. size) end
       self.inputs[#self.inputs + 1] = i
       self.input_of[s.slot] = i
     elseif type(v) == "number" and (s.slot <= d.narg or counted[s.slot]) then
@@ -289,16 +296,20 @@ function Model:sources(w, p)
       self.source[i - 1] = { text = from.delta ~= 0 and format("(%s + %s)", input.name, text(from.delta)) or input.name,
         dtype = from.dtype }
     else
-      local first = self.weights[from.buffer]
+      local first = self.weights[from.buffer] or from.data and (self.weight_of[from.dtype .. from.data])
       if not first then
         local s = from.slot and w.slots[from.slot]
         local path = s and s.path or "constant"
-        first = { name = c_name("w_" .. path, self.taken), path = path, dtype = from.dtype, data = from.data,
+        local name = c_name("w_" .. path, setmetatable({}, { __index = function(_, k)
+          return self.taken[k] or self.weight_names[k]
+        end }))
+        self.taken[name], self.weight_names[name] = true, true
+        first = { name = name, path = path, dtype = from.dtype, data = from.data,
           shape = s and s.value.shape or from.shape }
-        self.weights[from.buffer] = first
-        self.weights[#self.weights + 1] = nil
+        self.weight_of[from.dtype .. from.data] = first
         self.weight_list[#self.weight_list + 1] = first
       end
+      self.weights[from.buffer] = first
       local at = from.at ~= 0 and format("(%s + %s)", first.name, text(from.at)) or first.name
       if first.dtype ~= from.dtype then at = format("((const %s *)(const void *)%s)", stored, at) end
       self.source[i - 1] = { text = at, dtype = from.dtype }
@@ -346,8 +357,8 @@ function Model:results(w, d, p)
       outputs[#outputs + 1] = { path = path, number = self.number_names[k] or program.double(w.slots[k].value) }
     elseif kind == "number" then
       outputs[#outputs + 1] = { path = path, number = self:number(w, k) }
-    elseif kind == "value" and type(k) == "number" then
-      outputs[#outputs + 1] = { path = path, number = program.double(k) }
+    elseif kind == "value" and (type(k) == "number" or sizes.is_poly(k)) then
+      outputs[#outputs + 1] = { path = path, number = sizes.is_poly(k) and "(double)" .. text(k) or program.double(k) }
     elseif kind == "table" and not visited[k] and not d.tables[k].maker then
       visited[k] = true
       for _, pair in ipairs(d.tables[k]) do
@@ -361,7 +372,8 @@ function Model:results(w, d, p)
       refuse(format("result %s is no tensor and no number", path))
     end
   end
-  for i = 1, d.nresults do add(d.results[i], d.nresults == 1 and "y" or "y" .. i) end
+  local results = p.results or d.results
+  for i = 1, d.nresults do add(results[i], d.nresults == 1 and "y" or "y" .. i) end
   if #outputs == 0 then refuse "the function gives no tensor and no number" end
   for i, o in ipairs(outputs) do o.name = c_name(self.output_names[i] or o.path, self.taken) end
   self.outputs, self.bound = outputs, bound
@@ -504,15 +516,15 @@ function Model:step(s, number, frame)
     if not write then refuse_step(s.kind) end
     room = write(s, kit) or 0
   end
-  frame.room = self:larger(frame.room, room)
+  frame.room = sizes.larger(frame.room, room)
   local call = format("%s(%s)", name, concat(args, ", ") .. (room ~= 0 and ", room" or "") .. self.size_arguments)
   if kit.fails then frame.add("if (%s) return %s;", call, frame.failed)
   else frame.add("%s;", call) end
   frame.fails = frame.fails or kit.fails
   if room ~= 0 then params[#params + 1] = "unsigned char *restrict room" end
   for i, size in ipairs(self.sizes or {}) do
-    params[#params + 1] = "const int64_t " .. size.name
-    table.insert(out, i, format("  (void)%s;", size.name))
+    params[#params + 1] = "const int64_t dim_" .. size.name
+    table.insert(out, i, format("  (void)dim_%s;", size.name))
   end
   local aliased = false
   for _, p in pairs(by_slot) do aliased = aliased or p.aliased end
@@ -521,12 +533,6 @@ function Model:step(s, number, frame)
   self.functions[#self.functions + 1] = format("/* %s%s */\nTY_STEP %s %s(%s) {\n%s\n}\n", s.op,
     s.kind == "kernel" and "" or ", " .. s.kind, kit.fails and "int" or "void", name, list == "" and "void" or list,
     concat(out, "\n"))
-end
-
---- The larger of two numbers of bytes; of polynomials their sum, which is enough for both.
-function Model:larger(a, b)
-  if type(a) == "number" and type(b) == "number" then return max(a, b) end
-  return a + b
 end
 
 function Model:kernel(s, kit, out, product_slot, product_name)
@@ -567,7 +573,7 @@ function Model:product_step(s, kit, out)
   local after = 0
   if s.program then after = self:kernel(s, kit, out, g.product, product_name) end
   if before ~= 0 and after ~= 0 then kit.refuse "an epilogue that needs room" end
-  return self:larger(before + room, after)
+  return sizes.larger(before + room, after)
 end
 
 --- Copies a result that does not lie in its own buffer.
@@ -681,13 +687,15 @@ end
 
 local function model_of(name, args, names, opts)
   local upper = name:upper()
-  return setmetatable({ name = name, upper = upper, args = args, names = names, used = { environment = true }, taken = {},
-    functions = {}, run = {}, room = 0, weight_list = {}, output_names = opts.outputs or {}, weights_beside =
+  return setmetatable({ dynamic = {}, name = name, upper = upper, args = args, names = names, used = { environment = true }, taken = {},
+    functions = {}, run = {}, room = 0, weight_list = {}, weight_of = {}, weight_names = {},
+    prefix = "step_", output_names = opts.outputs or {}, weights_beside =
     opts.weights == "beside", size_arguments = "" }, Model)
 end
 
 --- What a plan becomes.
-function Model:build(w, d, p, root)
+function Model:build(of, p)
+  local w, d, root = of.w, of.d, of.root
   self.root, self.streams = root, p.streams
   self:parameters(w, d, root)
   self:sources(w, p)
@@ -707,9 +715,20 @@ function Model:build(w, d, p, root)
   for _, t in ipairs(p.targets) do
     if t.slot then refuse(format("the function writes %s in place", d.paths[t.slot] or "a tensor")) end
   end
+  for _, size in ipairs(self.sizes or {}) do
+    self:body("const int64_t dim_%s = %s;", size.name, size.name)
+    if self.one then self:body("if (%s == 1) return run_single(SINGLE);", size.name) end
+    self:body("if (%s < %d || %s > INT32_MAX%s) return %s_SIZE;", size.name, size.least, size.name,
+      size.multiple > 1 and format(" || %s %% %d", size.name, size.multiple) or "", self.upper)
+  end
+  local memory = self:memory(p)
+  if self.sizes then
+    self:body("unsigned char *room = work + %s;", text(self.arena))
+    self:body "(void)room;"
+  end
   for i, k in ipairs(p.checks) do self:check(k, i) end
   self:scalars(w, d, p)
-  local frame = self:frame(self:memory(p), self.scalar_text, "step_")
+  local frame = self:frame(memory, self.scalar_text, self.prefix)
   frame.failed, frame.lines, frame.add = self.upper .. "_INDEX", self.run, function(...) self:body(...) end
   for i, s in ipairs(p.steps or {}) do self:step(s, i, frame) end
   self.room = frame.room
@@ -727,6 +746,116 @@ end
 
 --- Whether an argument is a model, whose tensors are weights.
 function M.is_frozen(v, args) return type(v) == "table" and (v == args.model or ty.nn.is_module(v)) end
+
+-- Sizes ---------------------------------------------------------------------------------------------------------------
+
+--- Where each size stands: a list of names in the order of the arguments; by argument, its dims with their names.
+local function read_dynamic(model, given)
+  if type(given) ~= "table" then fail "export: option dynamic must be a table such as {x = {1}}" end
+  local names, by_argument, examples, left = {}, {}, {}, {}
+  for path in pairs(given) do left[path] = true end
+  for i = 1, model.args.n do
+    local path, v = model.names[i], model.args[i]
+    local list = path and given[path]
+    if list ~= nil then
+      left[path] = nil
+      if type(list) ~= "table" then fail(format("export: option dynamic: %s must be a list of dims", path)) end
+      if not ty.is_tensor(v) then fail(format("export: option dynamic: argument %s is no tensor", path)) end
+      by_argument[i] = {}
+      for key, value in pairs(list) do
+        local dim = type(value) == "number" and value or key
+        if type(dim) ~= "number" or dim % 1 ~= 0 or dim < 1 or dim > v.ndim then
+          fail(format("export: option dynamic: %s has no dim %s", path, tostring(dim)))
+        end
+        local size = type(value) == "string" and value or path .. "_" .. dim
+        if not find(size, "^%a[%w_]*$") then fail(format("export: option dynamic: %q is no name for C", size)) end
+        by_argument[i][dim] = size
+      end
+    end
+  end
+  if next(left) ~= nil then
+    fail(format("export: option dynamic: there is no argument %s", tostring((next(left)))))
+  end
+  for i = 1, model.args.n do
+    for dim = 1, by_argument[i] and model.args[i].ndim or 0 do
+      local size = by_argument[i][dim]
+      if size and not examples[size] then names[#names + 1] = size end
+      if size and examples[size] and examples[size] ~= model.args[i].shape[dim] then
+        fail(format("export: option dynamic: size %s is %d and %d", size, examples[size], model.args[i].shape[dim]))
+      end
+      if size then examples[size] = model.args[i].shape[dim] end
+    end
+  end
+  if #names == 0 or #names > 3 then fail "export: option dynamic: there may be one to three sizes" end
+  return names, by_argument, examples
+end
+
+--- The arguments of an example with other sizes.
+local function resized(args, by_argument, values)
+  local y = {}
+  for key, v in pairs(args) do y[key] = v end
+  for i, dims in pairs(by_argument) do
+    local shape = args[i].shape
+    for dim, size in pairs(dims) do shape[dim] = values[size] end
+    y[i] = ty.zeros(shape, { dtype = args[i].dtype })
+  end
+  return y
+end
+
+local PRIMES = { 11, 13, 17 } -- sizes that are no others of a model, and no multiples of each other
+
+--- A model for any sizes. First by sizes that have nothing in common with others; where the function does not take these,
+--- by multiples of the example's, and then it takes multiples alone.
+function M.build_for_sizes(core, model, fn, given)
+  local names, by_argument, examples = read_dynamic(model, given)
+  local free, small, own, one = {}, {}, {}, {}
+  local function attempt(bases, others)
+    local list, points = dynamic.samples(names, bases)
+    for _, values in ipairs(others) do list[#list + 1] = values end
+    local inner = {}
+    for k, size in ipairs(names) do inner[k] = "dim_" .. size end
+    local samples = {}
+    for i, values in ipairs(list) do
+      local of = captured(core, fn, resized(model.args, by_argument, values))
+      of.p.results, of.p.tables = of.d.results, of.d.tables
+      for _, slot in ipairs(of.p.slots or {}) do
+        if slot.kind == "temp" then slot.k = nil end -- in which output it would lie: here in none
+      end
+      samples[i] = { plan = of.p, sizes = {}, of = of, small = values == small }
+      for k, size in ipairs(names) do samples[i].sizes[inner[k]] = values[size] end
+    end
+    return samples[1].of, dynamic.unify(samples, inner, points, refuse)
+  end
+  for k, size in ipairs(names) do
+    free[size], small[size], own[size] = PRIMES[k], k + 1, max(examples[size], 2)
+  end
+  for _, size in ipairs(names) do one[size] = 1 end
+  local least, ok, of, p = 1, pcall(attempt, free, { small, one })
+  if not ok then least, ok, of, p = 2, pcall(attempt, free, { small }) end
+  local multiples = not ok
+  if multiples then of, p = attempt(own, {}) end
+  model.sizes = {}
+  for i, size in ipairs(names) do
+    local c = c_name(size, model.taken)
+    if c ~= size then fail(format("export: option dynamic: %s cannot be a name in C", size)) end
+    model.sizes[i] = { name = size, least = multiples and own[size] or least, multiple = multiples and own[size] or 1 }
+    model.size_arguments = model.size_arguments .. ", dim_" .. size
+  end
+  if least == 2 and ok and #names == 1 then
+    local done, alone = pcall(captured, core, fn, resized(model.args, by_argument, one))
+    if done then
+      model.one = setmetatable({ used = model.used, weight_list = model.weight_list, weight_of = model.weight_of,
+        weight_names = model.weight_names, functions = model.functions, prefix = "single_", taken = { [names[1]] = true },
+        run = {}, dynamic = {}, size_arguments = "", name = model.name, upper = model.upper, args = model.args,
+        names = model.names, output_names = model.output_names, weights_beside = model.weights_beside,
+        scalar_prefix = "" }, Model)
+      model.one:build(alone, alone.p)
+      model.sizes[1].least = 1
+    end
+  end
+  for i, dims in pairs(by_argument) do model.dynamic[i] = dims end
+  model:build(of, p)
+end
 
 local known = { weights = true, dynamic = true, name = true, outputs = true, n = true }
 
@@ -788,11 +917,12 @@ function M.export(core, origin, f, path, given)
   if type(name) ~= "string" or not find(name, "^%a[%w_]*$") then
     fail(format("export: option name must be a name for C, got %s", tostring(name)))
   end
-  local model = captured(core, fn, args, function(w, d, p, _, root)
-    local m = model_of(name, args, names, opts)
-    m:build(w, d, p, root)
-    return m
-  end)
+  local model = model_of(name, args, names, opts)
+  if opts.dynamic then M.build_for_sizes(core, model, fn, opts.dynamic)
+  else
+    local of = captured(core, fn, args)
+    model:build(of, of.p)
+  end
   return files.write(model, path, core)
 end
 

@@ -363,7 +363,8 @@ function M.lines(add, g, a, b, y, use, aligned)
     room = room + aligned(n * bytes)
   end
   if g.a_im2col or g.b_im2col then add("typedef %s ty_element;", ctype) end
-  use((g.n == 1 and float and "column_" or "product_") .. kind)
+  if float and (g.n == 1 or sizes.is_poly(g.n)) then use("column_" .. kind) end
+  if not float or g.n ~= 1 then use("product_" .. kind) end
   if float and g.n ~= 1 then take("panel", (g.k + 8) * 32) end
   local copies_a, copies_b = narrow or g.a_im2col ~= nil, narrow or g.b_im2col ~= nil
   local rows, cols = g.m, g.n
@@ -374,8 +375,8 @@ function M.lines(add, g, a, b, y, use, aligned)
   if narrow then take("cy", rows * cols) end
   local depth = #g.lead
   local ao, bo, yo = {}, {}, {}
-  if g.start[1] ~= 0 then ao[1] = text(g.start[1] / program.bytes[g.dtype]) end
-  if g.start[2] ~= 0 then bo[1] = text(g.start[2] / program.bytes[g.dtype]) end
+  if g.start[1] ~= 0 then ao[1] = text(sizes.divide(g.start[1], program.bytes[g.dtype])) end
+  if g.start[2] ~= 0 then bo[1] = text(sizes.divide(g.start[2], program.bytes[g.dtype])) end
   local at = "0"
   for d = 1, depth do
     add("for (int64_t l%d = 0; l%d < %s; l%d++) {", d, d, text(g.lead[d]), d)

@@ -129,7 +129,7 @@ function M.scatter(s, kit)
   local node = s.node
   local into, src = node.operands[1], node.operands[3]
   local at, x, y = kit.slot(s.slots[1], "i64"), kit.slot(s.slots[2], src.dtype), kit.slot(s.slots[3], src.dtype)
-  local to, from, places = {}, {}, node.start ~= 0 and { text(node.start / 8) } or {}
+  local to, from, places = {}, {}, node.start ~= 0 and { text(sizes.divide(node.start, 8)) } or {}
   local by_to, by_from = 1, 1
   for d = #src.shape, 1, -1 do
     to[d] = d ~= node.k + 1 and format("i%d * %s", d, text(by_to)) or format("at * %s", text(by_to))

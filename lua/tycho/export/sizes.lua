@@ -3,7 +3,8 @@
 -- that what is known is compared with == as it is; a polynomial equals no number.
 
 local getmetatable, setmetatable, pairs, type, tostring = getmetatable, setmetatable, pairs, type, tostring
-local format, concat, sort, match, gmatch = string.format, table.concat, table.sort, string.match, string.gmatch
+local format, match, gmatch = string.format, string.match, string.gmatch
+local concat, sort, max = table.concat, table.sort, math.max
 
 local M = {}
 
@@ -95,6 +96,32 @@ end
 
 --- Whether a number is known and at most `most`.
 function M.at_most(v, most) return type(v) == "number" and v <= most end
+
+--- A multiple of `by`, divided.
+function M.divide(v, by)
+  if type(v) == "number" then return v / by end
+  local y = {}
+  for key, c in pairs(v) do y[key] = c / by end
+  return make(y)
+end
+
+--- Not less, for sizes from 1 on: coefficients that are multiples of `unit`.
+function M.round_up(v, unit)
+  if type(v) == "number" then return v + -v % unit end
+  local y = {}
+  for key, c in pairs(v) do y[key] = c + -c % unit end
+  return make(y)
+end
+
+--- Not less than either, for sizes from 1 on.
+function M.larger(a, b)
+  if type(a) == "number" and type(b) == "number" then return max(a, b) end
+  local y = {}
+  a, b = terms(a), terms(b)
+  for key, c in pairs(a) do y[key] = max(c, b[key] or 0) end
+  for key, c in pairs(b) do y[key] = max(c, a[key] or 0) end
+  return make(y)
+end
 
 --- The value where sizes are known by name.
 function M.value(v, sizes)

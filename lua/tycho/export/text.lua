@@ -136,22 +136,38 @@ local function source_text(m, core, header)
     for _, w in ipairs(m.weight_list) do out[#out + 1] = array_of(w) end
   end
   for _, f in ipairs(m.functions) do out[#out + 1] = f end
-  local run = {}
-  if m.weights_beside then
-    for _, w in ipairs(m.weight_list) do
-      local kind = program.stored[w.dtype]
-      run[#run + 1] = format("  const %s *%s = (const %s *)(const void *)((const unsigned char *)weights + %d);", kind,
-        w.name, kind, w.offset)
-    end
+  local find_weights = {}
+  for _, w in ipairs(m.weights_beside and m.weight_list or {}) do
+    local kind = program.stored[w.dtype]
+    find_weights[#find_weights + 1] = format("  const %s *%s = (const %s *)(const void *)((const unsigned char *)weights + %d);"
+      .. "\n  (void)%s;\n", kind, w.name, kind, w.offset, w.name)
   end
-  local unused = { "(void)work, (void)room" }
+  local unused = { "(void)work" }
   for word in parameter_list(m, false):gmatch "[%w_]+" do unused[#unused + 1] = "(void)" .. word end
-  out[#out + 1] = format("static int run(%s) {\n  unsigned char *work = (unsigned char *)workspace;\n"
-    .. "  unsigned char *room = work + %s;\n  %s;\n%s%s\n  return %s_OK;\n}\n",
-    parameter_list(m, true), text(m.arena), concat(unused, ", "), #run > 0 and concat(run, "\n") .. "\n" or "", concat(m.run, "\n"), m.upper)
+  --- The function that calls the steps of a model.
+  local function runner(name, of)
+    return format("static int %s(%s) {\n  unsigned char *work = (unsigned char *)workspace;\n"
+      .. "%s%s%s\n  return %s_OK;\n}\n", name, parameter_list(m, true), concat(find_weights),
+      format("  %s;\n", concat(unused, ", ")) .. (of.sizes and ""
+        or format("  unsigned char *room = work + %s;\n  (void)room;\n", text(of.arena))),
+      (gsub(concat(of.run, "\n"), "%(SINGLE%)", "(" .. parameter_list(m, false) .. ")")), m.upper)
+  end
+  if m.one then out[#out + 1] = runner("run_single", m.one) end
+  out[#out + 1] = runner("run", m)
   out[#out + 1] = format("int %s_run(%s) {\n  const ty_mode mode = ty_enter();\n  const int status = ty_is_inexact() ? "
     .. "%s_ROUNDING : run(%s);\n  ty_leave(mode);\n  return status;\n}\n", m.name, parameter_list(m, true), m.upper,
     parameter_list(m, false))
+  if m.sizes then
+    local names = {}
+    for i, s in ipairs(m.sizes) do names[i] = "int64_t " .. s.name end
+    local lines = {}
+    for i, s in ipairs(m.sizes) do lines[i] = format("  const int64_t dim_%s = %s;\n  (void)dim_%s;\n", s.name, s.name, s.name) end
+    if m.one then
+      lines[#lines + 1] = format("  if (%s == 1) return %s;\n", m.sizes[1].name, text(m.one.arena + m.one.room))
+    end
+    out[#out + 1] = format("size_t %s_workspace(%s) {\n%s  return (size_t)%s;\n}\n", m.name, concat(names, ", "),
+      concat(lines), text(m.arena + m.room))
+  end
   if m.weights_beside then
     out[#out + 1] = format([[
 int %s_weights_fit(const void *weights, size_t bytes) {
@@ -186,7 +202,8 @@ local function header_text(m, bin)
     if i.number then add("** %-10s in: a number", i.name)
     else add("** %-10s in: %s %s, row-major%s", i.name, i.dtype, i.text, i.note or "") end
   end
-  for _, s in ipairs(m.sizes or {}) do add("** %-10s in: a size, %d or more: %s", s.name, s.least, s.about) end
+  for _, s in ipairs(m.sizes or {}) do add("** %-10s in: a size, %d or more%s", s.name, s.least,
+      s.multiple > 1 and format(", a multiple of %d", s.multiple) or "") end
   if m.random then
     add("** seed       in: what ty.manual_seed was given")
     add("** stream     in: the number of draws before this call, 0 after ty.manual_seed; a call takes %d", m.streams)
@@ -284,7 +301,7 @@ function M.write(m, path, core)
   local ok, why = write_all(list)
   if not ok then return nil, why end
   local y = { source = path, header = header, weights = m.weights_beside and bin or nil, inputs = {}, outputs = {},
-    workspace = not m.sizes and m.arena + m.room or nil }
+    workspace = not m.sizes and m.arena + m.room or nil, sizes = m.sizes }
   for i, v in ipairs(m.inputs) do y.inputs[i] = { name = v.name, dtype = v.dtype, shape = v.shape, number = v.number } end
   for i, v in ipairs(m.outputs) do
     y.outputs[i] = { name = v.name, dtype = v.dtype, shape = v.shape, number = v.number and true or nil }
