@@ -16,6 +16,7 @@
 -- among the arguments, and in tables among them that are no modules, are inputs; numbers among the arguments are doubles.
 
 local ty = require "tycho"
+local primitives = require "tycho.export.primitives"
 local program = require "tycho.export.program"
 local dynamic = require "tycho.export.dynamic"
 local product = require "tycho.export.product"
@@ -163,7 +164,7 @@ function Model:number(w, id, depth)
   local instr = s and s.instr
   if not instr then refuse "a number of unknown origin" end
   if not depends(w.numbers, id, self.root, {}) then
-    local literal, needs = program.double(s.value)
+    local literal, needs = primitives.double(s.value)
     if needs then self:needs(needs) end
     return literal
   end
@@ -208,8 +209,8 @@ function Model:scalars(w, d, p)
     local name = "s" .. i - 1
     if from.kind == "sized" then
       if from.needs then self:needs(from.needs) end
-      self:body("const %s %s = (%s)(%s);", program.ctype[from.type], name, program.ctype[from.type], from.text)
-      self.scalar_text[i - 1] = { name = name, type = program.ctype[from.type] }
+      self:body("const %s %s = (%s)(%s);", primitives.ctype[from.type], name, primitives.ctype[from.type], from.text)
+      self.scalar_text[i - 1] = { name = name, type = primitives.ctype[from.type] }
     elseif from.kind == "const" then
       self.scalar_text[i - 1] = { bits = from.bits }
     elseif from.kind == "seed" then
@@ -220,20 +221,20 @@ function Model:scalars(w, d, p)
       self.scalar_text[i - 1] = { name = format("(int64_t)(stream + %d)", tonumber(from.bits, 16)), type = "int64_t" }
     else
       local v = self:number(w, from.id)
-      local kind = program.computed[from.dtype]
+      local kind = primitives.computed[from.dtype]
       if rounding[from.dtype] then
-        self:body("const %s %s = %s;", program.ctype[kind], name, format(rounding[from.dtype], v))
+        self:body("const %s %s = %s;", primitives.ctype[kind], name, format(rounding[from.dtype], v))
       elseif from.dtype == "f16" or from.dtype == "bf16" then
         self:needs("half_" .. from.dtype)
         self:body("const float %s = ty_half_%s(%s);", name, from.dtype, v)
       else
         self:needs "whole"
         self:body("int64_t n_%s;", name)
-        local low, high = program.limits(from.dtype)
+        local low, high = primitives.limits(from.dtype)
         self:body("if (!ty_is_whole(%s, %s, %s, &n_%s)) return %s_NUMBER;", v, low, high, name, self.upper)
-        self:body("const %s %s = (%s)n_%s;", program.ctype[kind], name, program.ctype[kind], name)
+        self:body("const %s %s = (%s)n_%s;", primitives.ctype[kind], name, primitives.ctype[kind], name)
       end
-      self.scalar_text[i - 1] = { name = name, type = program.ctype[kind] }
+      self.scalar_text[i - 1] = { name = name, type = primitives.ctype[kind] }
     end
   end
 end
@@ -290,7 +291,7 @@ end
 function Model:sources(w, p)
   self.weights, self.source = {}, {}
   for i, from in ipairs(p.inputs) do
-    local stored = program.stored[from.dtype]
+    local stored = primitives.stored[from.dtype]
     local input = from.slot and self.input_of[from.slot]
     if input then
       self.source[i - 1] = { text = from.delta ~= 0 and format("(%s + %s)", input.name, text(from.delta)) or input.name,
@@ -354,11 +355,11 @@ function Model:results(w, d, p)
       outputs[#outputs + 1] = { path = path, dtype = v.dtype, shape = v.shape,
         made = { slot = k, offset = 0, shape = v.shape, strides = v:stride(), dtype = v.dtype } }
     elseif kind == "slot" and type(w.slots[k].value) == "number" then
-      outputs[#outputs + 1] = { path = path, number = self.number_names[k] or program.double(w.slots[k].value) }
+      outputs[#outputs + 1] = { path = path, number = self.number_names[k] or primitives.double(w.slots[k].value) }
     elseif kind == "number" then
       outputs[#outputs + 1] = { path = path, number = self:number(w, k) }
     elseif kind == "value" and (type(k) == "number" or sizes.is_poly(k)) then
-      outputs[#outputs + 1] = { path = path, number = sizes.is_poly(k) and "(double)" .. text(k) or program.double(k) }
+      outputs[#outputs + 1] = { path = path, number = sizes.is_poly(k) and "(double)" .. text(k) or primitives.double(k) }
     elseif kind == "table" and not visited[k] and not d.tables[k].maker then
       visited[k] = true
       for _, pair in ipairs(d.tables[k]) do
@@ -447,10 +448,10 @@ end
 --- The pointer to a slot, as C text of the type of an element.
 local function pointer(frame, k, dtype)
   local at = frame.at[k]
-  local stored = program.stored[dtype]
+  local stored = primitives.stored[dtype]
   if not at then refuse "a step reads what no step has made" end
   if not at.typed then return format("(%s *)(void *)(work + %s)", stored, text(at.offset)) end
-  if program.stored[at.typed.dtype] == stored then return at.typed.text end
+  if primitives.stored[at.typed.dtype] == stored then return at.typed.text end
   return format("(%s%s *)(%svoid *)%s", at.typed.writes and "" or "const ", stored, at.typed.writes and "" or "const ",
     at.typed.text)
 end
@@ -473,14 +474,14 @@ function Model:step(s, number, frame)
     if not p then
       p = { name = "p" .. #params, dtype = dtype }
       by_slot[k] = p
-      params[#params + 1] = format("%s%s *%s%s", writes[k] and "" or "const ", program.stored[dtype], "restrict ", p.name)
+      params[#params + 1] = format("%s%s *%s%s", writes[k] and "" or "const ", primitives.stored[dtype], "restrict ", p.name)
       args[#args + 1] = pointer(frame, k, dtype)
-    elseif program.stored[p.dtype] ~= program.stored[dtype] then
+    elseif primitives.stored[p.dtype] ~= primitives.stored[dtype] then
       local other = p.name .. "_" .. dtype
       if not typed[other] then
         typed[other] = true
         p.aliased = true
-        table.insert(out, 1, format("  typedef %s TY_ALIAS t_%s;", program.stored[dtype], other))
+        table.insert(out, 1, format("  typedef %s TY_ALIAS t_%s;", primitives.stored[dtype], other))
         table.insert(out, 2, format("  %st_%s *%s = (%st_%s *)(void *)%s;", writes[k] and "" or "const ", other, other,
           writes[k] and "" or "const ", other, p.name))
       end
@@ -492,7 +493,7 @@ function Model:step(s, number, frame)
   local function scalar(k, kind)
     local of = frame.scalar_text[s.scalars[k + 1]]
     if of.bits then
-      local literal, needs = program.literal(kind, of.bits)
+      local literal, needs = primitives.literal(kind, of.bits)
       if needs then use(needs) end
       return literal
     end
@@ -536,7 +537,7 @@ function Model:step(s, number, frame)
 end
 
 function Model:kernel(s, kit, out, product_slot, product_name)
-  local p = program.parse(s.program)
+  local p = primitives.parse(s.program)
   local first = s.kind == "product" and 3 or 0
   local function pointer(k)
     if product_name and k == product_slot then return product_name end
@@ -555,8 +556,8 @@ function Model:product_step(s, kit, out)
   local a, b = kit.slot(s.slots[1], g.dtype), kit.slot(s.slots[2], g.dtype)
   local y, product_name, before = nil, nil, 0
   if s.program and g.aside then
-    before = aligned(g.batch * g.m * g.n * program.bytes[g.dtype])
-    kit.add("%s *aside = (%s *)(void *)room;", program.stored[g.dtype], program.stored[g.dtype])
+    before = aligned(g.batch * g.m * g.n * primitives.bytes[g.dtype])
+    kit.add("%s *aside = (%s *)(void *)room;", primitives.stored[g.dtype], primitives.stored[g.dtype])
     y, product_name = "aside", "aside"
   else
     y = kit.slot(s.slots[3], g.dtype)
@@ -617,7 +618,7 @@ function Model:check(k, number)
   end
   self:needs "index"
   self:body("%sif (ty_is_outside(%s[%s], %s, %d%s)) return %s_INDEX;", depth, input.name, concat(at, " + "),
-    text(k.size), k.base, k.skip and format(", 1, %s", program.double(k.skip)) or ", 0, 0", self.upper)
+    text(k.size), k.base, k.skip and format(", 1, %s", primitives.double(k.skip)) or ", 0, 0", self.upper)
 end
 
 -- Loops ---------------------------------------------------------------------------------------------------------------
@@ -625,7 +626,7 @@ end
 --- The turns of a scan: carried values go from turn to turn, rows come and go.
 function routines.loop(s, kit)
   local self, body, node = kit.model, s.body, s.node
-  local t, stored, add = body.dtype, program.stored[body.dtype], kit.add
+  local t, stored, add = body.dtype, primitives.stored[body.dtype], kit.add
   local types, backwards = node.operands, node.k % 2 == 1
   local draws_backwards = node.k >= 2
   local names = {}
@@ -652,7 +653,7 @@ function routines.loop(s, kit)
       return { text = to.at ~= 0 and format("(%s + %s)", base, text(to.at)) or base, dtype = t, writes = true }
     end
   end)
-  local spare = aligned(2 * carried * program.bytes[t])
+  local spare = aligned(2 * carried * primitives.bytes[t])
   local frame = self:frame(at, scalars, kit.name .. "_")
   frame.failed = "1"
   for i, inner in ipairs(body.steps) do self:step(inner, i, frame) end
@@ -664,7 +665,7 @@ function routines.loop(s, kit)
   add("const int64_t r = %s;", backwards and format("%s - 1 - t", text(turns)) or "t")
   if #s.scalars > 0 then add("const int64_t drawn = %s;", draws_backwards and format("%s - 1 - r", text(turns)) or "r") end
   add("%s *next = t == %s - 1 ? %s : spare + t %% 2 * %s;", stored, text(turns), y, text(carried))
-  add("const %s *row = %s + r * %s;", program.stored[types[2].dtype], names[2], text(body.row))
+  add("const %s *row = %s + r * %s;", primitives.stored[types[2].dtype], names[2], text(body.row))
   add("%s *made = %s + %s + r * %s;", stored, y, text(carried), text(body.made))
   add "(void)row, (void)made, (void)next;"
   if frame.room ~= 0 then

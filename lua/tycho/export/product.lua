@@ -7,6 +7,7 @@
 -- columns that are no neighbours, windows over images.
 
 local prelude = require "tycho.export.prelude"
+local primitives = require "tycho.export.primitives"
 local program = require "tycho.export.program"
 local sizes = require "tycho.export.sizes"
 
@@ -324,7 +325,7 @@ end
 --- Lines that copy elements of an operand to scratch, row-major with rows `pitch` apart, in the compute type.
 --- rows, cols: {n =, stride =}, or of windows over an image `first`, the text of the first one's position.
 local function copy_matrix(add, g, which, from, to, rows, cols, pitch, use)
-  local value = program.loaded(g.dtype, "%s[%s]", use)
+  local value = primitives.loaded(g.dtype, "%s[%s]", use)
   local im = g[which .. "_im2col"]
   if not im then
     add("for (int64_t i = 0; i < %s; i++)", text(rows.n))
@@ -354,9 +355,9 @@ end
 --- Adds the lines of a product. add(format, ...), a and b: names of pointers, y of where it goes, whose elements are of
 --- dtype `to`; room: the text of scratch. Gives the bytes of scratch.
 function M.lines(add, g, a, b, y, use, aligned)
-  local kind = program.computed[g.dtype]
+  local kind = primitives.computed[g.dtype]
   local narrow, float = kind ~= g.dtype, kind == "f32" or kind == "f64"
-  local ctype, bytes = program.ctype[kind], program.bytes[kind]
+  local ctype, bytes = primitives.ctype[kind], primitives.bytes[kind]
   local room = 0
   local function take(name, n)
     add("%s *restrict %s = (%s *)(void *)(room + %s);", ctype, name, ctype, text(room))
@@ -375,8 +376,8 @@ function M.lines(add, g, a, b, y, use, aligned)
   if narrow then take("cy", rows * cols) end
   local depth = #g.lead
   local ao, bo, yo = {}, {}, {}
-  if g.start[1] ~= 0 then ao[1] = text(sizes.divide(g.start[1], program.bytes[g.dtype])) end
-  if g.start[2] ~= 0 then bo[1] = text(sizes.divide(g.start[2], program.bytes[g.dtype])) end
+  if g.start[1] ~= 0 then ao[1] = text(sizes.divide(g.start[1], primitives.bytes[g.dtype])) end
+  if g.start[2] ~= 0 then bo[1] = text(sizes.divide(g.start[2], primitives.bytes[g.dtype])) end
   local at = "0"
   for d = 1, depth do
     add("for (int64_t l%d = 0; l%d < %s; l%d++) {", d, d, text(g.lead[d]), d)
@@ -387,7 +388,7 @@ function M.lines(add, g, a, b, y, use, aligned)
   if depth > 0 then yo[1] = format("%s * %s", at, text(g.m * g.n)) end
   local first = "0"
   if g.kstep ~= 0 or g.k0 ~= 0 then first = sum_text(g.k0, g.kstep ~= 0 and format("%s * %s", at, text(g.kstep))) end
-  local stored = program.stored[g.dtype]
+  local stored = primitives.stored[g.dtype]
   add("const %s *pa = %s + %s;", stored, a, sum_text(concat(ao, " + ") ~= "" and concat(ao, " + ") or nil))
   add("const %s *pb = %s + %s;", stored, b, sum_text(concat(bo, " + ") ~= "" and concat(bo, " + ") or nil))
   add("%s *py = %s + %s;", narrow and stored or ctype, y, sum_text(yo[1]))
@@ -428,7 +429,7 @@ function M.lines(add, g, a, b, y, use, aligned)
   if narrow then
     add("for (int64_t i = 0; i < %s; i++)", m)
     add("  for (int64_t j = 0; j < %s; j++) py[(%s + i) * %s + %s + j] = %s;", n, i0, text(g.n), j0,
-      program.to_store(g.dtype, format("cy[i * %s + j]", n), use))
+      primitives.to_store(g.dtype, format("cy[i * %s + j]", n), use))
   end
   if g.b_im2col then add("}") end
   if g.a_im2col then add("}") end

@@ -3,7 +3,7 @@
 -- bytes of scratch that it takes.
 
 local prelude = require "tycho.export.prelude"
-local program = require "tycho.export.program"
+local primitives = require "tycho.export.primitives"
 local sizes = require "tycho.export.sizes"
 
 local format, concat, gsub, ipairs, tonumber = string.format, table.concat, string.gsub, ipairs, tonumber
@@ -19,7 +19,7 @@ function M.copy(s, kit)
     kit.add("for (int64_t i = 0; i < %s; i++) %s[i] = %s[i];", text(s.bytes), to, from)
     return 0
   end
-  local size = program.bytes[node.dtype]
+  local size = primitives.bytes[node.dtype]
   local at, by, depth, whole = {}, {}, "", 1
   for d = #node.shape, 1, -1 do
     table.insert(at, 1, format("i%d * %s", d, text(whole * size)))
@@ -143,17 +143,17 @@ function M.scatter(s, kit)
     if node.by[d] ~= 0 then places[#places + 1] = format("i%d * %s", d, text(node.by[d])) end
   end
   kit.add("%sconst int64_t at = %s[%s];", depth, at, #places > 0 and concat(places, " + ") or "0")
-  kit.add("%s%s *const into = %s + %s;", depth, program.stored[src.dtype], y, concat(to, " + "))
+  kit.add("%s%s *const into = %s + %s;", depth, primitives.stored[src.dtype], y, concat(to, " + "))
   local element = format("%s[%s]", x, concat(from, " + "))
   local value = element
   if s.op == "scatter_add" then
-    local kind = program.computed[src.dtype]
-    local a, b = program.loaded(src.dtype, "*into", kit.use), program.loaded(src.dtype, element, kit.use)
+    local kind = primitives.computed[src.dtype]
+    local a, b = primitives.loaded(src.dtype, "*into", kit.use), primitives.loaded(src.dtype, element, kit.use)
     if src.dtype == "bool" then value = format("*into || %s", element)
     elseif kind == "i32" or kind == "i64" then
       local u = kind == "i32" and "uint32_t" or "uint64_t"
-      value = format("(%s)((%s)%s + (%s)%s)", program.stored[src.dtype], u, a, u, b)
-    else value = program.to_store(src.dtype, format("%s + %s", a, b), kit.use) end
+      value = format("(%s)((%s)%s + (%s)%s)", primitives.stored[src.dtype], u, a, u, b)
+    else value = primitives.to_store(src.dtype, format("%s + %s", a, b), kit.use) end
   end
   kit.add("%s*into = %s;", depth, value)
   kit.add "}"
@@ -291,7 +291,7 @@ function M.attend(s, kit)
   local a = s.attend
   if a.grad then kit.refuse "the gradient of attention" end
   local t = a.dtype
-  local stored = program.stored[t]
+  local stored = primitives.stored[t]
   local n = #s.slots
   local y = kit.slot(s.slots[n], t)
   kit.use("attend_" .. t)
@@ -323,13 +323,13 @@ function M.attend(s, kit)
   if a.key then
     kit.add("  .key = %s, .key_step = %s, .drop = %du,", address(5, "i32"), stride(5, 2), a.drop)
   end
-  local scale, needs = program.double(a.scale)
+  local scale, needs = primitives.double(a.scale)
   if needs then kit.use(needs) end
   kit.add("  .causal = %d, .scale = (%s)%s};", a.causal and 1 or 0, stored, scale)
   kit.add("ty_attend_%s_head(&a, %s, (%s *)(void *)room);", t, y, stored)
   for _ = 1, depth do kit.add "}" end
   local rows = 64 * a.d + 64 * 64 + 64 * a.dv * 2 + (a.d + 64 + 8) * 32
-  return kit.aligned(rows * program.bytes[t])
+  return kit.aligned(rows * primitives.bytes[t])
 end
 
 return M

@@ -3,7 +3,7 @@
 -- be written give nil and a message, and none of them is left.
 
 local prelude = require "tycho.export.prelude"
-local program = require "tycho.export.program"
+local primitives = require "tycho.export.primitives"
 local sizes = require "tycho.export.sizes"
 
 local format, gsub, byte, rep, sub, char = string.format, string.gsub, string.byte, string.rep, string.sub, string.char
@@ -45,11 +45,11 @@ local word_type = { "uint8_t", "uint16_t", nil, "uint32_t", nil, nil, nil, "uint
 
 --- A weight as an array in the file: by its bits, which need no reading of decimals.
 local function array_of(w)
-  local size = program.bytes[w.dtype]
+  local size = primitives.bytes[w.dtype]
   local n = #w.data / size
-  if n == 0 then return format("static const %s %s[1] = {0};\n", program.stored[w.dtype], w.name) end
+  if n == 0 then return format("static const %s %s[1] = {0};\n", primitives.stored[w.dtype], w.name) end
   return format("/* %s: %s, %d elements */\n_Alignas(64) static const union {\n  %s bits[%d];\n  %s at[%d];\n} %s_ = {{\n"
-    .. "%s}};\n#define %s %s_.at\n", w.path, w.dtype, n, word_type[size], n, program.stored[w.dtype], n, w.name,
+    .. "%s}};\n#define %s %s_.at\n", w.path, w.dtype, n, word_type[size], n, primitives.stored[w.dtype], n, w.name,
     words_of(w.data, size), w.name, w.name)
 end
 
@@ -98,7 +98,7 @@ local function parameter_list(m, declared)
   if m.weights_beside then out[1] = declared and "const void *weights" or "weights" end
   for _, i in ipairs(m.inputs) do
     if i.number then out[#out + 1] = declared and "double " .. i.name or i.name
-    else out[#out + 1] = declared and format("const %s *%s", program.stored[i.dtype], i.name) or i.name end
+    else out[#out + 1] = declared and format("const %s *%s", primitives.stored[i.dtype], i.name) or i.name end
   end
   for _, s in ipairs(m.sizes or {}) do out[#out + 1] = declared and "int64_t " .. s.name or s.name end
   if m.random then
@@ -106,7 +106,7 @@ local function parameter_list(m, declared)
     out[#out + 1] = declared and "uint64_t stream" or "stream"
   end
   for _, o in ipairs(m.outputs) do
-    local kind = o.number and "double" or program.stored[o.dtype]
+    local kind = o.number and "double" or primitives.stored[o.dtype]
     out[#out + 1] = declared and format("%s *%s", kind, o.name) or o.name
   end
   out[#out + 1] = declared and "void *workspace" or "workspace"
@@ -115,10 +115,10 @@ end
 
 local function lut_text(core, number)
   local list, kind = core.internals.capture.lut(number)
-  for i, bits in ipairs(list) do list[i] = program.literal(kind, bits) end
+  for i, bits in ipairs(list) do list[i] = primitives.literal(kind, bits) end
   local lines = {}
   for i = 1, #list, 4 do lines[#lines + 1] = "  " .. concat(list, ", ", i, min(i + 3, #list)) end
-  return format("static const %s ty_lut_%d[%d] = {\n%s};\n", program.ctype[kind], number, #list, concat(lines, ",\n"))
+  return format("static const %s ty_lut_%d[%d] = {\n%s};\n", primitives.ctype[kind], number, #list, concat(lines, ",\n"))
 end
 
 local function source_text(m, core, header)
@@ -138,7 +138,7 @@ local function source_text(m, core, header)
   for _, f in ipairs(m.functions) do out[#out + 1] = f end
   local find_weights = {}
   for _, w in ipairs(m.weights_beside and m.weight_list or {}) do
-    local kind = program.stored[w.dtype]
+    local kind = primitives.stored[w.dtype]
     find_weights[#find_weights + 1] = format("  const %s *%s = (const %s *)(const void *)((const unsigned char *)weights + %d);"
       .. "\n  (void)%s;\n", kind, w.name, kind, w.offset, w.name)
   end
@@ -278,7 +278,7 @@ local function write_all(list)
 end
 
 local function bytes_of(v)
-  local n = program.bytes[v.dtype]
+  local n = primitives.bytes[v.dtype]
   for _, d in ipairs(v.shape) do n = n * d end
   return text(n)
 end
