@@ -242,6 +242,7 @@ static int open_all(lua_State *L) {
   ty_lua_open_trace(L, m);
   ty_lua_open_range(L, m);
   ty_lua_open_custom(L, m);
+  ty_lua_open_export(L, m);
   ty_lua_open_check(L, m);
   ty_lua_open_graph(L, m);
   ty_lua_open_grad(L, m, t);

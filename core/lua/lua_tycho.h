@@ -300,6 +300,7 @@ void ty_lua_open_evaluator(lua_State *L, int m);       /* what captures are made
 void ty_lua_open_trace(lua_State *L, int m);           /* their ends: traces */
 void ty_lua_open_range(lua_State *L, int m);           /* traces for ranges of sizes */
 void ty_lua_open_custom(lua_State *L, int m);          /* passes and backends over captures */
+void ty_lua_open_export(lua_State *L, int m);          /* plans for jit.export */
 void ty_lua_open_check(lua_State *L, int m);           /* what jit.check needs */
 void ty_lua_open_compile(lua_State *L, int m, int t);  /* compile, explain, graph */
 void ty_lua_open_graph(lua_State *L, int m);           /* what graph.lua needs */

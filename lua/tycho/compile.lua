@@ -498,6 +498,21 @@ function M.open(core)
     end)
   end
 
+  --- Writes f as one C file and its header, which need no library: for programs without Lua. given: example arguments,
+  --- and options by name: weights = "inside" (the file; default) or "beside" (model.bin); name of the functions;
+  --- outputs = {"y", ...} names of results; dynamic = {x = {1}}: dims of arguments that callers of the C function give.
+  --- Gives a table of what was written; nil and a message where a file cannot be. Raises where f cannot be exported.
+  ---@param f function|table
+  ---@param path string "model.c"
+  ---@param given? table {x, 0.5, weights = "beside"}
+  ---@return table? written, string? message
+  function api.export(f, path, given)
+    return core.internals.load("tycho.export").export(core, function(fn)
+      local h = handle_of[forward_of[fn] and forward_of[fn]() or fn]
+      return h and h.fn
+    end, f, path, given)
+  end
+
   function api.pass(name, fn) return core.internals.load("tycho.graph").pass(name, fn) end
 
   --- The graph that f(...) records: a table of nodes {op, dtype, shape, src, live} with `text` and

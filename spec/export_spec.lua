@@ -1,0 +1,422 @@
+--- export_spec.lua -- jit.export: the compiled C gives Tycho's bits; what cannot be exported is refused by name.
+-- By default with gcc at one level; EXPORT_CC="gcc -O0;clang -O3 -mavx2" takes others, and EXPORT_BY what runs them
+-- ("qemu-aarch64 -L ..."): `make test-export` is the matrix.
+
+local H = require "spec.helper"
+local X = require "spec.exported"
+local ty, nn = H.ty, H.ty.nn
+
+local compilers = {}
+for c in (os.getenv "EXPORT_CC" or "gcc -O1"):gmatch "[^;]+" do compilers[#compilers + 1] = c end
+
+local folder
+
+before_each(function()
+  folder = X.folder()
+  ty.manual_seed(1)
+end)
+after_each(function() X.remove(folder) end)
+
+--- NaNs are one value; all other bits count.
+local function same(a, b)
+  if type(a) == "number" then return a == b and 1 / a == 1 / b or a ~= a and b ~= b end
+  if X.raw(a) == X.raw(b) then return true end
+  if not H.is_float(a.dtype) then return false end
+  local none, zero = a:ne(a), ty.zeros({}, { dtype = a.dtype })
+  return none:equal(b:ne(b)) and X.raw(none:where(zero, a)) == X.raw(none:where(zero, b))
+end
+
+--- Exports f, compiles it, and compares with f itself. Gives the export.
+local function check(f, args, options, flatten)
+  options = options or {}
+  local given = { n = args.n }
+  for k, v in pairs(args) do given[k] = v end
+  for _, k in ipairs { "weights", "dynamic", "outputs" } do given[k] = options[k] end
+  local model = X.export(folder, f, given)
+  for _, other in ipairs(options.calls or { args }) do
+    local before = ty.get_rng_state and ty.get_rng_state()
+    if options.seed then ty.manual_seed(options.seed) end
+    local want = { f(unpack(other, 1, other.n or #other)) }
+    if flatten then want = { flatten(unpack(want)) } end
+    if before and not options.seed then ty.set_rng_state(before) end
+    for _, compiler in ipairs(compilers) do
+      local got, status = X.run(model, compiler, options.inputs and options.inputs(other) or other, want,
+        { by = os.getenv "EXPORT_BY", sizes = options.sizes and options.sizes(other),
+          random = options.seed and { options.seed, 0 } })
+      assert.equal(0, status, compiler)
+      assert.equal(#want, #got)
+      for i = 1, #want do
+        assert.truthy(same(want[i], got[i]), ("%s: result %d differs: %s, %s"):format(compiler, i,
+          tostring(want[i]), tostring(got[i])))
+      end
+    end
+  end
+  return model
+end
+
+local nan, inf = 0 / 0, 1 / 0
+local specials = { 0, -0.0, 1, -1, 0.5, -0.5, 2, 3, -3, 1.5, -1.5, 2.5, 100, -100, 1e-3, 1e30, -1e30, 1e-40, nan, inf, -inf,
+  7, 9, 0.3, 0.7, -0.9, 65504, 1e-7, 33, 12345.678, 88, -104, 2 ^ 31 }
+
+--- The special values in some order, as far as the dtype has them.
+local function special(dtype, shift)
+  local list = {}
+  for i = 1, #specials do
+    local v = specials[(i + shift - 1) % #specials + 1]
+    if not H.is_float(dtype) then
+      if v ~= v or math.abs(v) > 100 then v = (i * 37) % 200 - 100 end
+      v = math.floor(v)
+      if dtype == "u8" then v = v % 256 elseif dtype == "bool" then v = v % 2 end
+    end
+    list[i] = v
+  end
+  return ty.tensor(list, { dtype = dtype })
+end
+
+--- All functions of a list as one function, so that one file serves many.
+local function together(list)
+  return function(...)
+    local y = {}
+    for i = 1, #list do y[i] = list[i](...) end
+    return unpack(y)
+  end
+end
+
+local function sized(dtype, shape)
+  local x = ty.randn(shape)
+  if dtype == "bool" then return x:gt(0) end
+  if not H.is_float(dtype) then return (x * 30):abs():to(dtype) end
+  return x:to(dtype)
+end
+
+describe("exported operations", function()
+  for _, dtype in ipairs(H.dtypes) do
+    it("compute each element as Tycho does, specials included, of " .. dtype, function()
+      local a, b, c = special(dtype, 0), special(dtype, 5), special("bool", 0)
+      local list, tried = {}, 0
+      for _, row in ipairs(H.ops) do
+        if row.class == "map" and row.lua then
+          local name, arity = row.lua, row.arity
+          local function call(x, y, z)
+            if arity == 1 then return ty[name](x) end
+            if arity == 2 then return ty[name](x, y) end
+            return z:where(x, y)
+          end
+          tried = tried + 1
+          if pcall(call, a, b, c) then list[#list + 1] = call end
+        end
+      end
+      for _, to in ipairs(H.dtypes) do list[#list + 1] = function(x) return x:to(to) end end
+      assert.truthy(tried > 45 and #list > 40, #list)
+      for at = 1, #list, 20 do
+        check(together { unpack(list, at, math.min(at + 19, #list)) }, { a, b, c })
+      end
+    end)
+  end
+
+  local shapes = { {}, { 0 }, { 1 }, { 2 }, { 15 }, { 16 }, { 17 }, { 33 }, { 3, 70, 5 }, { 0, 3 }, { 3, 0 }, { 4, 1, 3 } }
+  for _, dtype in ipairs { "f32", "f64", "f16", "bf16", "i32", "i64", "u8", "bool" } do
+    it("reduce and scan in the canonical order, of " .. dtype, function()
+      local list, inputs = {}, {}
+      for k, shape in ipairs(shapes) do
+        inputs[k] = sized(dtype, shape)
+        local function add(fn) list[#list + 1] = function(...) return fn((select(k, ...))) end end
+        add(function(x) return x:sum() end)
+        add(function(x) return x:prod() end)
+        for d = 1, #shape do
+          add(function(x) return x:sum(d) end)
+          add(function(x) return x:prod(d) end)
+          add(function(x) return x:cumsum(d) end)
+          add(function(x) return x:cumprod(d) end)
+          add(function(x) return x:cummax(d) end)
+          if shape[d] > 0 then
+            add(function(x) return x:max(d) end)
+            add(function(x) return x:min(d) end)
+            add(function(x) return x:argmax(d) end)
+            add(function(x) return x:argmin(d) end)
+          end
+        end
+      end
+      for at = 1, #list, 40 do check(together { unpack(list, at, math.min(at + 39, #list)) }, inputs) end
+    end)
+  end
+
+  it("sum what is longer than a block", function()
+    local x, y, z = ty.randn(9001), ty.randn(2, 20000, { dtype = "f64" }), ty.randn(1025, 70)
+    x[7] = nan
+    check(function(a, b, c) return a:sum(), b:sum(2), c:sum(1), c:argmax(1), a:cumsum(1), c:var(1), b:logcumsumexp(2) end,
+      { x[{ { 8, 9001 } }], y, z })
+    check(function(a) return a:max(), a:argmax(), a:cummax(1) end, { x })
+  end)
+
+  it("multiply matrices in the canonical order", function()
+    local a, b, v = ty.randn(37, 300), ty.randn(300, 53), ty.randn(300)
+    check(function(a, b, v)
+      local d, e = a:to "f64", b:to "f64"
+      return a:matmul(b), a:t():matmul(a), a:matmul(v), v:matmul(b), b:t():matmul(a:t()), a:to("f16"):matmul(b:to "f16"),
+        a:to("bf16"):matmul(b:to "bf16"), d:matmul(e), d:matmul(v:to "f64"), (a * 10):to("i32"):matmul((b * 10):to "i32"),
+        (a:matmul(b) + 1):relu(), (a:to("f16"):matmul(b:to "f16") * 2):to "f32", a:matmul(b):to "f64"
+    end, { a, b, v })
+    check(function(a, b, c, d) return a:matmul(b), a:matmul(b[1]), c:matmul(d), d:t():matmul(c:t()) end,
+      { ty.randn(3, 7, 300), ty.randn(3, 300, 33), ty.randn(1, 9000), ty.randn(9000, 1) })
+    for _, k in ipairs { 0, 1, 2, 15, 17 } do
+      check(function(a, b) return a:matmul(b), a:t():matmul(a) end, { ty.randn(k, k), ty.randn(k, k + 1) })
+    end
+  end)
+
+  it("move elements: views, writes, gathers, scatters, sorts", function()
+    local x, i = ty.randn(4, 6), ty.tensor({ { 1, 2 }, { 3, 6 }, { 1, 1 }, { 2, -1 } }, { dtype = "i64" })
+    check(function(x, i)
+      local y = x:clone()
+      y[{ { 2, 3 }, { 1, 2 } }] = 7
+      y[1] = x[2] * 2
+      local s, p = x:sort(2)
+      local t, q = x:topk(3, 2)
+      return y, x:t(), x, x[1], x[{ { 2, 3 } }], x:reshape(2, 12), x:flip(1), x:gather(2, i), ty.cat({ x, x * 2 }, 2),
+        x:pad { { 1, 1 }, { 2, 0 } }, s, p, t, q, x:sort(1, true), x:scatter(2, i, x[{ {}, { 1, 2 } }]),
+        x:scatter_add(2, i, x[{ {}, { 1, 2 } }]), ty.searchsorted(s, x), x:index_select(1, i[{ {}, 1 }])
+    end, { x, i })
+    local special_values = special("f32", 0)
+    check(function(v) return v:argsort(1), v:argsort(1, true), (v:sort(1)) end, { special_values })
+    check(function(v) return v:argsort(1), v:argsort(1, true) end, { special("f16", 3) })
+    check(function(v) return v:argsort(1), v:argsort(1, true) end, { special("i8", 3) })
+  end)
+
+  it("attend in the canonical order", function()
+    local q, k, v = ty.randn(2, 3, 100, 24), ty.randn(2, 3, 150, 24), ty.randn(2, 3, 150, 40)
+    check(function(q, k, v, m)
+      return ty.scaled_dot_product_attention(q, k, v), ty.scaled_dot_product_attention(q, k, v, { mask = m }),
+        ty.scaled_dot_product_attention(q, k, v, { mask = m:gt(0) }),
+        ty.scaled_dot_product_attention(q, k, v, { causal = true, scale = 0.3 }),
+        ty.scaled_dot_product_attention(q:to "f64", k:to "f64", v:to "f64", { causal = true })
+    end, { q, k, v, ty.randn(100, 150) })
+  end)
+
+  it("draw random numbers from a seed and a stream", function()
+    check(function(x) return x + ty.rand(5, 3), ty.randn(7), ty.randint(1, 6, { 9 }), x:dropout(0.5) end, { ty.randn(5, 3) },
+      { seed = 42 })
+  end)
+end)
+
+describe("exported models", function()
+  local function mlp() return nn.Sequential(nn.Linear(20, 33), nn.GELU(), nn.Linear(33, 7)) end
+
+  it("are those of modules, weights inside or beside", function()
+    local m = mlp()
+    check(m, { ty.randn(5, 20) }, nil)
+    check(function(x) return m(x):log_softmax(2) end, { ty.randn(1, 20) }, { weights = "beside" })
+  end)
+
+  it("convolve", function()
+    local cnn = nn.Sequential(nn.Conv2d(2, 8, 3, { padding = 1 }), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
+      nn.Conv2d(8, 16, 3, { stride = 2 }), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 3 * 3, 10))
+    cnn:eval()
+    check(function(x) return cnn(x):softmax(2) end, { ty.randn(3, 2, 15, 14) })
+    check(function(x, w) return ty.conv2d(x, w, nil, { padding = 2, dilation = 2, groups = 2 }) end,
+      { ty.randn(2, 4, 9, 8), ty.randn(6, 2, 3, 2) })
+  end)
+
+  it("attend: a transformer's block", function()
+    local d, h = 24, 3
+    local ln1, ln2 = nn.LayerNorm(d), nn.LayerNorm(d)
+    local qkv, proj, up, down = nn.Linear(d, 3 * d), nn.Linear(d, d), nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
+    check(function(x)
+      local n, t = x:size(1), x:size(2)
+      local y = qkv(ln1(x)):reshape(n, t, 3, h, d / h):permute(3, 1, 4, 2, 5)
+      local a = ty.scaled_dot_product_attention(y[1], y[2], y[3], { causal = true })
+      x = x + proj(a:transpose(2, 3):reshape(n, t, d))
+      return x + down(up(ln2(x)):gelu())
+    end, { ty.randn(2, 17, d) })
+  end)
+
+  it("recur: unrolled, and as a loop", function()
+    local short, long = nn.LSTM(5, 6), nn.LSTM(5, 6)
+    check(function(x) return short(x) end, { ty.randn(2, 4, 5) })
+    check(function(x) return long(x) end, { ty.randn(2, 70, 5) })
+    check(function(c, x) return ty.scan(function(c, v)
+      local y = c * 0.5 + v
+      return y, y:tanh()
+    end, c, x) end, { ty.zeros(6), ty.randn(9, 6) })
+  end)
+
+  it("take numbers, tables of tensors, and give several results", function()
+    check(function(x, s, t) return { a = x * s }, t.v + t.k, s * 2 + 1, x:to("i32") + 2 end,
+      { ty.randn(3), 2.5, { v = ty.randn(2), k = 3 } },
+      { inputs = function(a) return { a[1], a[2], a[3].v, a[3].k } end },
+      function(r, b, n, i) return r.a, b, n, i end)
+  end)
+
+  it("need no example but for sizes: other contents give their own results", function()
+    local m = mlp()
+    check(m, { ty.randn(5, 20) }, { calls = { { ty.zeros(5, 20) }, { ty.randn(5, 20) * 100 } } })
+  end)
+end)
+
+describe("the exported interface", function()
+  local function text(path)
+    local f = assert(io.open(path))
+    local s = f:read "*a"
+    f:close()
+    return s
+  end
+
+  it("names what it takes, with shapes, and warns of nothing", function()
+    local m = check(function(image, gain) return image * gain end, { ty.randn(2, 3), 0.5 }, { outputs = { "bright" } })
+    local header = text(folder .. "/model.h")
+    assert.truthy(header:find("int model_run(const float *image, double gain, float *bright, void *workspace);", 1, true))
+    assert.truthy(header:find("image      in: f32 [2, 3]", 1, true))
+    assert.same({ "image", "gain" }, { m.info.inputs[1].name, m.info.inputs[2].name })
+  end)
+
+  it("says that an index is out of range", function()
+    local x, i = ty.randn(4), ty.tensor({ 1, 4 }, { dtype = "i64" })
+    local function f(x, i) return x:index_select(1, i) end
+    local model = X.export(folder, f, { x, i })
+    local want = { f(x, i) }
+    local _, status = X.run(model, compilers[1], { x, ty.tensor({ 1, 5 }, { dtype = "i64" }) }, want,
+      { by = os.getenv "EXPORT_BY" })
+    assert.equal(1, status)
+  end)
+
+  it("says that a number is none of the integers that it meets", function()
+    local function f(x, n) return x + n end
+    local x = ty.tensor({ 1, 2 }, { dtype = "i32" })
+    local model = X.export(folder, f, { x, 3 })
+    local got, status = X.run(model, compilers[1], { x, 4 }, { f(x, 4) }, { by = os.getenv "EXPORT_BY" })
+    assert.equal(0, status)
+    assert.same({ 5, 6 }, got[1]:totable())
+    _, status = X.run(model, compilers[1], { x, 1e10 }, { f(x, 4) }, { by = os.getenv "EXPORT_BY" })
+    assert.equal(2, status)
+  end)
+
+  it("refuses options of compilers that do not keep IEEE 754", function()
+    X.export(folder, function(x) return x + 1 end, { ty.randn(3) })
+    assert.truthy(os.execute(("cd %s && gcc -std=c11 -ffast-math -c model.c 2> log"):format(folder)) ~= 0)
+    assert.truthy(text(folder .. "/log"):find "compile it without %-ffast%-math")
+  end)
+
+  it("compiles as C++ sees it", function()
+    X.export(folder, function(x) return x + 1 end, { ty.randn(3) })
+    local f = io.open(folder .. "/user.cc", "w")
+    f:write '#include "model.h"\nint main() { return model_run(nullptr, nullptr, nullptr) == 77; }\n'
+    f:close()
+    assert.equal(0, os.execute(("cd %s && gcc -x c++ -Wall -Werror -fsyntax-only user.cc"):format(folder)))
+  end)
+end)
+
+describe("what cannot be exported", function()
+  local function refused(what, f, given)
+    local ok, err = pcall(jit.export, f, folder .. "/model.c", given)
+    assert.falsy(ok)
+    assert.truthy(tostring(err):find(what, 1, true), tostring(err))
+    assert.falsy(io.open(folder .. "/model.c"), "a file was written")
+  end
+  local x = ty.randn(3)
+
+  it("is refused, by name, and nothing is written", function()
+    refused("decided by a number among its arguments", function(x, n) return n > 1 and x or x * 2 end, { x, 2 })
+    refused("needs the value of its argument n", function(x, n)
+      for _ = 1, n do x = x * 2 end
+      return x
+    end, { x, 2 })
+    local state = { n = 0 }
+    refused("writes state.n", function(x)
+      state.n = state.n + 1
+      return x * 2
+    end, { x })
+    refused("cannot be captured whole", function(x) return x * x:sum():item() end, { x })
+    refused("writes x in place", function(x)
+      x:add_(1)
+      return x * 2
+    end, { x })
+    refused("gives no tensor and no number", function() end, {})
+    refused("math.random", function(x) return x * math.random() end, { x })
+    refused("is no tensor and no number", function(x) return x, "text" end, { x })
+  end)
+
+  it("leaves the world as it was", function()
+    local state = { n = 0 }
+    pcall(jit.export, function(x)
+      state.n = state.n + 1
+      return x * 2
+    end, folder .. "/model.c", { x })
+    assert.equal(0, state.n)
+  end)
+
+  it("are wrong arguments", function()
+    refused("argument 1 must be a function", 3, {})
+    refused("argument 3 must be a table", function() end, x)
+    refused("unknown option wieghts, did you mean weights?", function() end, { wieghts = 1 })
+    refused("option weights must be", function() end, { weights = "x" })
+    refused("option name must be a name for C", function() end, { name = "2x" })
+    assert.has_error(function() jit.export(function() end, "model.txt") end)
+    local y, why = jit.export(function(x) return x end, "/nowhere/model.c", { x })
+    assert.equal(nil, y)
+    assert.truthy(why)
+  end)
+end)
+
+describe("sizes that callers give", function()
+  it("are those of a batch, 1 among them", function()
+    local m = nn.Sequential(nn.Linear(20, 33), nn.GELU(), nn.Linear(33, 7), nn.LayerNorm(7))
+    local calls = {}
+    for i, n in ipairs { 1, 2, 3, 17, 64, 300 } do calls[i] = { ty.randn(n, 20) } end
+    check(function(x) return m(x):softmax(2), x:mean(), x:sum(1), x:cumsum(1), x:argmax(1), x:var(1) end,
+      { ty.randn(4, 20) }, { dynamic = { x = { "n" } }, calls = calls, sizes = function(a) return { a[1]:size(1) } end })
+  end)
+
+  it("are several, shared between arguments", function()
+    local calls = {}
+    for i, n in ipairs { { 2, 3 }, { 5, 9 }, { 33, 17 }, { 16, 100 } } do
+      calls[i] = { ty.randn(n[1], n[2]), ty.randn(n[2], n[1]) }
+    end
+    check(function(x, y) return x:matmul(y), (x + y:t()):sum(2), x:mean(1), x:softmax(2), x:t():contiguous() end,
+      { ty.randn(4, 6), ty.randn(6, 4) }, { dynamic = { x = { "n", "m" }, y = { "m", "n" } }, calls = calls,
+        sizes = function(a) return { a[1]:size(1), a[1]:size(2) } end })
+  end)
+
+  it("are those of a sequence: attention, recurrence", function()
+    local calls = {}
+    for i, n in ipairs { 1, 2, 7, 100 } do calls[i] = { ty.randn(2, n, 12) } end
+    check(function(x)
+      local a = ty.scaled_dot_product_attention(x, x, x, { causal = true })
+      return a, ty.scan(function(c, v)
+        local y = c * 0.5 + v
+        return y, y:tanh()
+      end, ty.zeros(12), x[1])
+    end, { ty.randn(2, 5, 12) }, { dynamic = { x = { [2] = "t" } }, calls = calls,
+      sizes = function(a) return { a[1]:size(2) } end })
+  end)
+
+  it("are those of images in a batch", function()
+    local cnn = nn.Sequential(nn.Conv2d(2, 4, 3, { padding = 1 }), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+      nn.Linear(4 * 3 * 3, 5))
+    local calls = {}
+    for i, n in ipairs { 1, 2, 5 } do calls[i] = { ty.randn(n, 2, 6, 6) } end
+    check(function(x) return cnn(x) end, { ty.randn(3, 2, 6, 6) }, { dynamic = { x = { "n" } }, calls = calls,
+      sizes = function(a) return { a[1]:size(1) } end })
+  end)
+
+  it("out of range are told", function()
+    local function f(x) return x * 2 end
+    local model = X.export(folder, f, { ty.randn(4), dynamic = { x = { "n" } } })
+    local _, status = X.run(model, compilers[1], { ty.randn(4) }, { ty.zeros(4) },
+      { by = os.getenv "EXPORT_BY", sizes = { 0 } })
+    assert.equal(3, status)
+  end)
+
+  it("that decide what is computed are refused", function()
+    local ok, err = pcall(jit.export, function(x)
+      for i = 1, x:size(1) do x = x * i end
+      return x
+    end, folder .. "/model.c", { ty.randn(4), dynamic = { x = { 1 } } })
+    assert.falsy(ok)
+    assert.truthy(tostring(err):find("its plan is another one for other sizes", 1, true), err)
+    for what, given in pairs { ["there is no argument z"] = { z = { 1 } }, ["x has no dim 3"] = { x = { 3 } },
+      ["must be a table"] = 1, ["is no name for C"] = { x = { "2n" } } } do
+      ok, err = pcall(jit.export, function(x) return x end, folder .. "/model.c", { ty.randn(4, 2), dynamic = given })
+      assert.falsy(ok)
+      assert.truthy(tostring(err):find(what, 1, true), err)
+    end
+  end)
+end)
