@@ -42,7 +42,8 @@ JOBS     = $(if $(findstring j,$(MAKEFLAGS)),,-j2) # a -j from the command line 
 SOURCES := $(wildcard core/*/*.c core/*/*/*.c)
 OBJECTS := $(SOURCES:core/%.c=$(B)/obj/%.o)
 FILES   := $(filter $(B)/obj/file/%,$(OBJECTS)) $(B)/obj/base/mem_guard.o $(B)/obj/base/system.o
-OBJ     := $(filter-out $(B)/obj/file/%,$(OBJECTS))
+OBJ     := $(filter-out $(B)/obj/file/% $(B)/obj/embed/%,$(OBJECTS))
+EMBED   := $(filter $(B)/obj/embed/%,$(OBJECTS)) $(B)/obj/embed/modules.o
 LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua lua/tycho/*/*.lua))
 RUN     := LUA_PATH="$(CURDIR)/$(B)/?.lua;$(CURDIR)/$(B)/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(B)/?.so;;"
 
@@ -90,7 +91,7 @@ build: deps
 # A module that has moved would go on being loaded from its old place.
 STALE   := $(filter-out $(LUA),$(wildcard $(B)/tycho/*.lua $(B)/tycho/*/*.lua))
 
-library: $(B)/tycho/core.so $(B)/tycho/files.so $(LUA)
+library: $(B)/tycho/core.so $(B)/tycho/files.so $(LUA) embedded
 	@$(if $(STALE),rm -f $(STALE),:)
 
 $(B)/obj/%.o: core/%.c Makefile
@@ -112,6 +113,42 @@ $(B)/tycho/core.so: $(OBJ) | $(B)/tycho
 $(B)/tycho/files.so: $(FILES) | $(B)/tycho
 	@echo "ld  $@"
 	@$(CC) $(FILES) $(LDFLAGS) $(LIBS) -o $@
+
+# The C API: the same objects, whose calls of Lua go through embed/lua_table.c, and the Lua files, in one object that
+# shows nothing but ty_*.
+VERSION := 1.0
+embedded: $(B)/libtycho.a $(B)/libtycho.so $(B)/include/tycho.h
+
+$(filter $(B)/obj/embed/%,$(OBJECTS)): override CFLAGS += -DTY_VERSION='"$(VERSION)"'
+
+$(B)/obj/embed/modules.c: core/embed/modules.lua $(wildcard lua/tycho/*.lua lua/tycho/*/*.lua)
+	@mkdir -p $(@D)
+	@$(LUAJIT) $^ >$@
+
+$(B)/obj/embed/modules.o: $(B)/obj/embed/modules.c
+	@echo "cc  $<"
+	@$(CC) $(CFLAGS) -c $< -o $@
+
+$(B)/libtycho.o: $(OBJ) $(filter $(B)/obj/file/%,$(FILES)) $(EMBED)
+	@echo "ld  $@"
+	@$(CC) -r -nostdlib $(filter-out %/lua_table.o,$^) -o $(B)/engine.o
+	@nm -u $(B)/engine.o | sed -n 's/^ *U \(luaL\?_[A-Za-z_]*\|luaJIT_[a-z]*\)$$/\1 ty_host_\1/p' >$(B)/lua.names
+	@objcopy --redefine-syms=$(B)/lua.names $(B)/engine.o
+	@$(CC) -r -nostdlib $(B)/engine.o $(filter %/lua_table.o,$^) -o $@
+	@objcopy --localize-hidden -L luaopen_tycho_core -L luaopen_tycho_files $@
+	@rm -f $(B)/engine.o
+
+$(B)/libtycho.a: $(B)/libtycho.o
+	@rm -f $@
+	@ar rcs $@ $<
+
+$(B)/libtycho.so: $(B)/libtycho.o
+	@echo "ld  $@"
+	@$(CC) $< $(LDFLAGS) -Wl,-soname,libtycho.so $(LIBS) -o $@
+
+$(B)/include/tycho.h: core/tycho.h
+	@mkdir -p $(@D)
+	@cp $< $@
 
 $(B)/tycho/%.lua: lua/tycho/%.lua
 	@mkdir -p $(@D)

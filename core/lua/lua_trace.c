@@ -412,6 +412,18 @@ static int push_answer(lua_State *L, State *S, const Trace *T, const Made *m) {
   return 1;
 }
 
+/* The same for C: all results. */
+static int push_results(lua_State *L, State *S, const Trace *T, const Made *m) {
+  struct Compiled *C = S->engine->compiled;
+  C->part = PART_ANSWERS;
+  C->own = 0;
+  for (i32 i = 0; i < T->nresults; i++) {
+    push_value(L, T->result[i], m);
+    if (T->result[i].kind == R_TENSOR && i < 64) C->own |= (u64)1 << i;
+  }
+  return T->nresults;
+}
+
 /* Makes instance i the first. */
 static Instance *to_front(const Trace *T, i32 i) {
   Instance *I = T->instance[i];
@@ -449,6 +461,7 @@ typedef struct Call {
   Tensor **made, *hidden; /* hidden: those for which no handle is made */
   i32 room;
   bool linked;       /* by a link: what it makes goes from part to part */
+  bool direct;       /* by C: results are not stashed */
   ShapeRange *range; /* whose instance runs, for the sizes at t; or NULL */
   i64 t;
 } Call;
@@ -537,6 +550,14 @@ static __attribute__((noinline)) bool take_room(struct Compiled *C, const Trace 
 
 static void leave_room(struct Compiled *C, const Call *c) { C->nroom = c->room; }
 
+static bool keeps(const Trace *T) { return T->lead || T->neffects || T->ntables || T->ngrads; }
+
+/* Whether a trace may answer such a call. */
+static bool may_answer(const Trace *T, TraceUse use) {
+  if (TY_LIKELY(use < TRACE_DIRECT)) return true;
+  return !T->resume && !T->link && (use == TRACE_DIRECT || !keeps(T));
+}
+
 /* The trace's guards hold: what remains. TRACE_MISS leaves the stack as it may be. */
 static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I, const Call *c,
                              const char **why, int *answers) {
@@ -585,9 +606,9 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
     for (i32 i = 0; i < T->ngrads; i++) ty_tensor_release(lua_touserdata(L, T->narg + T->lead - i));
   const bool alone = I->nmade == 1 && !I->made[0].alias && !T->hidden[0] && !I->foreign;
   S->engine->compiled->fresh = alone && !T->neffects && !T->ntables ? made[0] : NULL;
-  *answers = push_answer(L, S, T, &m);
+  *answers = TY_UNLIKELY(c->direct) ? push_results(L, S, T, &m) : push_answer(L, S, T, &m);
   S->engine->compiled->link = link;
-  S->engine->compiled->kept = T->lead || T->neffects || T->ntables || T->ngrads || I->foreign;
+  S->engine->compiled->kept = keeps(T) || I->foreign;
   return TRACE_HIT;
 }
 
@@ -649,12 +670,13 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, TraceUse use, int *a
   for (i32 i = 0; i < e->ntrace; i++) {
     Trace *T = e->trace[i];
     T->lacking = false;
-    if (T->narg != narg || T->word != word) continue;
+    if (T->narg != narg || T->word != word || !may_answer(T, use)) continue;
     if (TY_UNLIKELY(!lua_checkstack(L, ty_trace_stack(T)))) continue;
     Call c;
     if (TY_UNLIKELY(!take_room(S->engine->compiled, T, &c))) continue;
     T->refs++;
     c.linked = use == TRACE_LINKED;
+    c.direct = use >= TRACE_DIRECT;
     why = NULL;
     TraceAnswer y = try_trace(L, S, T, tell, &c, &failed, &why, answers);
     leave_room(S->engine->compiled, &c);
