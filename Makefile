@@ -100,8 +100,8 @@ $(B)/obj/%.o: core/%.c Makefile
 	@$(CC) $(CFLAGS) $(FRAMES) -MMD -MP -c $< -o $@
 
 # Nothing unwinds through what knows no Lua: no tables for it. Guards are calls of Lua's API: straight to it.
-$(filter-out $(B)/obj/lua/% $(B)/obj/file/%,$(OBJECTS)): override CFLAGS += -fno-asynchronous-unwind-tables
-$(filter $(B)/obj/lua/%,$(OBJECTS)): override CFLAGS += -fno-plt
+$(filter-out $(B)/obj/lua/% $(B)/obj/file/% $(B)/obj/embed/%,$(OBJECTS)): override CFLAGS += -fno-asynchronous-unwind-tables
+$(filter $(B)/obj/lua/% $(B)/obj/embed/%,$(OBJECTS)): override CFLAGS += -fno-plt
 # See the head of attend.c.
 $(B)/obj/device/cpu/attend.o: override CFLAGS += -fno-builtin
 

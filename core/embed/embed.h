@@ -68,6 +68,11 @@ void ty_embed_push_function(lua_State *L, lua_CFunction fn, void *p);
 /* Pushes a function of embed.lua. */
 void ty_embed_push_lua(lua_State *L, const Universe *U, const char *name);
 
+/* host.c: a Lua state whose memory is the host's where it gave some; NULL: there is none. */
+lua_State *ty_embed_new_state(void);
+/* From now on ty_setup is too late. */
+void ty_embed_settle(void);
+
 /* model.c: ends all models of a universe that is about to close. */
 void ty_embed_models_end(Universe *U);
 

@@ -48,6 +48,7 @@
   _(int, lua_isnumber, (lua_State * L, int i), (L, i), return) \
   _(int, lua_isstring, (lua_State * L, int i), (L, i), return) \
   _(int, lua_isuserdata, (lua_State * L, int i), (L, i), return) \
+  _(lua_State *, lua_newstate, (lua_Alloc f, void *p), (f, p), return) \
   _(lua_State *, lua_newthread, (lua_State * L), (L), return) \
   _(void *, lua_newuserdata, (lua_State * L, size_t n), (L, n), return) \
   _(int, lua_next, (lua_State * L, int i), (L, i), return) \

@@ -196,7 +196,7 @@ static ty_status open_universe(const ty_options *options, Universe *U) {
   if (!ty_lua_find(library, options->lua != NULL && !options->luajit, why, sizeof why))
     return ty_failed(TY_NO_LUAJIT, "ty_open: %s", why);
   lua_State *L = options->lua;
-  if (!L && !(L = U->own = luaL_newstate()))
+  if (!L && !(L = U->own = ty_embed_new_state()))
     return ty_failed(TY_NO_MEMORY, "ty_open: out of memory for a Lua state");
   U->L = L;
   const int top = lua_gettop(L), status = lua_cpcall(L, open_in, &o);
@@ -213,6 +213,7 @@ ty_status ty_open(const ty_options *options, ty_engine **engine) {
   if (!options) options = &none;
   if (options->memory < 0 || options->microseconds < 0)
     return ty_failed(TY_INVALID, "ty_open: a limit is negative");
+  ty_embed_settle();
   Universe *U = ty_mem_zalloc(sizeof *U);
   if (!U) return ty_failed(TY_NO_MEMORY, "ty_open: out of memory");
   U->log = options->log;

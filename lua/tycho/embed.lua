@@ -35,19 +35,30 @@ local function take_up(module, weights)
   end
 end
 
+--- What stands around the user's functions is evaluated with them, as the library's own functions are not: a chunk by
+--- another name.
+local around = assert(loadstring([[
+local no_grad = ...
+local M = {}
+function M.module(m)
+  local function run(...) return m(...) end
+  return function(...) return no_grad(run, ...) end
+end
+function M.callable(t) return function(...) return t(...) end end
+function M.method(t, name) return function(...) return t[name](t, ...) end end
+return M
+]], "=model"))(ty.no_grad)
+
 --- The function that a call of such a value runs.
 local function callable(value, where)
   if type(value) == "function" then return value end
   if type(value) ~= "table" then
     fail("%s: returns a %s; a model's file returns a function, a module, or a table with `forward`", where, type(value))
   end
-  if nn.is_module(value) then
-    local function run(...) return value(...) end
-    return function(...) return ty.no_grad(run, ...) end
-  end
-  if type(value.forward) == "function" then return function(...) return value:forward(...) end end
+  if nn.is_module(value) then return around.module(value) end
+  if type(value.forward) == "function" then return around.method(value, "forward") end
   local meta = getmetatable(value)
-  if type(meta) == "table" and rawget(meta, "__call") then return function(...) return value(...) end end
+  if type(meta) == "table" and rawget(meta, "__call") then return around.callable(value) end
   return fail("%s: returns a table without `forward`", where)
 end
 
@@ -90,7 +101,7 @@ function M.method(record, name)
   if type(fn) ~= "function" then
     fail("the model has no function %q; it is %s", name, type(value) == "table" and "not in its table" or "no table")
   end
-  return record_of(value, function(...) return value[name](value, ...) end, record.options)
+  return record_of(value, around.method(value, name), record.options)
 end
 
 return M
