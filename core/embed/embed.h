@@ -9,6 +9,9 @@
 #include "embed/handle.h"
 #include "lua/lua_tycho.h"
 
+/* In the registry: the Universe while it is open, as a light userdata; false after. */
+#define KEY_UNIVERSE "tycho.universe"
+
 typedef struct Model Model;
 
 /* A Lua universe with the library in it. */
@@ -21,6 +24,7 @@ typedef struct Universe {
   ty_log_fn *log;
   void *log_ctx;
   i64 microseconds; /* of a call; 0: as many as it needs */
+  i64 until;        /* of the call in progress, on the clock of ty_system_now; 0: for ever */
   int anchor;       /* of L, in the registry */
   int lua;          /* what embed.lua gives, there too */
   char luajit[320];

@@ -134,16 +134,43 @@ static void read_results(lua_State *L, Model *m, int first, u64 own) {
   }
 }
 
+/* --- the end of a call's time. Operations look at a mode's, as in jit.deadline. Between them a hook does, where Lua code
+** runs: while it is set LuaJIT compiles nothing, and what it has compiled before was forgotten (ty_limit). */
+
+enum { HOOK_PERIOD = 10000 }; /* instructions */
+
+static void look_at_time(lua_State *L, lua_Debug *ar) {
+  (void)ar;
+  lua_getfield(L, LUA_REGISTRYINDEX, KEY_UNIVERSE);
+  const Universe *U = lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  if (!U || !U->until || U->B->S.capture || ty_system_now() < U->until) return;
+  lua_sethook(L, look_at_time, LUA_MASKCOUNT, 1); /* behind whatever catches the error */
+  luaL_error(L, TY_LUA_LATE);
+}
+
+static void set_hook(lua_State *L, Model *m) {
+  if (!m->U->until || lua_gethook(L)) return; /* the host's own stays */
+  lua_sethook(L, look_at_time, LUA_MASKCOUNT, HOOK_PERIOD);
+  m->U->B->hook = look_at_time; /* it is no sign of Ctrl-C */
+}
+
+static void clear_hook(lua_State *L) {
+  if (lua_gethook(L) == look_at_time) lua_sethook(L, NULL, 0, 0);
+}
+
 static void begin_deadline(lua_State *L, const Model *m, int record) {
   if (!m->U->microseconds || m->warms) return;
   lua_rawgeti(L, record, DEADLINE);
   Mode *mode = lua_touserdata(L, -1);
   lua_pop(L, 1);
-  mode->until = ty_system_now() + m->U->microseconds * 1000;
+  m->U->until = mode->until = ty_system_now() + m->U->microseconds * 1000;
   ty_lua_mode_open(L, mode);
 }
 
 static void end_deadline(lua_State *L, const Model *m) {
+  if (!m->U->until) return;
+  m->U->until = 0;
   lua_rawgeti(L, LUA_REGISTRYINDEX, m->record);
   lua_rawgeti(L, -1, DEADLINE);
   ty_lua_mode_close(L, lua_touserdata(L, -1));
@@ -176,10 +203,12 @@ static int run(lua_State *L) {
   if (!hit) {
     lua_rawgeti(L, 1, m->warms ? WARM : CALL);
     for (int i = 0; i < m->narguments; i++) lua_pushvalue(L, 3 + i);
+    set_hook(L, m);
     lua_call(L, m->narguments, LUA_MULTRET);
+    clear_hook(L);
   }
   read_results(L, m, first, hit && !C->kept ? C->own : 0);
-  if (m->U->microseconds && !m->warms) end_deadline(L, m);
+  end_deadline(L, m);
   return lua_gettop(L) - first + 1;
 }
 
@@ -193,6 +222,7 @@ static ty_status call(Model *m, const ty_array *argument, int n, const char *who
   const int status = lua_pcall(L, 0, LUA_MULTRET, 0);
   ty_status y = TY_OK;
   if (TY_UNLIKELY(status)) {
+    clear_hook(L);
     y = ty_embed_failed(m->U, L, who, status);
     drop_results(m);
     drop_inputs(m);
@@ -427,6 +457,7 @@ void ty_embed_models_end(Universe *U) {
 static ty_status make(Universe *U, Slot *lock, Loading *l, const char *who, ty_model **model) {
   Model *m = ty_mem_zalloc(sizeof *m);
   if (!m) return ty_failed(TY_NO_MEMORY, "%s: out of memory", who);
+  ty_lua_add_caller(run);
   m->U = U;
   l->m = m;
   ty_status y = ty_embed_protect(U, who, load, l);

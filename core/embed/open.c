@@ -14,7 +14,6 @@
 #include "embed/modules.h"
 #include "lua/lua_seam.h"
 
-#define KEY_EMBEDDED "tycho.embedded" /* in the registry: this library's State; true while an engine is open */
 
 int luaopen_tycho_core(lua_State *L);
 int luaopen_tycho_files(lua_State *L);
@@ -114,7 +113,7 @@ static void need_libraries(lua_State *L) {
 
 /* The Lua state is one that we may open: false where it has been opened before. */
 static bool is_fresh(lua_State *L) {
-  lua_getfield(L, LUA_REGISTRYINDEX, KEY_EMBEDDED);
+  lua_getfield(L, LUA_REGISTRYINDEX, KEY_UNIVERSE);
   const bool known = !lua_isnil(L, -1), open = lua_toboolean(L, -1);
   if (open) luaL_error(L, "an engine is open in this Lua state; close it before");
   lua_getfield(L, LUA_REGISTRYINDEX, SEAM_STATE);
@@ -125,9 +124,10 @@ static bool is_fresh(lua_State *L) {
   return !known;
 }
 
-static void mark_open(lua_State *L, bool open) {
-  lua_pushboolean(L, open);
-  lua_setfield(L, LUA_REGISTRYINDEX, KEY_EMBEDDED);
+static void mark_open(lua_State *L, Universe *U) {
+  if (U) lua_pushlightuserdata(L, U);
+  else lua_pushboolean(L, false);
+  lua_setfield(L, LUA_REGISTRYINDEX, KEY_UNIVERSE);
 }
 
 /* jit.log(text) */
@@ -167,7 +167,7 @@ static int open_in(lua_State *L) {
   lua_getfield(L, LUA_GLOBALSINDEX, "package");
   if (fresh) {
     add_loader(L, lua_gettop(L));
-    mark_open(L, false);
+    mark_open(L, NULL);
   }
   lua_getfield(L, LUA_GLOBALSINDEX, "require");
   lua_pushliteral(L, "tycho");
@@ -184,7 +184,7 @@ static int open_in(lua_State *L) {
   note_version(L, U);
   lua_State *own = lua_newthread(L);
   U->anchor = luaL_ref(L, LUA_REGISTRYINDEX);
-  mark_open(L, true);
+  mark_open(L, U);
   U->L = own;
   return 0;
 }
@@ -234,7 +234,7 @@ static int close_in(lua_State *L) {
   luaL_unref(L, LUA_REGISTRYINDEX, U->lua);
   luaL_unref(L, LUA_REGISTRYINDEX, U->anchor);
   set_log(L, U, false);
-  mark_open(L, false);
+  mark_open(L, NULL);
   return 0;
 }
 
@@ -263,12 +263,18 @@ ty_status ty_luajit(ty_engine *engine, const char **text) {
   return TY_OK;
 }
 
+/* Loops that LuaJIT has compiled do not look at the time: from now on they are interpreted; see model.c. */
+static void forget_loops(const Universe *U) {
+  luaJIT_setmode(U->L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_FLUSH);
+}
+
 ty_status ty_limit(ty_engine *engine, int64_t bytes, int64_t microseconds) {
   ty_status y;
   Slot *lock;
   if (bytes < 0 || microseconds < 0) return ty_failed(TY_INVALID, "ty_limit: a limit is negative");
   Universe *U = ty_handle_enter(engine, HANDLE_ENGINE, "ty_limit", &lock, &y);
   if (!U) return y;
+  if (microseconds && !U->microseconds) forget_loops(U);
   U->B->S.limit = bytes;
   U->microseconds = microseconds;
   ty_handle_leave(lock);
