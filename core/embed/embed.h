@@ -20,6 +20,7 @@ typedef struct Universe {
   Slot *lock;
   lua_State *L; /* a thread of its own, anchored; own: of a universe that we made, else of the host's */
   lua_State *own;
+  void *memory; /* of `own` */
   Binding *B;
   ty_log_fn *log;
   void *log_ctx;
@@ -72,8 +73,11 @@ void ty_embed_push_function(lua_State *L, lua_CFunction fn, void *p);
 /* Pushes a function of embed.lua. */
 void ty_embed_push_lua(lua_State *L, const Universe *U, const char *name);
 
-/* host.c: a Lua state whose memory is the host's where it gave some; NULL: there is none. */
-lua_State *ty_embed_new_state(void);
+/* host.c: a Lua state whose memory is the host's where it gave some; NULL: there is none. *ctx is what its end needs, also
+** where it is NULL. */
+lua_State *ty_embed_new_state(void **ctx);
+bool ty_embed_opened(void *ctx); /* its libraries are open; false: there was not enough memory */
+void ty_embed_end_state(lua_State *L, void *ctx);
 /* From now on ty_setup is too late. */
 void ty_embed_settle(void);
 

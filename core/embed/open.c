@@ -158,10 +158,19 @@ static void note_version(lua_State *L, Universe *U) {
   lua_pop(L, 2);
 }
 
+/* Those that LuaJIT opens when they are asked for, too. */
+static void open_libraries(lua_State *L, Universe *U) {
+  luaL_openlibs(L);
+  lua_getfield(L, LUA_GLOBALSINDEX, "require");
+  lua_pushliteral(L, "ffi");
+  if (lua_pcall(L, 1, 0, 0)) lua_pop(L, 1); /* there is none in this LuaJIT */
+  if (!ty_embed_opened(U->memory)) luaL_error(L, "out of memory");
+}
+
 static int open_in(lua_State *L) {
   Opening *o = lua_touserdata(L, 1);
   Universe *U = o->U;
-  if (!o->host) luaL_openlibs(L);
+  if (!o->host) open_libraries(L, U);
   need_libraries(L);
   const bool fresh = is_fresh(L);
   lua_getfield(L, LUA_GLOBALSINDEX, "package");
@@ -196,7 +205,7 @@ static ty_status open_universe(const ty_options *options, Universe *U) {
   if (!ty_lua_find(library, options->lua != NULL && !options->luajit, why, sizeof why))
     return ty_failed(TY_NO_LUAJIT, "ty_open: %s", why);
   lua_State *L = options->lua;
-  if (!L && !(L = U->own = ty_embed_new_state()))
+  if (!L && !(L = U->own = ty_embed_new_state(&U->memory)))
     return ty_failed(TY_NO_MEMORY, "ty_open: out of memory for a Lua state");
   U->L = L;
   const int top = lua_gettop(L), status = lua_cpcall(L, open_in, &o);
@@ -222,7 +231,7 @@ ty_status ty_open(const ty_options *options, ty_engine **engine) {
   if (!y && !(*engine = U->handle = ty_handle_new(HANDLE_ENGINE, U, NULL)))
     y = ty_failed(TY_NO_MEMORY, "ty_open: out of memory");
   if (!y) return ty_limit(*engine, options->memory, options->microseconds);
-  if (U->own) lua_close(U->own);
+  ty_embed_end_state(U->own, U->memory);
   ty_mem_free(U);
   return y;
 }
@@ -245,7 +254,7 @@ ty_status ty_close(ty_engine *engine) {
   if (!U) return y;
   ty_embed_models_end(U);
   ty_handle_end(engine, HANDLE_ENGINE);
-  if (U->own) lua_close(U->own);
+  if (U->own) ty_embed_end_state(U->own, U->memory);
   else ty_embed_protect(U, NULL, close_in, U);
   ty_mem_free(U);
   ty_handle_leave(lock);
