@@ -117,7 +117,7 @@ $(B)/tycho/files.so: $(FILES) | $(B)/tycho
 # The C API: the same objects, whose calls of Lua go through embed/lua_table.c, and the Lua files, in one object that
 # shows nothing but ty_*.
 VERSION := 1.0
-embedded: $(B)/libtycho.a $(B)/libtycho.so $(B)/include/tycho.h
+embedded: $(B)/libtycho.a $(B)/libtycho.so $(B)/include/tycho.h $(B)/include/tycho.hpp
 
 $(filter $(B)/obj/embed/%,$(OBJECTS)): override CFLAGS += -DTY_VERSION='"$(VERSION)"'
 
@@ -146,7 +146,7 @@ $(B)/libtycho.so: $(B)/libtycho.o
 	@echo "ld  $@"
 	@$(CC) $< $(LDFLAGS) -Wl,-soname,libtycho.so $(LIBS) -o $@
 
-$(B)/include/tycho.h: core/tycho.h
+$(B)/include/%: core/%
 	@mkdir -p $(@D)
 	@cp $< $@
 
@@ -174,6 +174,14 @@ install: build
 	  install -d "$(DESTDIR)$(LUADIR)/tycho/$$d" && install -m 644 lua/tycho/$$d*.lua "$(DESTDIR)$(LUADIR)/tycho/$$d" || exit 1; \
 	done
 	@install -m 755 tycho "$(DESTDIR)$(BINDIR)/tycho"
+	@install -d "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/lib/pkgconfig"
+	@install -m 644 core/tycho.h core/tycho.hpp "$(DESTDIR)$(PREFIX)/include/"
+	@install -s -m 755 $(B)/libtycho.so "$(DESTDIR)$(PREFIX)/lib/"
+	@install -m 644 $(B)/libtycho.a "$(DESTDIR)$(PREFIX)/lib/" && strip -g "$(DESTDIR)$(PREFIX)/lib/libtycho.a"
+	@printf '%s\n' 'prefix=$(PREFIX)' 'Name: tycho' 'Description: tensors and compiled models in Lua, for C and C++' \
+	  'Version: $(VERSION)' 'Cflags: "-I$${prefix}/include"' 'Libs: "-L$${prefix}/lib" -ltycho' \
+	  'Libs.private: -lm -ldl -lpthread' >"$(DESTDIR)$(PREFIX)/lib/pkgconfig/tycho.pc"
+	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
 	@[ -n "$(DESTDIR)" ] || $(MAKE) --no-print-directory installed
 
 # What of it is found with no variable set, and what to set for the rest.
@@ -189,7 +197,8 @@ installed:
 
 uninstall:
 	rm -rf "$(DESTDIR)$(LUADIR)/tycho" "$(DESTDIR)$(LIBDIR)/tycho"
-	rm -f "$(DESTDIR)$(BINDIR)/tycho"
+	rm -f "$(DESTDIR)$(BINDIR)/tycho" "$(DESTDIR)$(PREFIX)/lib/pkgconfig/tycho.pc"
+	rm -f $(foreach f,include/tycho.h include/tycho.hpp lib/libtycho.a lib/libtycho.so,"$(DESTDIR)$(PREFIX)/$(f)")
 
 help:
 	@sed -n 's/^#\( \{3\}make.*\)/\1/p' Makefile
