@@ -455,6 +455,12 @@ static void deadlines(void) {
       CHECK(first_of(quick) == 2);
     }
   }
+  IS(TY_OK, ty_limit(e, 0, 5000000)); /* time enough: it is compiled all the same */
+  ty_model *m = load_text(e, "return function(x) local y = x for i = 1, 20 do y = (y * 2 - 1):tanh() end return y end");
+  int compiled = 0;
+  for (int i = 0; i < 4; i++) IS(TY_OK, ty_call(m, &in, 1));
+  IS(TY_OK, ty_was_compiled(m, &compiled));
+  CHECK(compiled);
   IS(TY_OK, ty_limit(e, 0, 0));
   IS(TY_OK, ty_close(e));
 }
@@ -571,7 +577,7 @@ static void starved(void) {
   int64_t blocks[3];
   for (int round = 0; round < 3; round++) {
     for (int kind = 0; kind < 2; kind++) /* each of the first ones, then ever rarer; one fails, or all that follow */
-      for (int64_t after = 0; after < needs + 10; after += 1 + after / 30) {
+      for (int64_t after = 0; after < needs + 10; after += 1 + after / 12) {
         memory.fail_from = memory.asked + after, memory.fail_times = kind ? INT64_MAX / 2 : 1;
         done += use_all(&got);
         memory.fail_from = -1;

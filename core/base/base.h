@@ -42,10 +42,12 @@ void ty_mem_free(void *p);
 
 /* Memory of the embedder's in place of the system's, for all of the above and buffers; before the first allocation. Its
 ** functions may be called by any thread; allocate answers NULL where there is none. */
+typedef void *HostAllocate(void *ctx, size_t n, size_t align);
+typedef void HostRelease(void *ctx, void *p, size_t n);
 typedef struct HostMemory {
   void *ctx;
-  void *(*allocate)(void *ctx, size_t n, size_t align);
-  void (*release)(void *ctx, void *p, size_t n);
+  HostAllocate *allocate;
+  HostRelease *release;
 } HostMemory;
 void ty_mem_host(const HostMemory *memory);
 

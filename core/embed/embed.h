@@ -62,13 +62,13 @@ struct Model {
   ty_status status; /* of what Lua did not raise */
 };
 
-/* Calls fn(L) with p as its argument, a light userdata, and n values from the top of L; what it returns is dropped. The
+/* protect.c: calls fn(L) with p as its argument, a light userdata,; what it returns is dropped. The
 ** status of an error, with its text for ty_error, which begins with `who` where it is not NULL. */
 ty_status ty_embed_protect(Universe *U, const char *who, lua_CFunction fn, void *p);
 /* The status of an error of Lua's, whose value is on top of L's stack; the text is noted, the value popped. */
 ty_status ty_embed_failed(Universe *U, lua_State *L, const char *who, int status);
 
-/* open.c: pushes fn as the library's own functions are, with p as upvalue 3. */
+/* Pushes fn as the library's own functions are, with p as upvalue 3. */
 void ty_embed_push_function(lua_State *L, lua_CFunction fn, void *p);
 /* Pushes a function of embed.lua. */
 void ty_embed_push_lua(lua_State *L, const Universe *U, const char *name);

@@ -18,43 +18,6 @@
 int luaopen_tycho_core(lua_State *L);
 int luaopen_tycho_files(lua_State *L);
 
-/* --- errors of Lua's */
-
-static const char *text_of(lua_State *L) {
-  if (lua_type(L, -1) == LUA_TSTRING) return lua_tostring(L, -1);
-  return "an error that is no text";
-}
-
-ty_status ty_embed_failed(Universe *U, lua_State *L, const char *who, int status) {
-  const char *text = text_of(L);
-  ty_status y = TY_FAILED;
-  if (status == LUA_ERRMEM || strstr(text, "out of memory") || strstr(text, "not enough memory"))
-    y = TY_NO_MEMORY;
-  else if (strstr(text, TY_LUA_LATE)) y = TY_TIMEOUT;
-  (void)U;
-  ty_failed(y, "%s%s%s", who ? who : "", who ? ": " : "", text);
-  lua_pop(L, 1);
-  return y;
-}
-
-ty_status ty_embed_protect(Universe *U, const char *who, lua_CFunction fn, void *p) {
-  const int status = lua_cpcall(U->L, fn, p);
-  return status ? ty_embed_failed(U, U->L, who, status) : TY_OK;
-}
-
-void ty_embed_push_function(lua_State *L, lua_CFunction fn, void *p) {
-  lua_getfield(L, LUA_REGISTRYINDEX, SEAM_STATE);
-  lua_getfield(L, LUA_REGISTRYINDEX, SEAM_META);
-  lua_pushlightuserdata(L, p);
-  lua_pushcclosure(L, fn, 3);
-}
-
-void ty_embed_push_lua(lua_State *L, const Universe *U, const char *name) {
-  lua_rawgeti(L, LUA_REGISTRYINDEX, U->lua);
-  lua_getfield(L, -1, name);
-  lua_remove(L, -2);
-}
-
 /* --- modules that lie in the library */
 
 /* As an entry of package.loaders. */
@@ -230,7 +193,12 @@ ty_status ty_open(const ty_options *options, ty_engine **engine) {
   ty_status y = open_universe(options, U);
   if (!y && !(*engine = U->handle = ty_handle_new(HANDLE_ENGINE, U, NULL)))
     y = ty_failed(TY_NO_MEMORY, "ty_open: out of memory");
-  if (!y) return ty_limit(*engine, options->memory, options->microseconds);
+  if (!y && !(y = ty_limit(*engine, options->memory, options->microseconds))) return TY_OK;
+  if (*engine) {
+    ty_close(*engine);
+    *engine = NULL;
+    return y;
+  }
   ty_embed_end_state(U->own, U->memory);
   ty_mem_free(U);
   return y;
@@ -273,8 +241,14 @@ ty_status ty_luajit(ty_engine *engine, const char **text) {
 }
 
 /* Loops that LuaJIT has compiled do not look at the time: from now on they are interpreted; see model.c. */
-static void forget_loops(const Universe *U) {
-  luaJIT_setmode(U->L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_FLUSH);
+static int limit_in(lua_State *L) {
+  const Universe *U = lua_touserdata(L, 1);
+  luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_FLUSH);
+  ty_embed_push_lua(L, U, "limit");
+  if (U->microseconds) lua_pushnumber(L, (double)U->microseconds / 1e3);
+  else lua_pushnil(L);
+  lua_call(L, 1, 0);
+  return 0;
 }
 
 ty_status ty_limit(ty_engine *engine, int64_t bytes, int64_t microseconds) {
@@ -283,11 +257,13 @@ ty_status ty_limit(ty_engine *engine, int64_t bytes, int64_t microseconds) {
   if (bytes < 0 || microseconds < 0) return ty_failed(TY_INVALID, "ty_limit: a limit is negative");
   Universe *U = ty_handle_enter(engine, HANDLE_ENGINE, "ty_limit", &lock, &y);
   if (!U) return y;
-  if (microseconds && !U->microseconds) forget_loops(U);
-  U->B->S.limit = bytes;
+  const i64 before = U->microseconds;
   U->microseconds = microseconds;
+  y = microseconds == before ? TY_OK : ty_embed_protect(U, "ty_limit", limit_in, U);
+  if (y) U->microseconds = before;
+  else U->B->S.limit = bytes;
   ty_handle_leave(lock);
-  return TY_OK;
+  return y;
 }
 
 ty_status ty_memory(ty_engine *engine, int64_t *bytes) {
