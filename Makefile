@@ -8,7 +8,7 @@
 #   make coverage what they never run, by folder                  make size     bytes of core.so, by folder
 #   make test-far specs on a second device                        make install, uninstall  PREFIX=/usr/local
 #   make clean                                                    make bench-ops  every function beside NumPy, PyTorch
-#   make help     this list
+#   make tsan     threads of the C API under ThreadSanitizer      make help     this list
 ifeq ($(origin CC),default)
 CC      := gcc
 endif
@@ -295,6 +295,15 @@ asan: deps
 sanitized:
 	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(TEST) $(LUAJIT) spec/run.lua 500 1000 $(SEED) $(SPECS)
 
+# Engines of the C API on threads of their own, under ThreadSanitizer. LuaJIT itself and kernels are not instrumented.
+RACES   := threads contention jobs
+tsan: deps
+	@$(MAKE) --no-print-directory $(JOBS) embedded B=$(B)/tsan FRAMES= LDFLAGS="-shared -fsanitize=thread" \
+	  CFLAGS="-O1 -g -fsanitize=thread -fno-omit-frame-pointer"
+	@$(CC) -std=c11 -g -O1 -fsanitize=thread -D_GNU_SOURCE -Icore spec/embed.c $(B)/tsan/libtycho.a $(LIBS) -o $(B)/tsan/embed
+	@for c in $(RACES); do TYCHO_THREADS=4 $(B)/tsan/embed $$c $(B)/tsan/weights.safetensors 12 >$(B)/tsan/log 2>&1 || \
+	  { cat $(B)/tsan/log; exit 1; }; echo "tsan: $$c: no race"; done
+
 # What specs and fuzzers never run, by folder: the library is built again so that it counts, without LuaJIT's compiler, which
 # a hook does not see. Some claims about time do not hold here; SPECS chooses as in test.
 COVER   := $(CURDIR)/$(B)/coverage
@@ -322,5 +331,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build library install installed uninstall help demo test test-far test-programs fuzz fuzz-files mutate bench bench-ops lint asan sanitized \
+.PHONY: all deps build library install installed uninstall help demo test test-far test-programs fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
         coverage covered size clean

@@ -23,6 +23,7 @@
 ** that finds another one in progress gives TY_BUSY. Different engines work at the same time: one model in many threads
 ** is one engine and one ty_load for each thread, which share weights (ty_weights_load). The engines of a process share
 ** the threads that work inside of a call, machine code, and the cache of buffers.
+** Environment variables that begin with TYCHO_ are read, for development: TYCHO_THREADS, TYCHO_DUMP (which writes to stderr).
 ** Sizes are counts of elements, strides too; memory is in bytes, time in microseconds. Indices count from 0.
 */
 #ifndef TYCHO_H
@@ -42,8 +43,8 @@ extern "C" {
 #define TY_API
 #endif
 
-typedef struct ty_engine ty_engine;   /* a Lua universe with the library in it */
-typedef struct ty_model ty_model;     /* a compiled function of it, and the results of its last call */
+typedef struct ty_engine ty_engine; /* a Lua universe with the library in it */
+typedef struct ty_model ty_model; /* a compiled function of it, and the results of its last call */
 typedef struct ty_weights ty_weights; /* tensors by name, which never change; for any engine */
 struct lua_State;
 
@@ -55,7 +56,7 @@ typedef enum ty_status {
   TY_NO_LUAJIT, /* there is none, or one that cannot be used: ty_error says what is missing */
   TY_NO_MEMORY, /* the system's, or the engine's limit */
   TY_TIMEOUT,   /* the engine's limit for a call is over */
-  TY_FAILED     /* Lua raised an error: a file that is not there, wrong shapes; file:line and what was wrong */
+  TY_FAILED /* Lua raised an error: a file that is not there, wrong shapes; file:line and what was wrong */
 } ty_status;
 
 typedef enum ty_dtype {
@@ -70,7 +71,7 @@ typedef enum ty_dtype {
   TY_BF16,
   TY_F32,
   TY_F64,
-  TY_NUMBER,  /* a number of Lua's, in `number`; a compiled model takes another one without another capture */
+  TY_NUMBER, /* a number of Lua's, in `number`; a compiled model takes another one without another capture */
   TY_LOGICAL, /* a boolean of Lua's: `number` is 0 or not */
   TY_TEXT     /* a string of Lua's: shape[0] bytes at data; results end in a zero byte, too */
 } ty_dtype;
@@ -106,8 +107,9 @@ TY_API const char *ty_status_name(ty_status status);
 /* What the host does in the library's place. Zero where the library is to do it itself. */
 typedef struct ty_host {
   void *ctx; /* the first argument of all */
-  /* Memory, for whatever the library asks for but LuaJIT's own in a lua_State of the host: from any thread; align is a
-  ** power of two, up to 4 MB. NULL: there is none. bytes is what was asked for. */
+  /* Memory, from any thread: of tensors, of the engines and of Lua states that they make; not machine code, stacks of
+  ** threads, and what readers of files need while they read. align is a power of two, up to 4 MB. allocate answers NULL
+  ** where there is none; bytes of release are those that were asked for. */
   void *(*allocate)(void *ctx, size_t bytes, size_t align);
   void (*release)(void *ctx, void *p, size_t bytes);
   /* job(arg, i) once for each i from 0 to n - 1, in any order, on any threads, at the same time or not; returns when all
@@ -131,8 +133,9 @@ typedef struct ty_options {
   /* The host's own Lua state, with its libraries open (luaL_openlibs): the engine lives in it, `require "tycho"` gives it
   ** there, and ty_close leaves it open. The state outlives the engine. NULL: the engine makes one. */
   struct lua_State *lua;
-  const char *luajit; /* the shared library to open where the program has none linked; NULL: libluajit-5.1.so.2 */
-  ty_log_fn *log;     /* NULL: nobody is told */
+  const char *
+      luajit; /* the shared library to open where the program has none linked; NULL: libluajit-5.1.so.2 */
+  ty_log_fn *log; /* NULL: nobody is told */
   void *log_ctx;
   int64_t memory;       /* see ty_limit */
   int64_t microseconds; /* see ty_limit */
@@ -153,7 +156,8 @@ TY_API ty_status ty_luajit(ty_engine *engine, const char **text);
 ** bytes: of tensors and of what a call needs beside them. Beyond it garbage is collected, and then the call fails with
 ** TY_NO_MEMORY. What lives already counts. Shared weights and borrowed arguments do not.
 ** microseconds: of one ty_call. Later the call fails with TY_TIMEOUT: in operations, between them, and in loops of Lua
-** code. Loading and warming up take their time. */
+** code, which is interpreted in such a call where no compiled code answers it. A capture that takes longer is given up and
+** waits for ty_warmup, which has no limit; loading has none, either. */
 TY_API ty_status ty_limit(ty_engine *engine, int64_t bytes, int64_t microseconds);
 
 /* Bytes of tensors that the engine holds at the moment, as ty_limit counts. */
@@ -177,14 +181,17 @@ typedef struct ty_source {
   const char *name;    /* of the text, for errors; NULL: "model" */
   const char *file;    /* of weights; or NULL */
   ty_weights *weights; /* or these, shared; or NULL */
-  const char *options; /* of jit.compile, as the inside of a Lua table: "dynamic = true, fullgraph = true"; or NULL */
+  const char *
+      options; /* of jit.compile, as the inside of a Lua table: "dynamic = true, fullgraph = true"; or NULL */
 } ty_source;
 
-/* Runs the file, whose `...` is the table of weights, by name, or nil. What it returns is compiled and called by
-** ty_call: a function, a module of ty.nn, or a table with `forward`, which gets the table as its first argument. A module
-** takes up the weights by itself (load_state_dict, all of them). Without a file of weights path and file may be the same
-** NULLs as ever. Fails with TY_FAILED where a file cannot be read, Lua raises, or what is returned cannot be called. */
-TY_API ty_status ty_load(ty_engine *engine, const char *path, const char *weights, ty_model **model);
+/* Runs a Lua file, whose `...` is the table of weights by name, or nil. What it returns is compiled, and called by ty_call:
+** a function; a table with `forward`, which gets the table as its first argument; a module of ty.nn, which takes up the
+** weights by itself (load_state_dict) and is called without gradients. weights: the path of a file or a directory, as
+** ty_weights_load reads it, or NULL. Fails with TY_FAILED where a file cannot be read, Lua raises, or what is returned
+** cannot be called. */
+TY_API ty_status ty_load(ty_engine *engine, const char *path, const char *weights,
+                         ty_model **model);
 TY_API ty_status ty_load_source(ty_engine *engine, const ty_source *source, ty_model **model);
 
 /* Another function of the table that the model's file returned: ty_method(m, "reset", &reset). It is a model of its own,
@@ -194,13 +201,15 @@ TY_API ty_status ty_method(ty_model *model, const char *name, ty_model **method)
 /* Lets go of the model and its results. */
 TY_API ty_status ty_unload(ty_model *model);
 
+/* Further arguments of a call are refused. */
+#define TY_ARGUMENTS_MAX 64
+
 /* Calls the model with n arguments, at most TY_ARGUMENTS_MAX; results are asked for by ty_result.
 ** Memory of tensors is borrowed for the call: it is never written, nothing points to it after the call (what the model
 ** keeps is copied then), and others may not write it meanwhile. copy = 1: it is copied at first, and may change. Elements
 ** that are not aligned to their size are copied, too.
 ** TY_INVALID: an argument is no array (which one, and why); TY_FAILED: the model raised, and what it wrote before that is
-** written. The results of the call before are gone, also where this one fails. */
-#define TY_ARGUMENTS_MAX 64
+** written. The results of the call before are gone, also where this one fails in Lua. */
 TY_API ty_status ty_call(ty_model *model, const ty_array *arguments, int n);
 
 /* ty_call, until such arguments are answered without running Lua, four times at most, without the limit of time: before

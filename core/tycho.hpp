@@ -44,7 +44,8 @@ template <typename T> ty_array tensor(const T *data, std::initializer_list<int64
 
 /* A result's elements. Throws where they are of another type. */
 template <typename T> const T *data(const ty_array &a) {
-  if (a.dtype != dtype_of<T>::value) throw std::invalid_argument("tycho: a result of another dtype");
+  if (a.dtype != dtype_of<T>::value)
+    throw std::invalid_argument("tycho: a result of another dtype");
   return static_cast<const T *>(a.data);
 }
 

@@ -55,7 +55,9 @@ static ty_array result(ty_model *m, int i) {
   return a;
 }
 
-static float f32_at(const ty_array *a, int i) { return a->data ? ((const float *)a->data)[i] : NAN; }
+static float f32_at(const ty_array *a, int i) {
+  return a->data ? ((const float *)a->data)[i] : NAN;
+}
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
 
@@ -69,7 +71,8 @@ static void arrays(void) {
   for (int turn = 0; turn < 3; turn++)
     for (int d = TY_BOOL; d <= TY_F64; d++)
       for (int rank = 0; rank <= TY_RANK_MAX; rank++) {
-        const int64_t shape[TY_RANK_MAX] = {2, 1, 2, 1, 2, 1, 1, 2}, none[TY_RANK_MAX] = {2, 0, 3, 1, 1, 1, 1, 1};
+        const int64_t shape[TY_RANK_MAX] = {2, 1, 2, 1, 2, 1, 1, 2},
+                      none[TY_RANK_MAX] = {2, 0, 3, 1, 1, 1, 1, 1};
         size_t n = (size_t)sizes[d];
         ty_array in = ty_tensor((ty_dtype)d, bytes, rank, shape), out;
         for (int k = 0; k < rank; k++) n *= (size_t)shape[k];
@@ -123,9 +126,10 @@ static void strides(void) {
 /* Numbers, booleans, strings, nil; results of a table by position and by name. */
 static void values(void) {
   ty_engine *e = open_engine();
-  ty_model *m = load_text(e, "return function(n, b, s, none) return n + 1, not b, s .. '!', none, {} end");
-  ty_array in[4] = {ty_number(2.5), ty_tensor(TY_LOGICAL, NULL, 0, NULL), ty_vector(TY_TEXT, "a\0b", 3),
-                    ty_tensor(TY_NIL, NULL, 0, NULL)},
+  ty_model *m =
+      load_text(e, "return function(n, b, s, none) return n + 1, not b, s .. '!', none, {} end");
+  ty_array in[4] = {ty_number(2.5), ty_tensor(TY_LOGICAL, NULL, 0, NULL),
+                    ty_vector(TY_TEXT, "a\0b", 3), ty_tensor(TY_NIL, NULL, 0, NULL)},
            out;
   int n = -1;
   for (int turn = 0; turn < 5; turn++) {
@@ -202,9 +206,11 @@ static void borrowed(void) {
       "return function(x) x:add_(1) return x end",
       "local kept return function(x) local y = kept or x kept = x return y end",
       "local kept = {} return function(x) kept[#kept + 1] = x return kept[1] end",
-      "local t = { } function t:forward(x) self.h = self.h and self.h + x or x return self.h end return t",
+      "local t = { } function t:forward(x) self.h = self.h and self.h + x or x return self.h end "
+      "return t",
       "return function(x) return require('tycho').tensor { 1 } + x:sum() end",
-      "local f = function(x) return x end return function(x) local y = f(x) print = nil return y, y:t() end",
+      "local f = function(x) return x end return function(x) local y = f(x) print = nil return y, "
+      "y:t() end",
       "return function(x) x:sum():item() return x end",
   };
   ty_engine *e = open_engine();
@@ -286,8 +292,10 @@ static void errors(void) {
   IS(TY_FAILED, ty_load(e, "/no/such.lua", NULL, &m));
   SAYS("/no/such.lua");
   CHECK(!m);
-  static const char *const bad[] = {"return 1", "return {}", "return", "return {forward = 1}", "syntax error",
-                                    "error('mine')", "error({})", "local x <", "return nil"};
+  static const char *const bad[] = {
+      "return 1",     "return {}",     "return",    "return {forward = 1}",
+      "syntax error", "error('mine')", "error({})", "local x <",
+      "return nil"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     const ty_source source = {.text = bad[i], .name = "bad"};
     IS(TY_FAILED, ty_load_source(e, &source, &m));
@@ -295,7 +303,8 @@ static void errors(void) {
   }
   const ty_source options = {.text = "return function() end", .options = "fullgraph = 1"},
                   options2 = {.text = "return function() end", .options = "} os.exit() {"},
-                  both = {.text = "x", .path = "x"}, weights = {.text = "return function() end", .file = "/no/such.npz"};
+                  both = {.text = "x", .path = "x"},
+                  weights = {.text = "return function() end", .file = "/no/such.npz"};
   IS(TY_FAILED, ty_load_source(e, &options, &m));
   SAYS("option fullgraph must be a boolean");
   IS(TY_FAILED, ty_load_source(e, &options2, &m));
@@ -311,7 +320,8 @@ static void errors(void) {
   IS(TY_INVALID, ty_memory(e, NULL));
   IS(TY_INVALID, ty_limit(e, -1, 0));
   IS(TY_OK, ty_memory(e, &bytes));
-  m = load_text(e, "return function(x, y) if x == 'raise' then error('mine', 0) end return x + y end");
+  m = load_text(e,
+                "return function(x, y) if x == 'raise' then error('mine', 0) end return x + y end");
   const float x[6] = {1, 2, 3, 4, 5, 6};
   const ty_array good[2] = {ty_vector(TY_F32, x, 3), ty_vector(TY_F32, x, 3)};
   ty_array in[2];
@@ -329,7 +339,8 @@ static void errors(void) {
     REFUSED(in[0].rank = -1, "argument 0: rank -1");
     REFUSED(in[0].shape[0] = -3, "size 0 is negative, -3");
     REFUSED(in[0].shape[0] = INT64_MAX, "too large for any memory");
-    REFUSED((in[0].rank = 2, in[0].shape[0] = in[0].shape[1] = (int64_t)1 << 40), "too large for any memory");
+    REFUSED((in[0].rank = 2, in[0].shape[0] = in[0].shape[1] = (int64_t)1 << 40),
+            "too large for any memory");
     REFUSED(in[0].data = NULL, "argument 0: its data is NULL");
     REFUSED(in[0].name = "x", "by position");
     REFUSED((in[0].strided = 1, in[0].strides[0] = INT64_MAX), "strides lead out of any memory");
@@ -374,8 +385,10 @@ static void errors(void) {
 /* Deep recursion, garbage, coroutines, an own error handler: what Lua may do, models may. */
 static void wild(void) {
   static const char *const fine[] = {
-      "return function() return (coroutine.wrap(function() coroutine.yield(require('tycho').ones(2) * 3) end)()) end",
-      "return function() local t = {} for i = 1, 1e5 do t[i] = {} end collectgarbage() return require('tycho').ones(2) * 3 end",
+      "return function() return (coroutine.wrap(function() "
+      "coroutine.yield(require('tycho').ones(2) * 3) end)()) end",
+      "return function() local t = {} for i = 1, 1e5 do t[i] = {} end collectgarbage() return "
+      "require('tycho').ones(2) * 3 end",
       "return function() return (select(2, pcall(error, require('tycho').ones(2) * 3))) end",
   };
   static const char *const bad[] = {
@@ -410,7 +423,8 @@ static void wild(void) {
 static void limits(void) {
   ty_engine *e = open_engine();
   ty_model *small = load_text(e, "return function(x) return x + 1 end");
-  ty_model *large = load_text(e, "return function(x) local y = x:reshape(-1, 1) + x return y:sum(), y end");
+  ty_model *large =
+      load_text(e, "return function(x) local y = x:reshape(-1, 1) + x return y:sum(), y end");
   static float x[2000];
   const ty_array one = ty_vector(TY_F32, x, 100), all = ty_vector(TY_F32, x, 2000);
   int64_t before = 0, after = 0;
@@ -436,8 +450,10 @@ static void deadlines(void) {
       "return function(x) while true do end end",
       "return function(x) while true do x = x * 1 end end",
       "return function(x) local y = 0 for i = 1, 1e12 do y = y + i % 7 end return y end",
-      "return function(x) local y = require('tycho').ones(300, 300) for i = 1, 1e9 do y = y:matmul(y):tanh() end return y end",
-      "local f f = function(n) if n > 0 then return f(n) end return 1 end return function() return f(1) end",
+      "return function(x) local y = require('tycho').ones(300, 300) for i = 1, 1e9 do y = "
+      "y:matmul(y):tanh() end return y end",
+      "local f f = function(n) if n > 0 then return f(n) end return 1 end return function() return "
+      "f(1) end",
       "return function(x) while true do pcall(function() while true do end end) end end",
   };
   ty_engine *e = open_engine();
@@ -450,13 +466,15 @@ static void deadlines(void) {
     for (int turn = 0; turn < 3; turn++) {
       const double start = seconds();
       IS(TY_TIMEOUT, ty_call(m, &in, 1));
-      if (seconds() - start > 2) printf("endless %d: %.3f s\n", (int)i, seconds() - start), failures++;
+      if (seconds() - start > 2)
+        printf("endless %d: %.3f s\n", (int)i, seconds() - start), failures++;
       IS(TY_OK, ty_call(quick, &in, 1));
       CHECK(first_of(quick) == 2);
     }
   }
   IS(TY_OK, ty_limit(e, 0, 5000000)); /* time enough: it is compiled all the same */
-  ty_model *m = load_text(e, "return function(x) local y = x for i = 1, 20 do y = (y * 2 - 1):tanh() end return y end");
+  ty_model *m = load_text(
+      e, "return function(x) local y = x for i = 1, 20 do y = (y * 2 - 1):tanh() end return y end");
   int compiled = 0;
   for (int i = 0; i < 4; i++) IS(TY_OK, ty_call(m, &in, 1));
   IS(TY_OK, ty_was_compiled(m, &compiled));
@@ -481,7 +499,8 @@ static void logs(void) {
   ty_engine *e;
   IS(TY_OK, ty_open(&options, &e));
   inner = load_text(e, "return function() end");
-  ty_model *m = load_text(e, "return function(x) local y = {} for k in pairs(_G) do y[k] = io.write('') end return x + 1 end");
+  ty_model *m = load_text(e, "return function(x) local y = {} for k in pairs(_G) do y[k] = "
+                             "io.write('') end return x + 1 end");
   const float x = 1;
   const ty_array in = ty_vector(TY_F32, &x, 1);
   for (int i = 0; i < 20; i++) IS(TY_OK, ty_call(m, &in, 1));
@@ -495,7 +514,8 @@ static void locales(void) {
   const char *set = setlocale(LC_ALL, "de_DE.UTF-8");
   if (!set) printf("no such locale\n");
   ty_engine *e = open_engine();
-  ty_model *m = load_text(e, "return function(x) return tostring(x * 1.5), 0.5 .. '', tonumber('2.25') end");
+  ty_model *m =
+      load_text(e, "return function(x) return tostring(x * 1.5), 0.5 .. '', tonumber('2.25') end");
   const float x = 1;
   const ty_array in = ty_vector(TY_F32, &x, 1);
   IS(TY_OK, ty_call(m, &in, 1));
@@ -521,7 +541,8 @@ static void *allocate(void *ctx, size_t n, size_t align) {
   CHECK(ctx == &memory && (align & (align - 1)) == 0 && align <= (size_t)4 << 20);
   pthread_mutex_lock(&memory.lock);
   const int64_t at = memory.asked++;
-  const int fails = memory.fail_from >= 0 && at >= memory.fail_from && at < memory.fail_from + memory.fail_times;
+  const int fails =
+      memory.fail_from >= 0 && at >= memory.fail_from && at < memory.fail_from + memory.fail_times;
   if (!fails && posix_memalign(&p, align < sizeof p ? sizeof p : align, n)) p = NULL;
   if (p) memset(p, 0xcd, n < 4096 ? n : 4096), memory.live += (int64_t)n, memory.blocks++;
   pthread_mutex_unlock(&memory.lock);
@@ -541,7 +562,8 @@ static const char *const worker = /* trains, keeps state, returns several things
     "local w = ty.randn(8, 8) local t = { h = ty.zeros(8) } "
     "function t:forward(x, k) self.h = (self.h * 0.5 + x:matmul(w)):tanh() "
     "return { h = self.h, y = self.h * k, n = k } end "
-    "function t:learn(x) local a = ty.value_and_grad(function(v) return (x:matmul(v)):square():mean() end)(w) "
+    "function t:learn(x) local a = ty.value_and_grad(function(v) return "
+    "(x:matmul(v)):square():mean() end)(w) "
     "return a end return t";
 
 /* Everything once, where any allocation may fail; whether it went to its end. */
@@ -576,7 +598,8 @@ static void starved(void) {
   int done = 0, tries = 0;
   int64_t blocks[3];
   for (int round = 0; round < 3; round++) {
-    for (int kind = 0; kind < 2; kind++) /* each of the first ones, then ever rarer; one fails, or all that follow */
+    for (int kind = 0; kind < 2;
+         kind++) /* each of the first ones, then ever rarer; one fails, or all that follow */
       for (int64_t after = 0; after < needs + 10; after += 1 + after / 12) {
         memory.fail_from = memory.asked + after, memory.fail_times = kind ? INT64_MAX / 2 : 1;
         done += use_all(&got);
@@ -621,11 +644,14 @@ static void run_jobs(void *ctx, int n, void (*job)(void *arg, int i), void *arg)
   for (int i = 0; i < started; i++) pthread_join(id[i], NULL);
 }
 
-static const char *const heavy = "local ty = require 'tycho' return function() ty.manual_seed(5) local x = ty.randn(400, 400) "
-                                 "local y = x:matmul(x):tanh():softmax() return y, y:sum(1), (x:sort(2)), ty.randn(300000):exp():cumsum(1) end";
+static const char *const heavy =
+    "local ty = require 'tycho' return function() ty.manual_seed(5) local x = ty.randn(400, 400) "
+    "local y = x:matmul(x):tanh():softmax() return y, y:sum(1), (x:sort(2)), "
+    "ty.randn(300000):exp():cumsum(1) end";
 
 static void use_jobs(int with) {
-  const ty_host host = {.ctx = &memory, .run_jobs = with ? run_jobs : NULL, .threads = with ? 4 : 1};
+  const ty_host host = {
+      .ctx = &memory, .run_jobs = with ? run_jobs : NULL, .threads = with ? 4 : 1};
   IS(TY_OK, ty_setup(&host));
   ty_engine *e = open_engine();
   IS(TY_BUSY, ty_setup(&host));
@@ -647,7 +673,8 @@ static void jobs(void) { use_jobs(1); }
 static void no_jobs(void) { use_jobs(0); }
 
 static void setups(void) {
-  const ty_host half = {.allocate = allocate}, none = {.threads = -1}, lone = {.run_jobs = run_jobs}, plain = {0};
+  const ty_host half = {.allocate = allocate}, none = {.threads = -1},
+                lone = {.run_jobs = run_jobs}, plain = {0};
   IS(TY_INVALID, ty_setup(NULL));
   IS(TY_INVALID, ty_setup(&half));
   IS(TY_INVALID, ty_setup(&none));
@@ -664,8 +691,11 @@ static float want[64];
 static pthread_barrier_t gate;
 static int rounds = 60;
 
-static const char *const reader = "local ty = require 'tycho' local w = ... "
-                                  "return function(x, k) return (x:matmul(w.a) * k + w.b):tanh():matmul(w.a) end";
+/* With work for the threads that all engines share. */
+static const char *const reader =
+    "local ty = require 'tycho' local w, much = ..., ty.ones(512, 256) "
+    "return function(x, k) return (x:matmul(w.a) * k + w.b):tanh():matmul(w.a) + (much * "
+    "k):exp():sum() * 1e-6 end";
 
 static void *infer(void *arg) {
   const ty_source source = {.text = reader, .weights = shared, .name = "reader"};
@@ -718,8 +748,9 @@ static void weights(void) {
   int64_t before, after;
   write_weights(e);
   IS(TY_OK, ty_weights_load(e, weights_path, &shared));
-  const ty_source source = {.text = "local w = ... local t = {} function t:forward() return w.a end "
-                                    "function t:write() w.a:add_(1) w.a[1] = 7 return w.a end return t",
+  const ty_source source = {.text =
+                                "local w = ... local t = {} function t:forward() return w.a end "
+                                "function t:write() w.a:add_(1) w.a[1] = 7 return w.a end return t",
                             .weights = shared};
   IS(TY_OK, ty_memory(f, &before));
   IS(TY_OK, ty_load_source(e, &source, &m));
@@ -740,10 +771,11 @@ static void weights(void) {
   IS(TY_OK, ty_call(n, NULL, 0));
   const ty_array c = result(n, 0);
   CHECK(c.data == b.data && !memcmp(c.data, copy, sizeof copy));
-  const ty_source module = {.text = "local nn = require('tycho').nn local m = nn.Module.new and nil "
-                                    "local L = nn.Linear(64, 64) L.weight.grad = nil local C = nn.Sequential(L) "
-                                    "local M = nn.class('M') function M:forward() return self.a, self.b end "
-                                    "return nil"};
+  const ty_source module = {
+      .text = "local nn = require('tycho').nn local m = nn.Module.new and nil "
+              "local L = nn.Linear(64, 64) L.weight.grad = nil local C = nn.Sequential(L) "
+              "local M = nn.class('M') function M:forward() return self.a, self.b end "
+              "return nil"};
   (void)module;
   IS(TY_OK, ty_close(e));
   IS(TY_OK, ty_call(n, NULL, 0));
@@ -769,7 +801,9 @@ static void *contend(void *arg) {
 static void contention(void) {
   pthread_t id[4];
   contested = open_engine();
-  slow = load_text(contested, "local ty = require 'tycho' return function() return ty.ones(200, 200):exp():sum() end");
+  slow = load_text(
+      contested,
+      "local ty = require 'tycho' return function() return ty.ones(200, 200):exp():sum() end");
   IS(TY_OK, ty_call(slow, NULL, 0));
   for (int i = 0; i < 4; i++) CHECK(!pthread_create(&id[i], NULL, contend, NULL));
   for (int i = 0; i < 4; i++) pthread_join(id[i], NULL);
@@ -782,11 +816,13 @@ int main(int argc, char **argv) {
   static const struct {
     const char *name;
     void (*fn)(void);
-  } claims[] = {{"arrays", arrays},   {"strides", strides},       {"values", values},   {"numbers", numbers},
-                {"borrowed", borrowed}, {"results", results},     {"errors", errors},   {"wild", wild},
-                {"limits", limits},   {"deadlines", deadlines},   {"logs", logs},       {"locales", locales},
-                {"starved", starved}, {"jobs", jobs},             {"no_jobs", no_jobs}, {"setups", setups},
-                {"threads", threads}, {"weights", weights},       {"contention", contention}};
+  } claims[] = {{"arrays", arrays},        {"strides", strides},   {"values", values},
+                {"numbers", numbers},      {"borrowed", borrowed}, {"results", results},
+                {"errors", errors},        {"wild", wild},         {"limits", limits},
+                {"deadlines", deadlines},  {"logs", logs},         {"locales", locales},
+                {"starved", starved},      {"jobs", jobs},         {"no_jobs", no_jobs},
+                {"setups", setups},        {"threads", threads},   {"weights", weights},
+                {"contention", contention}};
   weights_path = argc > 2 ? argv[2] : "/tmp/embed.safetensors";
   if (argc > 3) rounds = atoi(argv[3]);
   for (size_t i = 0; i < sizeof claims / sizeof *claims; i++)

@@ -25,7 +25,6 @@ int main(int argc, char **argv) {
   try {
     tycho::data<double>(agent({tycho::tensor(states[0], {1, 4}), ty_number(1)})["chance"]);
     return 5;
-  } catch (const std::invalid_argument &) {
-  }
+  } catch (const std::invalid_argument &) {}
   return 0;
 }

@@ -31,16 +31,18 @@ int main(void) {
   s = ty_open(&options, &second);
   printf("%s: %s\n", ty_status_name(s), ty_error());
   for (int turn = 0; turn < 2; turn++) {
-    if (ty_luajit(engine, &text) || ty_load_source(engine, &source, &model) || ty_call(model, &in, 1) ||
-        ty_result(model, 0, &y))
+    if (ty_luajit(engine, &text) || ty_load_source(engine, &source, &model) ||
+        ty_call(model, &in, 1) || ty_result(model, 0, &y))
       return printf("failed: %s\n", ty_error()), 1;
     printf("%s\n", text);
-    if (luaL_dostring(L, "local ty = require 'tycho' local f = jit.compile(function(x) return (x + 1):sum() end) "
+    if (luaL_dostring(L, "local ty = require 'tycho' local f = jit.compile(function(x) return (x + "
+                         "1):sum() end) "
                          "f(ty.ones(2)) return f(ty.ones(2)):item()"))
       return printf("failed: %s\n", lua_tostring(L, -1)), 1;
     printf("%g %g top %d\n", lua_tonumber(L, -1), (double)*(const float *)y.data, lua_gettop(L));
     lua_settop(L, 0);
-    if (ty_close(engine) || ty_open(&options, &engine)) return printf("failed: %s\n", ty_error()), 1;
+    if (ty_close(engine) || ty_open(&options, &engine))
+      return printf("failed: %s\n", ty_error()), 1;
   }
   ty_close(engine);
   lua_close(L);

@@ -160,7 +160,8 @@ static void push_lent(lua_State *L, Model *m, int i, int inputs) {
     return;
   }
   Tensor *y = ty_lua_push(L);
-  if (!TY_LUA_TRY(L, S, ty_tensor_lent(S, y, &x.type, x.data, x.bytes, x.offset, x.strides, (Owner){0})))
+  if (!TY_LUA_TRY(L, S,
+                  ty_tensor_lent(S, y, &x.type, x.data, x.bytes, x.offset, x.strides, (Owner){0})))
     ty_lua_fail(L, S);
   in->lent = true;
   in->t = y;
@@ -189,6 +190,10 @@ static bool is_lent(const Model *m, const Storage *st) {
   return false;
 }
 
+static bool copy_of(State *S, const Tensor *x, Tensor *y) {
+  return x->type.device ? ty_record_to(S, x, 0, y) : ty_record_copy(S, x, y);
+}
+
 /* The tensor at index i, or a copy that stands there then, whose elements lie row by row in memory that stays. */
 static const void *read_tensor(lua_State *L, const Model *m, int i, Tensor **t) {
   State *S = &m->U->B->S;
@@ -197,8 +202,7 @@ static const void *read_tensor(lua_State *L, const Model *m, int i, Tensor **t) 
   const void *p = ty_tensor_is_contiguous(x) && !x->type.device ? ty_tensor_read(S, x) : NULL;
   if (p && !is_lent(m, x->st)) return p;
   Tensor *y = ty_lua_push(L);
-  if (x->type.device ? !TY_LUA_TRY(L, S, ty_record_to(S, x, 0, y))
-                     : !TY_LUA_TRY(L, S, ty_record_copy(S, x, y)))
+  if (!TY_LUA_TRY(L, S, p ? ty_tensor_from(S, y, &x->type, p) : copy_of(S, x, y)))
     ty_lua_fail(L, S);
   lua_replace(L, i);
   *t = y;
@@ -207,18 +211,7 @@ static const void *read_tensor(lua_State *L, const Model *m, int i, Tensor **t) 
   return p;
 }
 
-static void read_value(lua_State *L, Model *m, int i, Outcome *y) {
-  ty_array *a = &y->array;
-  Tensor *t = ty_lua_test(L, i);
-  if (t) {
-    a->data = read_tensor(L, m, i, &t);
-    y->held = ty_buffer_hold(t->st->buf);
-    a->dtype = (ty_dtype)CODE(t->type.dtype);
-    a->rank = t->type.rank;
-    for (int d = 0; d < a->rank; d++) a->shape[d] = t->type.dims[d];
-    ty_type_strides(&t->type, a->strides);
-    return;
-  }
+static void read_value(lua_State *L, int i, ty_array *a) {
   size_t n;
   switch (lua_type(L, i)) {
   case LUA_TNUMBER: a->dtype = TY_NUMBER, a->number = lua_tonumber(L, i); break;
@@ -233,10 +226,23 @@ static void read_value(lua_State *L, Model *m, int i, Outcome *y) {
   }
 }
 
-void ty_embed_read(lua_State *L, Model *m, int i, int k) {
+void ty_embed_read(lua_State *L, Model *m, int i, int k, bool own) {
   Outcome *y = &m->result[k];
-  const char *name = y->array.name;
+  ty_array *a = &y->array;
+  const char *name = a->name;
+  Tensor *t = own ? lua_touserdata(L, i) : ty_lua_test(L, i), *before = t;
   *y = (Outcome){.array = {.name = name}};
   m->nresults = k + 1;
-  read_value(L, m, i, y);
+  if (!t) {
+    read_value(L, i, a);
+    return;
+  }
+  a->data = read_tensor(L, m, i, &t);
+  y->held = ty_buffer_hold(t->st->buf);
+  a->dtype = (ty_dtype)CODE(t->type.dtype);
+  a->rank = t->type.rank;
+  for (int d = 0; d < a->rank; d++) a->shape[d] = t->type.dims[d];
+  ty_type_strides(&t->type, a->strides);
+  if (own && t != before) ty_tensor_release(before); /* a copy stands there */
+  if (own) y->own = t;
 }

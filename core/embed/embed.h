@@ -18,7 +18,8 @@ typedef struct Model Model;
 typedef struct Universe {
   ty_engine *handle;
   Slot *lock;
-  lua_State *L; /* a thread of its own, anchored; own: of a universe that we made, else of the host's */
+  lua_State
+      *L; /* a thread of its own, anchored; own: of a universe that we made, else of the host's */
   lua_State *own;
   void *memory; /* of `own` */
   Binding *B;
@@ -40,15 +41,15 @@ typedef struct Input {
 
 typedef struct Outcome {
   ty_array array;
-  Buffer *held;  /* what data points to; NULL: no tensor */
-  Tensor *own;   /* a handle that nobody else has; NULL: others may */
+  Buffer *held; /* what data points to; NULL: no tensor */
+  Tensor *own;  /* a handle that nobody else has; NULL: others may */
 } Outcome;
 
 struct Model {
   Universe *U;
   ty_model *handle;
   Model *next, **prev;
-  lua_State *L; /* its thread: body, then the results of the last call */
+  lua_State *L;       /* its thread: body, then the results of the last call */
   int anchor, record; /* in the registry: of the thread; of what embed.lua knows of it */
   bool keeps;         /* its traces put arguments where others find them: memory is not borrowed */
   bool compiled;      /* the last call was answered by a trace */
@@ -89,14 +90,15 @@ void ty_embed_models_end(Universe *U);
 void ty_embed_push_argument(lua_State *L, Model *m, int i, bool lend, int inputs);
 /* Whether the array can be one; else TY_INVALID and why. */
 ty_status ty_embed_check(const ty_array *a, const char *who, int i);
-/* Reads the value at index i of L as result k. Raises. */
-void ty_embed_read(lua_State *L, Model *m, int i, int k);
+/* Reads the value at index i of L as result k; own: it is a tensor's handle that nobody else has. Raises. */
+void ty_embed_read(lua_State *L, Model *m, int i, int k, bool own);
 
 /* weights.c: pushes a table of the weights' tensors by name. Raises. */
 typedef struct Weights Weights;
 void ty_embed_push_weights(lua_State *L, Weights *w);
 Weights *ty_embed_weights_hold(const ty_weights *handle); /* NULL: it stands for nothing */
 void ty_embed_weights_drop(void *w);
-int ty_embed_share(lua_State *L); /* share(t, from): t's storage shares what holds from's elements */
+int ty_embed_share(
+    lua_State *L); /* share(t, from): t's storage shares what holds from's elements */
 
 #endif

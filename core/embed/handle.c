@@ -13,7 +13,7 @@
 #include <stdatomic.h>
 
 enum { CHUNK = 256, CHUNKS = 4096, PLACE_BITS = 20, TURN_BITS = 36 };
-_Static_assert(CHUNK * CHUNKS == 1 << PLACE_BITS, "every slot has a place");
+_Static_assert(CHUNK *CHUNKS == 1 << PLACE_BITS, "every slot has a place");
 #define TAG ((u64)0x7a << (PLACE_BITS + TURN_BITS))
 
 struct Slot {
@@ -114,8 +114,7 @@ static void *refuse(ty_status *status, const char *who, HandleKind kind, const v
   static const char *const what[] = {
       [HANDLE_ENGINE] = "engine", [HANDLE_MODEL] = "model", [HANDLE_WEIGHTS] = "weights"};
   if (!handle) *status = ty_failed(TY_CLOSED, "%s: the %s is NULL", who, what[kind]);
-  else
-    *status = ty_failed(TY_CLOSED, "%s: this %s was closed, or never was one", who, what[kind]);
+  else *status = ty_failed(TY_CLOSED, "%s: this %s was closed, or never was one", who, what[kind]);
   return NULL;
 }
 

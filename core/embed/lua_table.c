@@ -41,7 +41,7 @@ typedef struct LuaTable {
 
 static LuaTable table;
 static const char *found; /* where; NULL: nowhere yet */
-static bool opened_here; /* by dlopen */
+static bool opened_here;  /* by dlopen */
 static Lock finding = LOCK_INIT;
 
 #define JUMP(result, name, parameters, arguments, back) \
@@ -130,8 +130,9 @@ static bool find(const char *library, bool of_host, char *why, size_t n) {
   const char *given[] = {library, NULL};
   const LuaTable here = linked(), shown = loaded(ty_library_all());
   if (found && of_host && opened_here) {
-    snprintf(why, n, "a LuaJIT was opened for engines without a state of the host's: a state of another "
-                     "LuaJIT cannot be used beside it");
+    snprintf(why, n,
+             "a LuaJIT was opened for engines without a state of the host's: a state of another "
+             "LuaJIT cannot be used beside it");
     return false;
   }
   if (found || take(&here, "linked") || take(&shown, "loaded")) return true;

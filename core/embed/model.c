@@ -126,11 +126,7 @@ static void read_results(lua_State *L, Model *m, int first, u64 own) {
   if (fields) n = push_fields(L, m, first), first = lua_gettop(L) - n + 1, own = 0;
   for (int i = 0; i < n; i++) {
     if (!fields) m->result[i].array.name = NULL;
-    Tensor *before = i < 64 && own >> i & 1 ? ty_lua_test(L, first + i) : NULL;
-    ty_embed_read(L, m, first + i, i);
-    Tensor *now = ty_lua_test(L, first + i);
-    if (before && now != before) ty_tensor_release(before); /* a copy stands there */
-    if (before) m->result[i].own = now;
+    ty_embed_read(L, m, first + i, i, i < 64 && own >> i & 1);
   }
 }
 
@@ -302,7 +298,9 @@ ty_status ty_result(ty_model *model, int i, ty_array *result) {
   Model *m = ty_handle_enter(model, HANDLE_MODEL, "ty_result", &lock, &y);
   if (!m) return y;
   if (i >= 0 && i < m->nresults) y = give(&m->result[i], result);
-  else y = ty_failed(TY_INVALID, "ty_result: there is no result %d, the last call has %d", i, m->nresults);
+  else
+    y = ty_failed(TY_INVALID, "ty_result: there is no result %d, the last call has %d", i,
+                  m->nresults);
   ty_handle_leave(lock);
   return y;
 }
@@ -311,14 +309,16 @@ ty_status ty_result_named(ty_model *model, const char *name, ty_array *result) {
   ty_status y;
   Slot *lock;
   if (!name || !result)
-    return ty_failed(TY_INVALID, "ty_result_named: %s is NULL", name ? "where the result is to go" : "the name");
+    return ty_failed(TY_INVALID, "ty_result_named: %s is NULL",
+                     name ? "where the result is to go" : "the name");
   Model *m = ty_handle_enter(model, HANDLE_MODEL, "ty_result_named", &lock, &y);
   if (!m) return y;
   y = TY_CLOSED;
   for (int i = 0; i < m->nresults && y == TY_CLOSED; i++)
     if (m->result[i].array.name && !strcmp(m->result[i].array.name, name))
       y = give(&m->result[i], result);
-  if (y == TY_CLOSED) y = ty_failed(TY_INVALID, "ty_result_named: there is no result \"%.100s\"", name);
+  if (y == TY_CLOSED)
+    y = ty_failed(TY_INVALID, "ty_result_named: there is no result \"%.100s\"", name);
   ty_handle_leave(lock);
   return y;
 }
@@ -339,7 +339,8 @@ ty_status ty_result_copy(ty_model *model, int i, ty_dtype dtype, void *to, size_
     for (int d = 0; d < a.rank; d++) n *= (size_t)a.shape[d];
   }
   if (has != dtype)
-    y = ty_failed(TY_INVALID, "ty_result_copy: result %d is of another dtype (%d, not %d)", i, (int)a.dtype, (int)dtype);
+    y = ty_failed(TY_INVALID, "ty_result_copy: result %d is of another dtype (%d, not %d)", i,
+                  (int)a.dtype, (int)dtype);
   else if (n != bytes)
     y = ty_failed(TY_INVALID, "ty_result_copy: result %d has %zu bytes, not %zu", i, n, bytes);
   else if (n) memcpy(to, from, n);

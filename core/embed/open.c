@@ -14,7 +14,6 @@
 #include "embed/modules.h"
 #include "lua/lua_seam.h"
 
-
 int luaopen_tycho_core(lua_State *L);
 int luaopen_tycho_files(lua_State *L);
 

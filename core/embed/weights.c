@@ -131,8 +131,9 @@ static int push_all(lua_State *L) {
     ty_type_strides(&x->type, strides);
     lua_pushstring(L, x->name);
     Tensor *t = ty_lua_push(L);
-    if (!TY_LUA_TRY(L, S, ty_tensor_lent(S, t, &x->type, x->data, x->bytes, 0, strides,
-                                         (Owner){ty_embed_weights_drop, w})))
+    if (!TY_LUA_TRY(L, S,
+                    ty_tensor_lent(S, t, &x->type, x->data, x->bytes, 0, strides,
+                                   (Owner){ty_embed_weights_drop, w})))
       ty_lua_fail(L, S);
     hold(w);
     lua_rawset(L, 1);
@@ -155,8 +156,8 @@ int ty_embed_share(lua_State *L) {
   ty_lua_enter(L);
   const Tensor *t = ty_lua_check(L, "share", 1), *from = ty_lua_check(L, "share", 2);
   Storage *st = t->st;
-  if (!is_all(t) || !is_all(from) || !ty_type_equal(&t->type, &from->type) ||
-      from->st->recording || !from->st->buf || !from->st->buf->foreign || from->st->buf->exposed)
+  if (!is_all(t) || !is_all(from) || !ty_type_equal(&t->type, &from->type) || from->st->recording ||
+      !from->st->buf || !from->st->buf->foreign || from->st->buf->exposed)
     return 0;
   ty_storage_touch(st);
   ty_storage_settle(st, ty_buffer_hold(from->st->buf));

@@ -464,9 +464,9 @@ void ty_lua_add_caller(lua_CFunction fn) { embedder = fn; }
 
 /* Functions of the user's run under these, which hold no tensor of theirs meanwhile, or ask for it again. */
 bool ty_lua_is_caller(lua_CFunction fn) {
-  return fn == embedder || fn == ty_recorded_list || fn == compile_pick || fn == compile_pick_again ||
-         fn == compile_run || fn == compile_run_again || fn == compile_part ||
-         fn == compile_answer || fn == compile_answer_borrowed ||
+  return fn == embedder || fn == ty_recorded_list || fn == compile_pick ||
+         fn == compile_pick_again || fn == compile_run || fn == compile_run_again ||
+         fn == compile_part || fn == compile_answer || fn == compile_answer_borrowed ||
          fn == ty_lua_protected;
 }
 

@@ -552,10 +552,11 @@ static void leave_room(struct Compiled *C, const Call *c) { C->nroom = c->room; 
 
 static bool keeps(const Trace *T) { return T->lead || T->neffects || T->ntables || T->ngrads; }
 
-/* Whether a trace may answer such a call. */
+/* Whether a trace may answer such a call. Tables that it makes are known to who gets the results alone. */
 static bool may_answer(const Trace *T, TraceUse use) {
   if (TY_LIKELY(use < TRACE_DIRECT)) return true;
-  return !T->resume && !T->link && (use == TRACE_DIRECT || !keeps(T));
+  if (T->resume || T->link) return false;
+  return use == TRACE_DIRECT || !(T->lead || T->neffects || T->ngrads);
 }
 
 /* The trace's guards hold: what remains. TRACE_MISS leaves the stack as it may be. */

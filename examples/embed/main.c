@@ -32,8 +32,8 @@ int main(int argc, char **argv) {
         failed("chance", ty_result_named(agent, "chance", &chance)))
       return 1;
     const float *p = chance.data;
-    printf("frame %d: action %lld, chances %a %a\n", frame, (long long)*(const int64_t *)action.data,
-           (double)p[0], (double)p[1]);
+    printf("frame %d: action %lld, chances %a %a\n", frame,
+           (long long)*(const int64_t *)action.data, (double)p[0], (double)p[1]);
   }
   return failed("close", ty_close(engine));
 }
