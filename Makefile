@@ -10,7 +10,8 @@
 #   make hosts    LÖVE, Neovim, nginx ... run a training step
 #   make clean                                                    make bench-ops  every function beside NumPy, PyTorch
 #   make deb      Debian packages in build/deb                    make test-packages  they and luarocks, in a fresh Debian
-#   make meta     definitions for language servers                make help     this list
+#   make meta     definitions for language servers                make tsan     threads of the C API, ThreadSanitizer
+#   make help     this list
 ifeq ($(origin CC),default)
 CC      := gcc
 endif
@@ -44,7 +45,8 @@ JOBS     = $(if $(findstring j,$(MAKEFLAGS)),,-j2) # a -j from the command line 
 SOURCES := $(wildcard core/*/*.c core/*/*/*.c)
 OBJECTS := $(SOURCES:core/%.c=$(B)/obj/%.o)
 FILES   := $(filter $(B)/obj/file/%,$(OBJECTS)) $(B)/obj/base/mem_guard.o $(B)/obj/base/system.o
-OBJ     := $(filter-out $(B)/obj/file/%,$(OBJECTS))
+OBJ     := $(filter-out $(B)/obj/file/% $(B)/obj/embed/%,$(OBJECTS))
+EMBED   := $(filter $(B)/obj/embed/%,$(OBJECTS)) $(B)/obj/embed/modules.o
 LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua lua/tycho/*/*.lua))
 RUN     := LUA_PATH="$(CURDIR)/$(B)/?.lua;$(CURDIR)/$(B)/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(B)/?.so;;"
 
@@ -92,7 +94,7 @@ build: deps
 # A module that has moved would go on being loaded from its old place.
 STALE   := $(filter-out $(LUA),$(wildcard $(B)/tycho/*.lua $(B)/tycho/*/*.lua))
 
-library: $(B)/tycho/core.so $(B)/tycho/files.so $(LUA)
+library: $(B)/tycho/core.so $(B)/tycho/files.so $(LUA) embedded
 	@$(if $(STALE),rm -f $(STALE),:)
 
 $(B)/obj/%.o: core/%.c Makefile
@@ -101,8 +103,8 @@ $(B)/obj/%.o: core/%.c Makefile
 	@$(CC) $(CPPFLAGS) $(CFLAGS) $(FRAMES) -MMD -MP -c $< -o $@
 
 # Nothing unwinds through what knows no Lua: no tables for it. Guards are calls of Lua's API: straight to it.
-$(filter-out $(B)/obj/lua/% $(B)/obj/file/%,$(OBJECTS)): override CFLAGS += -fno-asynchronous-unwind-tables
-$(filter $(B)/obj/lua/%,$(OBJECTS)): override CFLAGS += -fno-plt
+$(filter-out $(B)/obj/lua/% $(B)/obj/file/% $(B)/obj/embed/%,$(OBJECTS)): override CFLAGS += -fno-asynchronous-unwind-tables
+$(filter $(B)/obj/lua/% $(B)/obj/embed/%,$(OBJECTS)): override CFLAGS += -fno-plt
 # See the head of attend.c.
 $(B)/obj/device/cpu/attend.o: override CFLAGS += -fno-builtin
 
@@ -114,6 +116,42 @@ $(B)/tycho/core.so: $(OBJ) | $(B)/tycho
 $(B)/tycho/files.so: $(FILES) | $(B)/tycho
 	@echo "ld  $@"
 	@$(CC) $(FILES) $(LDFLAGS) $(LIBS) -o $@
+
+# The C API: the same objects, whose calls of Lua go through embed/lua_table.c, and the Lua files, in one object that
+# shows nothing but ty_*.
+VERSION := 1.0
+embedded: $(B)/libtycho.a $(B)/libtycho.so $(B)/include/tycho.h $(B)/include/tycho.hpp
+
+$(filter $(B)/obj/embed/%,$(OBJECTS)): override CFLAGS += -DTY_VERSION='"$(VERSION)"'
+
+$(B)/obj/embed/modules.c: core/embed/modules.lua $(wildcard lua/tycho/*.lua lua/tycho/*/*.lua)
+	@mkdir -p $(@D)
+	@$(LUAJIT) $^ >$@
+
+$(B)/obj/embed/modules.o: $(B)/obj/embed/modules.c
+	@echo "cc  $<"
+	@$(CC) $(CFLAGS) -c $< -o $@
+
+$(B)/libtycho.o: $(OBJ) $(filter $(B)/obj/file/%,$(FILES)) $(EMBED)
+	@echo "ld  $@"
+	@$(CC) -r -nostdlib $(filter-out %/lua_table.o,$^) -o $(B)/engine.o
+	@nm -u $(B)/engine.o | sed -n 's/^ *U \(luaL\?_[A-Za-z_]*\|luaJIT_[a-z]*\)$$/\1 ty_host_\1/p' >$(B)/lua.names
+	@objcopy --redefine-syms=$(B)/lua.names $(B)/engine.o
+	@$(CC) -r -nostdlib $(B)/engine.o $(filter %/lua_table.o,$^) -o $@
+	@objcopy --localize-hidden -L luaopen_tycho_core -L luaopen_tycho_files $@
+	@rm -f $(B)/engine.o
+
+$(B)/libtycho.a: $(B)/libtycho.o
+	@rm -f $@
+	@ar rcs $@ $<
+
+$(B)/libtycho.so: $(B)/libtycho.o
+	@echo "ld  $@"
+	@$(CC) $< $(LDFLAGS) -Wl,-soname,libtycho.so $(LIBS) -o $@
+
+$(B)/include/%: core/%
+	@mkdir -p $(@D)
+	@cp $< $@
 
 $(B)/tycho/%.lua: lua/tycho/%.lua
 	@mkdir -p $(@D)
@@ -147,6 +185,14 @@ copied: library
 	done
 	@install -m 755 tycho "$(DESTDIR)$(BINDIR)/tycho"
 	@install -m 644 tycho.1 "$(DESTDIR)$(MANDIR)/tycho.1"
+	@install -d "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/lib/pkgconfig"
+	@install -m 644 core/tycho.h core/tycho.hpp "$(DESTDIR)$(PREFIX)/include/"
+	@install -s -m 755 $(B)/libtycho.so "$(DESTDIR)$(PREFIX)/lib/"
+	@install -m 644 $(B)/libtycho.a "$(DESTDIR)$(PREFIX)/lib/" && strip -g "$(DESTDIR)$(PREFIX)/lib/libtycho.a"
+	@printf '%s\n' 'prefix=$(PREFIX)' 'Name: tycho' 'Description: tensors and compiled models in Lua, for C and C++' \
+	  'Version: $(VERSION)' 'Cflags: "-I$${prefix}/include"' 'Libs: "-L$${prefix}/lib" -ltycho' \
+	  'Libs.private: -lm -ldl -lpthread' >"$(DESTDIR)$(PREFIX)/lib/pkgconfig/tycho.pc"
+	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
 
 # What of it is found with no variable set, and what to set for the rest.
 installed:
@@ -161,7 +207,8 @@ installed:
 
 uninstall:
 	rm -rf "$(DESTDIR)$(LUADIR)/tycho" "$(DESTDIR)$(LIBDIR)/tycho"
-	rm -f "$(DESTDIR)$(BINDIR)/tycho" "$(DESTDIR)$(MANDIR)/tycho.1"
+	rm -f "$(DESTDIR)$(BINDIR)/tycho" "$(DESTDIR)$(MANDIR)/tycho.1" "$(DESTDIR)$(PREFIX)/lib/pkgconfig/tycho.pc"
+	rm -f $(foreach f,include/tycho.h include/tycho.hpp lib/libtycho.a lib/libtycho.so,"$(DESTDIR)$(PREFIX)/$(f)")
 
 # Packages that a target alone needs, installed where a command of theirs is missing: $(call need,command,packages)
 need = command -v $(1) >/dev/null || { sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; $$sudo apt-get update -qq >/dev/null; \
@@ -287,6 +334,15 @@ asan: deps
 sanitized:
 	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(TEST) $(LUAJIT) spec/run.lua 500 1000 $(SEED) $(SPECS)
 
+# Engines of the C API on threads of their own, under ThreadSanitizer. LuaJIT itself and kernels are not instrumented.
+RACES   := threads contention jobs
+tsan: deps
+	@$(MAKE) --no-print-directory $(JOBS) embedded B=$(B)/tsan FRAMES= LDFLAGS="-shared -fsanitize=thread" \
+	  CFLAGS="-O1 -g -fsanitize=thread -fno-omit-frame-pointer"
+	@$(CC) -std=c11 -g -O1 -fsanitize=thread -D_GNU_SOURCE -Icore spec/embed.c $(B)/tsan/libtycho.a $(LIBS) -o $(B)/tsan/embed
+	@for c in $(RACES); do TYCHO_THREADS=4 $(B)/tsan/embed $$c $(B)/tsan/weights.safetensors 12 >$(B)/tsan/log 2>&1 || \
+	  { cat $(B)/tsan/log; exit 1; }; echo "tsan: $$c: no race"; done
+
 # What specs and fuzzers never run, by folder: the library is built again so that it counts, without LuaJIT's compiler, which
 # a hook does not see. Some claims about time do not hold here; SPECS chooses as in test.
 COVER   := $(CURDIR)/$(B)/coverage
@@ -314,5 +370,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build library install copied installed uninstall deb test-packages meta help demo test test-far test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized \
+.PHONY: all deps build library install copied installed uninstall deb test-packages meta help demo test test-far test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
         coverage covered size clean

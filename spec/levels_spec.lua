@@ -3,7 +3,7 @@
 local H = require "spec.helper"
 
 --- In the order in which they stand on each other.
-local LEVELS = { "base", "ir", "device", "record", "compile", "engine", "lua" }
+local LEVELS = { "base", "ir", "device", "record", "compile", "engine", "lua", "embed" }
 
 --- Where a level calls a higher one all the same: through a pointer that the higher one gave it, and why.
 local CALLBACKS = {

@@ -40,6 +40,17 @@ void *ty_mem_zalloc(size_t n);
 void *ty_mem_realloc(void *p, size_t n);
 void ty_mem_free(void *p);
 
+/* Memory of the embedder's in place of the system's, for all of the above and buffers; before the first allocation. Its
+** functions may be called by any thread; allocate answers NULL where there is none. */
+typedef void *HostAllocate(void *ctx, size_t n, size_t align);
+typedef void HostRelease(void *ctx, void *p, size_t n);
+typedef struct HostMemory {
+  void *ctx;
+  HostAllocate *allocate;
+  HostRelease *release;
+} HostMemory;
+void ty_mem_host(const HostMemory *memory);
+
 /* For tests: after `after` further allocations fail `times` times (times < 0: for ever); after < 0:
 ** off. Covers general memory, arenas and buffers. Returns the allocations counted since the last
 ** call.
@@ -102,6 +113,11 @@ typedef void PoolFn(void *arg, i64 begin, i64 end);
 void ty_pool_run(i64 n, i64 grain, PoolFn *fn, void *arg);
 int ty_pool_threads(int n); /* n > 0 sets; returns the number in force, at most ... */
 enum { POOL_MOST = 64 };
+/* Threads of the embedder's in place of the pool's, before the first run: `run` calls job(arg, i) for each i below n, on
+** whichever threads, and returns when all have returned. */
+typedef void PoolJob(void *arg, int i);
+typedef void PoolHost(void *ctx, int n, PoolJob *job, void *arg);
+void ty_pool_host(PoolHost *run, void *ctx);
 
 /* Work that may be left undone. `ask` is called every so many nanoseconds, on the thread that watches; once it says so,
 ** what that thread and the pool run for it ends soon, and what they write is undefined. It may take its time. */

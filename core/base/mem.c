@@ -106,6 +106,32 @@ static bool general_fails(void) {
 
 enum { ALIGN = 16 }; /* malloc's */
 
+/* --- memory of the system, or of the embedder; see ty_mem_host */
+
+static HostMemory host;
+
+void ty_mem_host(const HostMemory *memory) { host = *memory; }
+
+static void *system_alloc(size_t n, bool zero) {
+  if (TY_LIKELY(!host.allocate)) return zero ? calloc(1, n) : malloc(n);
+  void *p = host.allocate(host.ctx, n, ALIGN);
+  return p && zero ? memset(p, 0, n) : p;
+}
+
+static void system_free(void *p, size_t n) {
+  if (TY_LIKELY(!host.release)) free(p);
+  else host.release(host.ctx, p, n);
+}
+
+static void *system_realloc(void *p, size_t old, size_t n) {
+  if (TY_LIKELY(!host.allocate)) return realloc(p, n);
+  void *y = host.allocate(host.ctx, n, ALIGN);
+  if (!y) return NULL;
+  memcpy(y, p, TY_MIN(old, n));
+  host.release(host.ctx, p, old);
+  return y;
+}
+
 bool ty_mem_checked(void) {
 #if defined(__SANITIZE_ADDRESS__)
   return true;
@@ -138,7 +164,7 @@ static COLD void *checked_return(void *p, size_t n) {
 void *ty_mem_alloc(size_t n) {
   if (general_fails() || n > PTRDIFF_MAX - sizeof(Head)) return NULL;
   if (TY_UNLIKELY(ty_guarded)) return checked_return(ty_guard_alloc(n, ALIGN), n);
-  return general_return(malloc(sizeof(Head) + n), n);
+  return general_return(system_alloc(sizeof(Head) + n, false), n);
 }
 
 /* glibc's calloc does not look into the thread's list of free blocks, which has those up to this size. */
@@ -150,8 +176,8 @@ void *ty_mem_zalloc(size_t n) {
     void *p = ty_guard_alloc(n, ALIGN);
     return checked_return(p ? memset(p, 0, n) : NULL, n);
   }
-  if (n > ZEROED_BY_HAND) return general_return(calloc(1, sizeof(Head) + n), n);
-  Head *h = malloc(sizeof(Head) + n);
+  if (n > ZEROED_BY_HAND) return general_return(system_alloc(sizeof(Head) + n, true), n);
+  Head *h = system_alloc(sizeof(Head) + n, false);
   if (h) memset(h + 1, 0, n); /* all of the block would be a calloc to the compiler */
   return general_return(h, n);
 }
@@ -173,7 +199,7 @@ void *ty_mem_realloc(void *p, size_t n) {
   if (general_fails() || n > PTRDIFF_MAX - sizeof(Head)) return NULL;
   if (TY_UNLIKELY(ty_guarded)) return checked_realloc(p, n);
   size_t old = ((Head *)p - 1)->n;
-  Head *h = realloc((Head *)p - 1, sizeof(Head) + n);
+  Head *h = system_realloc((Head *)p - 1, sizeof(Head) + old, sizeof(Head) + n);
   if (h) atomic_fetch_sub_explicit(&general, (i64)old, memory_order_relaxed);
   return general_return(h, n);
 }
@@ -187,7 +213,7 @@ void ty_mem_free(void *p) {
   }
   Head *h = (Head *)p - 1;
   atomic_fetch_sub_explicit(&general, (i64)h->n, memory_order_relaxed);
-  free(h);
+  system_free(h, sizeof(Head) + h->n);
 }
 
 /* ---- arenas ---------------------------------------------------------------------------------- */
@@ -381,6 +407,10 @@ static inline void pool_use(i64 bytes) {
 
 static void unmap(void *p, i64 bytes) {
   UNPOISON(p, (size_t)bytes);
+  if (TY_UNLIKELY(host.release != NULL)) {
+    host.release(host.ctx, p, (size_t)bytes);
+    return;
+  }
   /* Unmapping a middle can run out of map entries: then the pages go, and addresses are lost. */
   if (!ty_system_unmap(p, (size_t)bytes)) ty_system_discard(p, (size_t)bytes);
 }
@@ -444,7 +474,10 @@ static void gone_unmap(Gone *g) {
 /* Fresh memory; when there is none, again after giving back all that waits. Without the lock. */
 static void *map_memory(i64 bytes, i64 align) {
   for (int again = 0;; again++) {
-    void *p = align ? map_aligned(bytes, align) : map_plain(bytes);
+    void *p;
+    if (TY_UNLIKELY(host.allocate != NULL))
+      p = host.allocate(host.ctx, (size_t)bytes, (size_t)TY_MAX(align, LINE));
+    else p = align ? map_aligned(bytes, align) : map_plain(bytes);
     if (p || again) return p;
     ty_buf_trim(0);
   }
@@ -577,8 +610,8 @@ static void *large_alloc(int class, i64 bytes) {
   }
   pool_unlock();
   if (!s) {
-    if (!(s = map_memory(size, size >= HUGE ? HUGE : 0))) return NULL;
-    if (size >= HUGE) ty_system_huge(s, (size_t)size);
+    if (!(s = map_memory(size, size >= HUGE && !host.allocate ? HUGE : 0))) return NULL;
+    if (size >= HUGE && !host.allocate) ty_system_huge(s, (size_t)size);
     pool_lock();
     pool.held += size;
     pool_use(size);

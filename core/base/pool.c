@@ -195,6 +195,54 @@ static void await_end(i64 nchunks) {
   ty_unlock(&pool.lock);
 }
 
+/* How much of the range a thread takes at a time. */
+static i64 chunk_of(i64 n, i64 grain, int heads) {
+  const i64 share = heads * (i64)CHUNKS_A_HEAD;
+  const i64 chunk = TY_MAX(grain, n / share + (n % share != 0));
+  if (!watching) return chunk;
+  const i64 piece = watching->every < STOP_LOOKS ? SLICE_PIECE : PIECE;
+  return TY_MIN(chunk, TY_MAX(grain * piece, n / INT32_MAX + 1));
+}
+
+/* --- threads of the embedder's */
+
+static struct {
+  PoolHost *run;
+  void *ctx;
+} host;
+static _Thread_local bool hosted; /* it runs a part of a job: jobs inside of it are its own */
+
+void ty_pool_host(PoolHost *run, void *ctx) {
+  host.run = run;
+  host.ctx = ctx;
+}
+
+typedef struct HostedJob {
+  PoolFn *fn;
+  void *arg;
+  i64 n, chunk;
+  Watch *watch;
+} HostedJob;
+
+static void run_chunk(void *arg, int i) {
+  const HostedJob *job = arg;
+  const i64 begin = i * job->chunk;
+  Watch *const before = watching;
+  const u32 saved = ty_fp_enter();
+  watching = job->watch;
+  hosted = true;
+  if (!ty_watch_stops()) job->fn(job->arg, begin, TY_MIN(begin + job->chunk, job->n));
+  hosted = false;
+  watching = before;
+  ty_fp_leave(saved);
+}
+
+/* The range in as many chunks as the pool makes. */
+static void run_hosted(i64 n, i64 chunk, PoolFn *fn, void *arg) {
+  HostedJob job = {fn, arg, n, chunk, watching};
+  host.run(host.ctx, (int)(n / chunk + (n % chunk != 0)), run_chunk, &job);
+}
+
 /* A job whose chunks a profile hears of. */
 typedef struct ProfiledJob {
   PoolFn *fn;
@@ -213,19 +261,18 @@ void ty_pool_run(i64 n, i64 grain, PoolFn *fn, void *arg) {
   if (n <= 0) return;
   if (grain < 1) grain = 1;
   if (TY_UNLIKELY(ty_event_on())) fn = profiled, arg = &job;
-  int heads = n > grain ? ty_pool_threads(0) : 1;
+  int heads = n > grain && !hosted ? ty_pool_threads(0) : 1;
+  if (TY_UNLIKELY(host.run != NULL) && heads > 1) {
+    run_hosted(n, chunk_of(n, grain, heads), fn, arg);
+    return;
+  }
   if (heads == 1 || atomic_flag_test_and_set_explicit(&pool.busy, memory_order_acquire)) {
     run_alone(n, fn, arg);
     return;
   }
   if (pool.workers < heads - 1) start(heads);
-  i64 share = heads * (i64)CHUNKS_A_HEAD;
   pool.fn = fn, pool.arg = arg, pool.n = n, pool.watch = watching;
-  pool.chunk = TY_MAX(grain, n / share + (n % share != 0));
-  if (watching) {
-    const i64 piece = watching->every < STOP_LOOKS ? SLICE_PIECE : PIECE;
-    pool.chunk = TY_MIN(pool.chunk, TY_MAX(grain * piece, n / INT32_MAX + 1));
-  }
+  pool.chunk = chunk_of(n, grain, heads);
   pool.nchunks = n / pool.chunk + (n % pool.chunk != 0);
   i64 nchunks = pool.nchunks;
   atomic_store(&pool.done, 0);

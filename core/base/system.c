@@ -205,6 +205,8 @@ void *ty_library_open(const char *const *names) {
 
 void *ty_library_symbol(void *library, const char *name) { return dlsym(library, name); }
 
+void *ty_library_all(void) { return RTLD_DEFAULT; }
+
 void ty_library_close(void *library) { dlclose(library); }
 
 /* ---- the processor ----------------------------------------------------------------------------- */

@@ -106,6 +106,8 @@ void ty_system_stop(void);                      /* ends the process as abort doe
 
 void *ty_library_open(const char *const *names); /* the first that is there; NULL ends the names */
 void *ty_library_symbol(void *library, const char *name); /* functions too */
+void *
+ty_library_all(void); /* for ty_library_symbol: the program, and what shows its names to all */
 void ty_library_close(void *library);
 
 /* --- the processor */

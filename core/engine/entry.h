@@ -133,6 +133,7 @@ struct Compiled {
   u64 link; /* the number of the link that the last trace leads to; see lua_spare.c */
   bool
       kept; /* the trace that answered last may have put arguments or results where others find them */
+  u64 own;    /* of a direct answer, as bits: results that are handles which the run has made */
   bool plain; /* whatever the stance is, for now they run eagerly */
   const void
       *slicer;   /* the coroutine whose calls run in slices of time, while it is resumed; or NULL */

@@ -99,7 +99,8 @@ static Buffer *own_buffer(Bound *B, i32 k, Buffer *now) {
 static bool bind_arena(Bound *B) {
   const i64 bytes = B->p->arena;
   if (!bytes || TY_UNLIKELY(ty_guarded)) return true;
-  return (B->arena = B->device->allocate(bytes)) || ty_fail_memory(B->S, "run", bytes);
+  if (ty_within_limit(B->S, bytes) && (B->arena = B->device->allocate(bytes))) return true;
+  return ty_fail_memory(B->S, "run", bytes);
 }
 
 /* The buffer that output k becomes, held; *own: it was there. NULL: out of memory. */

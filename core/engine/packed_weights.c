@@ -6,7 +6,7 @@
 **
 ** Contents are known by the buffer's stamp, which no other contents ever have (tensor.h): an entry
 ** is right or is never found again. Panels go with the contents, and the least recently used go
-** when their place or their bytes are wanted. Exposed and foreign buffers may change unseen: they
+** when their place or their bytes are wanted. Exposed buffers may change unseen: they
 ** are never kept.
 */
 #include "engine/engine.h"
@@ -90,7 +90,7 @@ static Entry *find(Engine *E, u64 stamp, const Gemm *d, const void *b) {
 }
 
 const void *ty_panels_find(Engine *E, Buffer *buf, const Gemm *d, const void *b, i64 bytes) {
-  if (buf->foreign || buf->exposed || bytes > PANEL_MOST) return NULL;
+  if (buf->exposed || bytes > PANEL_MOST) return NULL;
   Entry *e = find(E, buf->stamp, d, b);
   if (!e) return NULL;
   e->used = ++E->panels->clock;

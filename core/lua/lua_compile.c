@@ -169,6 +169,28 @@ static int compile_part(lua_State *L) {
   return answers;
 }
 
+/* pick for C, from its own frame, whose arguments may be borrowed: results of a trace, or, as
+** S->engine->compiled->part says, nothing was done: the compiled function is to be called. */
+static int answer(lua_State *L, TraceUse use) {
+  Entry *e = lua_touserdata(L, lua_upvalueindex(3));
+  State *S = ty_lua_enter_in(L, (Binding *)e->S);
+  struct Compiled *C = S->engine->compiled;
+  int answers = 0;
+  const bool may = !S->open && !S->level && C->stance != STANCE_EAGER && !C->plain && !e->ended &&
+                   !e->check_every && !e->recheck && e->away <= 0;
+  if (!may || ty_trace_call(L, S, e, use, &answers) != TRACE_HIT) {
+    C->part = PART_MISSES;
+    return 0;
+  }
+  e->calls++;
+  e->missed = 0, e->pause = 0;
+  return answers;
+}
+
+static int compile_answer(lua_State *L) { return answer(L, TRACE_DIRECT); }
+
+static int compile_answer_borrowed(lua_State *L) { return answer(L, TRACE_BORROWED); }
+
 static int compile_run(lua_State *L) { return pick(L, false, false); }
 
 static int compile_run_again(lua_State *L) { return pick(L, true, false); }
@@ -251,6 +273,15 @@ static int compile_part_of(lua_State *L) {
   luaL_checkudata(L, 2, ENTRY_META);
   push_pick(L, compile_part, 2);
   return 1;
+}
+
+/* answers(f, handle) -> for C: what a trace answers a call with, and the same for borrowed arguments */
+static int compile_answers(lua_State *L) {
+  ty_lua_enter(L);
+  luaL_checkudata(L, 2, ENTRY_META);
+  push_pick(L, compile_answer, 2);
+  push_pick(L, compile_answer_borrowed, 2);
+  return 2;
 }
 
 /* hand_on(f, changed) -> what gives the results of the last hit of this coroutine that wait for it, for what goes on in the
@@ -430,10 +461,15 @@ static int compile_tells_code(lua_State *L) {
   return 0;
 }
 
+static _Atomic(lua_CFunction) embedder;
+
+void ty_lua_add_caller(lua_CFunction fn) { embedder = fn; }
+
 /* Functions of the user's run under these, which hold no tensor of theirs meanwhile, or ask for it again. */
 bool ty_lua_is_caller(lua_CFunction fn) {
-  return fn == ty_recorded_list || fn == compile_pick || fn == compile_pick_again ||
-         fn == compile_run || fn == compile_run_again || fn == compile_part ||
+  return fn == embedder || fn == ty_recorded_list || fn == compile_pick ||
+         fn == compile_pick_again || fn == compile_run || fn == compile_run_again ||
+         fn == compile_part || fn == compile_answer || fn == compile_answer_borrowed ||
          fn == ty_lua_protected;
 }
 
@@ -460,6 +496,7 @@ void ty_lua_open_compile(lua_State *L, int m, int t) {
                                  {"_recheck", compile_recheck},
                                  {"_hand_on", compile_hand_on},
                                  {"_part", compile_part_of},
+                                 {"_answers", compile_answers},
                                  {"_link", ty_lua_link},
                                  {"_link_exit", ty_lua_link_exit},
                                  {"_forget_parts", compile_forget_parts},

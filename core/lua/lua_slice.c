@@ -49,10 +49,7 @@ typedef struct Slice {
   bool failed;
 } Slice;
 
-/* A Lua 5.1 host may not have it. */
-extern int lua_isyieldable(lua_State *L) __attribute__((weak));
-
-bool ty_slice_can_wait(lua_State *L) { return lua_isyieldable && lua_isyieldable(L); }
+bool ty_slice_can_wait(lua_State *L) { return lua_isyieldable(L); }
 
 bool ty_slice_may(const Instance *I) {
   const Plan *p = I->plan;

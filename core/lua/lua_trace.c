@@ -63,6 +63,18 @@ static void draw_numbers(lua_State *L, const Binding *B, const Trace *T, const I
 
 /* --- instances */
 
+/* The same for C: all results. */
+static int push_results(lua_State *L, State *S, const Trace *T, const Made *m) {
+  struct Compiled *C = S->engine->compiled;
+  C->part = PART_ANSWERS;
+  C->own = 0;
+  for (i32 i = 0; i < T->nresults; i++) {
+    ty_trace_push_value(L, T->result[i], m);
+    if (T->result[i].kind == R_TENSOR && i < 64) C->own |= (u64)1 << i;
+  }
+  return T->nresults;
+}
+
 /* Makes instance i the first. */
 static Instance *to_front(const Trace *T, i32 i) {
   Instance *I = T->instance[i];
@@ -94,6 +106,7 @@ typedef struct Call {
   i32 room;
   bool linked;       /* by a link: what it makes goes from part to part */
   bool sliced;       /* in slices of time */
+  bool direct;       /* by C: results are not stashed */
   ShapeRange *range; /* whose instance runs, for the sizes at t; or NULL */
   i64 t;
 } Call;
@@ -184,6 +197,15 @@ static __attribute__((noinline)) bool take_room(struct Compiled *C, const Trace 
 
 static void leave_room(struct Compiled *C, const Call *c) { C->nroom = c->room; }
 
+static bool keeps(const Trace *T) { return T->lead || T->neffects || T->ntables || T->ngrads; }
+
+/* Whether a trace may answer such a call. Tables that it makes are known to who gets the results alone. */
+static bool may_answer(const Trace *T, TraceUse use) {
+  if (TY_LIKELY(use < TRACE_DIRECT)) return true;
+  if (T->resume || T->link) return false;
+  return use == TRACE_DIRECT || !(T->lead || T->neffects || T->ngrads);
+}
+
 /* The trace's guards hold: what remains. TRACE_MISS leaves the stack as it may be. */
 static TraceAnswer run_trace(lua_State *L, State *S, Trace *T, Instance *I, const Call *c,
                              const char **why, int *answers) {
@@ -230,11 +252,12 @@ static TraceAnswer run_trace(lua_State *L, State *S, Trace *T, Instance *I, cons
   ty_trace_effects(L, T, made, hidden, I->nmade, &m);
   if (T->link && c->linked && !c->range && ((Binding *)S)->spare.made == spares_made)
     ty_turn_follow(L, S, &(TurnStart){T, I, c->e, c->number, c->outside, first});
-  *answers = ty_trace_answer(L, S, T, &m, T->link && !c->sliced);
+  *answers = TY_UNLIKELY(c->direct) ? push_results(L, S, T, &m)
+                                    : ty_trace_answer(L, S, T, &m, T->link && !c->sliced);
   const bool alone = I->nmade == 1 && !I->made[0].alias && !T->hidden[0] && !I->foreign;
   S->engine->compiled->fresh = alone && !T->neffects && !T->ntables ? made[0] : NULL;
   S->engine->compiled->link = link;
-  S->engine->compiled->kept = T->lead || T->neffects || T->ntables || T->ngrads || I->foreign;
+  S->engine->compiled->kept = keeps(T) || I->foreign;
   return TRACE_HIT;
 }
 
@@ -297,12 +320,13 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, TraceUse use, int *a
   for (i32 i = 0; i < e->ntrace; i++) {
     Trace *T = e->trace[i];
     T->lacking = false;
-    if (T->narg != narg || T->word != word) continue;
+    if (T->narg != narg || T->word != word || !may_answer(T, use)) continue;
     if (TY_UNLIKELY(!lua_checkstack(L, ty_trace_stack(T)))) continue;
     Call c;
     if (TY_UNLIKELY(!take_room(S->engine->compiled, T, &c))) continue;
     T->refs++;
     c.linked = use == TRACE_LINKED, c.sliced = use == TRACE_SLICED;
+    c.direct = use >= TRACE_DIRECT;
     c.e = e;
     why = NULL;
     TraceAnswer y = try_trace(L, S, T, tell, &c, &failed, &why, answers);

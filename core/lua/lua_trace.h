@@ -24,12 +24,21 @@ typedef enum {
   TRACE_RAISED
 } TraceAnswer;
 
-typedef enum { TRACE_RUN, TRACE_LINKED, TRACE_SLICED, TRACE_TELL } TraceUse;
+typedef enum {
+  TRACE_RUN,
+  TRACE_LINKED,
+  TRACE_SLICED,
+  TRACE_TELL,
+  TRACE_DIRECT,
+  TRACE_BORROWED
+} TraceUse;
 
 /* Called by pick, whose upvalues it uses, with the arguments alone on the stack, which a miss leaves
 ** there. HIT: what pick answers is on top, so many values; or a link and registers (PartGives). LINKED: by a link, whose
 ** parts alone see what is made. SLICED: a call in slices of time: where its plan waits to be run, the call and the
-** function that ends it (lua_slice.c), and S->engine->compiled->sliced is set. TELL: what the trace would do, nothing is run. */
+** function that ends it (lua_slice.c), and S->engine->compiled->sliced is set. TELL: what the trace would do, nothing is run.
+** DIRECT: by C, which gets all results, of traces of the whole function alone; Compiled.own says which the run has made.
+** BORROWED: the same, of traces that put neither arguments nor results where others find them than who gets the results. */
 TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, TraceUse use, int *answers);
 void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg);
 bool ty_trace_push_miss(lua_State *L, Entry *e, int anchors);

@@ -204,6 +204,8 @@ const char *ty_lua_nearest(lua_State *L, const char *name, int t);
 
 /* Whether the function calls others of the user's, which may release what they like. */
 bool ty_lua_is_caller(lua_CFunction fn);
+/* Another one of these, of an embedder's; set once for the process. */
+void ty_lua_add_caller(lua_CFunction fn);
 
 /* lua_scope.c: a new tensor belongs to the innermost scope; one that is released to none. */
 void ty_lua_scope_add(lua_State *L, Binding *B, Handle *h);

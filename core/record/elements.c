@@ -55,7 +55,7 @@ void *ty_tensor_write(State *S, const Tensor *x) {
   }
   if (st->recording && !S->cut(S, st->recording, st)) return NULL;
   ty_storage_touch(st);
-  if (st->buf->refs > 1 && !st->buf->exposed) {
+  if ((st->buf->refs > 1 || st->buf->foreign) && !st->buf->exposed) {
     Buffer *own = ty_buffer_copy(S, st->buf);
     if (!own) return NULL;
     ty_buffer_drop(st->buf);

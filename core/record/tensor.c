@@ -116,7 +116,7 @@ Buffer *ty_buffer_new(State *S, const Device *d, i64 bytes) {
     ty_fail_memory(S, "tensor", bytes);
     return NULL;
   }
-  Buffer *b = block_new(S);
+  Buffer *b = ty_within_limit(S, bytes) ? block_new(S) : NULL;
   void *data = b ? d->allocate(bytes) : NULL;
   if (TY_UNLIKELY(!data)) {
     if (b) block_drop(S, b);
@@ -126,6 +126,7 @@ Buffer *ty_buffer_new(State *S, const Device *d, i64 bytes) {
   *b = (Buffer){.S = S, .refs = 1, .bytes = bytes, .device = d, .data = data};
   b->stamp = b->born = ++S->stamps;
   S->debt += bytes;
+  S->held += bytes;
   return b;
 }
 
@@ -141,7 +142,7 @@ Buffer *ty_buffer_copy(State *S, const Buffer *b) {
 void ty_buffer_drop(Buffer *b) {
   if (!b || --b->refs) return;
   buffer_forget(b);
-  if (!b->foreign) b->device->free(b->data, b->bytes);
+  if (!b->foreign) b->device->free(b->data, b->bytes), b->S->held -= b->bytes;
   else if (b->owner.drop) b->owner.drop(b->owner.ctx);
   block_drop(b->S, b);
 }
@@ -486,6 +487,18 @@ bool ty_tensor_foreign(State *S, Tensor *y, const Type *t, void *data, Owner own
                 .owner = owner};
   st->buf = b;
   tensor_init(y, st, t);
+  return true;
+}
+
+bool ty_tensor_lent(State *S, Tensor *y, const Type *t, const void *data, i64 bytes, i64 offset,
+                    const i64 *strides, Owner owner) {
+  if (!ty_tensor_foreign(S, y, t, (void *)(uintptr_t)data, owner)) return false;
+  y->st->buf->exposed = false;
+  y->st->buf->bytes = bytes;
+  y->st->buf->stamp = ++S->stamps;
+  y->st->numel = bytes / ty_dtypes[t->dtype].bytes;
+  y->offset = offset;
+  if (t->rank) memcpy(y->strides, strides, sizeof *strides * t->rank);
   return true;
 }
 

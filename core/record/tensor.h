@@ -36,11 +36,13 @@ typedef struct Buffer {
   State *S;
   i32 refs;
   bool foreign; /* not ours: never freed, the owner is told */
-  bool exposed; /* its address left: contents may change or be read at any time */
-  bool kept;    /* the engine keeps something made from the contents */
-  u64 stamp;    /* of its contents: no others of the State's buffers ever have it */
-  u64 born;     /* the stamp that it had first, 0 where its contents came from the CPU: see Fault */
-  u64 seen;     /* a walk's own: see trace.c */
+  bool
+      exposed; /* its address left: contents may change or be read at any time; a foreign one that is
+                ** not is lent: nobody writes to it */
+  bool kept;   /* the engine keeps something made from the contents */
+  u64 stamp;   /* of its contents: no others of the State's buffers ever have it */
+  u64 born;    /* the stamp that it had first, 0 where its contents came from the CPU: see Fault */
+  u64 seen;    /* a walk's own: see trace.c */
   i64 bytes;
   const Device *device;
   void *data; /* the device's */
@@ -152,6 +154,7 @@ struct State {
   u32 origins;             /* given to tensors by captures that have ended */
   u64 walks;               /* over buffers, which mark what they have seen */
   i32 recording_nodes;     /* an open recording is cut when it has so many; 0: as many as pay */
+  i64 held, limit;         /* bytes of buffers of ours; the most that there may be, 0: any number */
   i64 debt;                /* bytes allocated for tensors since Lua's collector last stepped */
   bool grad_mode, tracks;  /* operations may be taped; and there is a tape to go on */
   u8 cast;                 /* autocast's dtype + 1, 0: none */
@@ -198,6 +201,11 @@ bool ty_buffer_is_faulty(State *S, const Buffer *b);
 bool ty_fail(State *S, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool ty_fail_memory(State *S, const char *who, i64 bytes);
 
+/* Whether so many bytes more may be in use. */
+static inline bool ty_within_limit(const State *S, i64 bytes) {
+  return TY_LIKELY(!S->limit) || (bytes <= S->limit && S->held <= S->limit - bytes);
+}
+
 #define BLOCK_BYTES 104 /* room for a Storage or a Buffer */
 _Static_assert(sizeof(Storage) <= BLOCK_BYTES && sizeof(Buffer) <= BLOCK_BYTES, "block");
 
@@ -239,6 +247,9 @@ ty_recording_new(State *S); /* refs 1: the opener's; NULL when out of memory, sa
 bool ty_tensor_from(State *S, Tensor *y, const Type *t,
                     const void *bytes); /* contiguous; NULL: undefined */
 bool ty_tensor_foreign(State *S, Tensor *y, const Type *t, void *data, Owner owner);
+/* Over bytes of memory of others that nobody writes to as long as it lives; its first element lies at `offset`. */
+bool ty_tensor_lent(State *S, Tensor *y, const Type *t, const void *data, i64 bytes, i64 offset,
+                    const i64 *strides, Owner owner);
 void ty_tensor_alias(Tensor *y, const Tensor *x); /* the same storage and view */
 void ty_tensor_release(Tensor *t);
 bool ty_tensor_is_contiguous(const Tensor *t); /* row-major without gaps, any offset */

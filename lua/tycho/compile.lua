@@ -331,6 +331,12 @@ function M.open(core)
     end
   end
 
+  --- For C: what answers calls of a compiled function by its traces, without and with borrowed arguments.
+  function core.internals.answers(f)
+    local h = handle_of[f]
+    return core._answers(h.fn, h.handle)
+  end
+
   local modes = core.internals.modes
 
   --- What follows a call inside of a mode.

@@ -10,9 +10,10 @@ local check = require("tycho.arguments")(ty)
 
 local type, ipairs = type, ipairs
 
---- files.so lies where core.so does. `require` would find this file under its name.
+--- files.so lies where core.so does, or libtycho has it. `require` would find this file under its name.
 local function load_native()
-  local places, why = {}, nil
+  local places, why, inside = {}, nil, package.preload["tycho.files.native"]
+  if inside then return inside() end
   for template in package.cpath:gmatch("[^;]+") do places[#places + 1] = template:gsub("%?", "tycho/files") end
   local dir = type(debug) == "table" and debug.getinfo(1, "S").source:match("^@(.*[/\\])")
   places[#places + 1] = dir and dir .. "files.so"

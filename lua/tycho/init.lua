@@ -11,15 +11,15 @@
 ---@field grad tycho.Tensor?
 ---@field is_leaf boolean
 
---- Why the C module finds no functions of Lua's in a host, or the message as it is.
-local function missing(message)
-  local name = message:match "undefined symbol: (luaL?_[%w_]+)"
-  if not name then return message end
-  if not package.loaded.jit and not pcall(require, "jit") then
-    return ("tycho: it needs LuaJIT 2.1, and this is %s (which has no %s)"):format(_VERSION, name)
+--- What a host lacks whose program does not have a function of Lua's that core.so calls, as a sentence; nil: it is else.
+local function missing(why)
+  local name = tostring(why):match "undefined symbol: (luaL?_[%w_]+)"
+  if not name then return nil end
+  if name == "lua_upvalueid" or name == "lua_isyieldable" or not rawget(_G, "jit") and _VERSION ~= "Lua 5.1" then
+    return ("tycho: this Lua is not LuaJIT (%s has no %s): Tycho needs LuaJIT 2.1"):format(_VERSION, name)
   end
-  return ("tycho: this program does not show LuaJIT's functions (%s) to modules: link it with -Wl,-E, or with the "
-    .. "shared library of LuaJIT"):format(name)
+  return ("tycho: the program does not show its Lua's functions to modules (%s is missing): link it with -Wl,-E, or "
+    .. "with a shared libluajit-5.1, or embed libtycho"):format(name)
 end
 
 --- The C module lies beside this file, or where package.cpath finds it.
@@ -27,8 +27,9 @@ local function load_core()
   local ok, core = pcall(require, "tycho.core")
   if ok then return core end
   local dir = type(debug) == "table" and debug.getinfo(1, "S").source:match("^@(.*[/\\])")
-  local open = dir and package.loadlib(dir .. "core.so", "luaopen_tycho_core")
-  if not open then error(missing(core), 0) end
+  local open, why
+  if dir then open, why = package.loadlib(dir .. "core.so", "luaopen_tycho_core") end
+  if not open then error(missing(why or core) or core, 0) end
   return open()
 end
 

@@ -1,0 +1,110 @@
+--- embed.lua -- the Lua side of the C API (core/tycho.h): model files are run, what they return is compiled.
+-- In: paths, texts, weights. Out: for C a record of a function that can be called; C calls it, and reads its results.
+-- Raises, with the path, what is wrong.
+
+local ty = require "tycho"
+local internals, nn = ty.internals, ty.nn
+local type, error, pairs, getmetatable, rawget = type, error, pairs, getmetatable, rawget
+local format = string.format
+
+local M = {}
+
+local function fail(fmt, ...) return error(format(fmt, ...), 0) end
+
+--- The tensors of a file or a directory, by name; what has no names is under "value".
+---@param path string
+---@return table<string, tycho.Tensor>
+function M.weights(path)
+  local named = path:find("%.%w+$") and not path:find("%.safetensors$") and not path:find("%.json$")
+  local value, why = (named and ty.load or ty.load_weights)(path)
+  if value == nil then fail("%s", why) end
+  if ty.is_tensor(value) then value = { value = value } end
+  local found = {}
+  for name, t in pairs(value) do
+    if type(name) ~= "string" or not ty.is_tensor(t) then fail("%s: holds other things than tensors by name", path) end
+    found[name] = t:contiguous()
+  end
+  return found
+end
+
+--- A module takes up weights; those that it can hold as they are it shares.
+local function take_up(module, weights)
+  module:load_state_dict(weights)
+  for name, t in pairs(module:state_dict()) do
+    if weights[name] then M.share(t, weights[name]) end
+  end
+end
+
+--- What stands around the user's functions is evaluated with them, as the library's own functions are not: a chunk by
+--- another name.
+local around = assert(loadstring([[
+local no_grad = ...
+local M = {}
+function M.module(m)
+  local function run(...) return m(...) end
+  return function(...) return no_grad(run, ...) end
+end
+function M.callable(t) return function(...) return t(...) end end
+function M.method(t, name) return function(...) return t[name](t, ...) end end
+return M
+]], "=model"))(ty.no_grad)
+
+--- The function that a call of such a value runs.
+local function callable(value, where)
+  if type(value) == "function" then return value end
+  if type(value) ~= "table" then
+    fail("%s: returns a %s; a model's file returns a function, a module, or a table with `forward`", where, type(value))
+  end
+  if nn.is_module(value) then return around.module(value) end
+  if type(value.forward) == "function" then return around.method(value, "forward") end
+  local meta = getmetatable(value)
+  if type(meta) == "table" and rawget(meta, "__call") then return around.callable(value) end
+  return fail("%s: returns a table without `forward`", where)
+end
+
+local function options_of(text)
+  if text == nil then return nil end
+  local chunk = loadstring("return {" .. text .. "}", "=options")
+  if not chunk then fail("options: %q is not the inside of a Lua table", text) end
+  return setfenv(chunk, {})()
+end
+
+local function record_of(value, fn, options)
+  local f = ty.compile(fn, options)
+  local answer, borrowed = internals.answers(f)
+  return { call = f, warm = function(...) return ty.warmup(f, ...) end, answer = answer, borrowed = borrowed,
+    value = value, options = options }
+end
+
+--- Runs a model's file.
+---@param path? string
+---@param text? string Lua source, where there is no path
+---@param name? string the text's name
+---@param weights? string|table a file's path, or tensors by name
+---@param options? string of compile, as the inside of a table
+function M.load(path, text, name, weights, options)
+  local where = path or name or "model"
+  local chunk, why
+  if path then chunk, why = loadfile(path) else chunk, why = loadstring(text, "=" .. where) end
+  if not chunk then fail("%s", why) end
+  if type(weights) == "string" then weights = M.weights(weights) end
+  local value = chunk(weights)
+  local fn = callable(value, where)
+  if weights and type(value) == "table" and nn.is_module(value) then take_up(value, weights) end
+  return record_of(value, fn, options_of(options))
+end
+
+--- No capture may take longer than calls, where those have a limit in milliseconds; nil: they have none.
+function M.limit(ms) ty.budget(ms or math.huge) end
+
+--- Another function of the table that a model's file returned.
+function M.method(record, name)
+  local value = record.value
+  local fn = type(value) == "table" and value[name]
+  if type(fn) ~= "function" then
+    fail("the model has no function %q; it is %s", name, type(value) == "table" and "not in its table" or "no table")
+  end
+  return record_of(value, around.method(value, name), record.options)
+end
+
+return M

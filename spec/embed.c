@@ -1,0 +1,835 @@
+/*
+** embed.c -- claims about the C API, as a host sees it.
+** In: the name of a claim. Out: exit code 0 where it holds; else lines that say what did not.
+*/
+#include <locale.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <tycho.h>
+#include <unistd.h>
+
+static atomic_int failures;
+
+static void fail(int line, const char *what) {
+  printf("line %d: %s; the last error: %s\n", line, what, ty_error());
+  failures++;
+}
+#define CHECK(condition) \
+  do { \
+    if (!(condition)) fail(__LINE__, #condition); \
+  } while (0)
+#define IS(want, call) \
+  do { \
+    const ty_status status = (call); \
+    if (status != (want)) fail(__LINE__, ty_status_name(status)), puts("  of " #call); \
+  } while (0)
+#define SAYS(text) CHECK(strstr(ty_error(), text))
+
+static ty_engine *open_engine(void) {
+  ty_engine *e = NULL;
+  IS(TY_OK, ty_open(NULL, &e));
+  return e;
+}
+
+static ty_model *load_text(ty_engine *e, const char *text) {
+  ty_model *m = NULL;
+  const ty_source source = {.text = text, .name = "spec"};
+  IS(TY_OK, ty_load_source(e, &source, &m));
+  return m;
+}
+
+static double seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static ty_array result(ty_model *m, int i) {
+  ty_array a;
+  memset(&a, 0, sizeof a);
+  IS(TY_OK, ty_result(m, i, &a));
+  return a;
+}
+
+static float f32_at(const ty_array *a, int i) {
+  return a->data ? ((const float *)a->data)[i] : NAN;
+}
+
+/* ---- arrays ---------------------------------------------------------------------------------- */
+
+/* Each dtype comes back as it went, of every rank, also without elements. */
+static void arrays(void) {
+  static const int sizes[] = {0, 1, 1, 1, 2, 4, 8, 2, 2, 4, 8};
+  ty_engine *e = open_engine();
+  ty_model *m = load_text(e, "return function(x) return x, x.dtype, #x.shape end");
+  unsigned char bytes[256];
+  for (int i = 0; i < 256; i++) bytes[i] = (unsigned char)(i % 2);
+  for (int turn = 0; turn < 3; turn++)
+    for (int d = TY_BOOL; d <= TY_F64; d++)
+      for (int rank = 0; rank <= TY_RANK_MAX; rank++) {
+        const int64_t shape[TY_RANK_MAX] = {2, 1, 2, 1, 2, 1, 1, 2},
+                      none[TY_RANK_MAX] = {2, 0, 3, 1, 1, 1, 1, 1};
+        size_t n = (size_t)sizes[d];
+        ty_array in = ty_tensor((ty_dtype)d, bytes, rank, shape), out;
+        for (int k = 0; k < rank; k++) n *= (size_t)shape[k];
+        IS(TY_OK, ty_call(m, &in, 1));
+        out = result(m, 0);
+        CHECK(out.dtype == in.dtype && out.rank == rank && !memcmp(out.data, bytes, n));
+        CHECK(!memcmp(out.shape, in.shape, sizeof out.shape));
+        if (rank < 2) continue;
+        in = ty_tensor((ty_dtype)d, NULL, rank, none);
+        IS(TY_OK, ty_call(m, &in, 1));
+        out = result(m, 0);
+        CHECK(out.dtype == in.dtype && out.rank == rank && out.shape[1] == 0);
+      }
+  IS(TY_OK, ty_close(e));
+}
+
+/* Strides of any sign, and addresses that no element has. */
+static void strides(void) {
+  ty_engine *e = open_engine();
+  ty_model *m = load_text(e, "return function(x) return x * 1 end");
+  float x[12];
+  char odd[64];
+  for (int i = 0; i < 12; i++) x[i] = (float)i;
+  for (int turn = 0; turn < 4; turn++) {
+    ty_array in = ty_matrix(TY_F32, x, 4, 3), out;
+    in.strided = 1, in.strides[0] = 1, in.strides[1] = 4; /* transposed */
+    in.copy = turn == 3;
+    IS(TY_OK, ty_call(m, &in, 1));
+    out = result(m, 0);
+    CHECK(f32_at(&out, 1) == 4 && f32_at(&out, 3) == 1 && f32_at(&out, 11) == 11);
+    in = ty_vector(TY_F32, x + 11, 6);
+    in.strided = 1, in.strides[0] = -2;
+    in.copy = turn == 3;
+    IS(TY_OK, ty_call(m, &in, 1));
+    out = result(m, 0);
+    CHECK(f32_at(&out, 0) == 11 && f32_at(&out, 1) == 9 && f32_at(&out, 5) == 1);
+    in = ty_matrix(TY_F32, x + 2, 3, 2);
+    in.strided = 1, in.strides[0] = 0, in.strides[1] = 1; /* a row three times */
+    IS(TY_OK, ty_call(m, &in, 1));
+    out = result(m, 0);
+    CHECK(f32_at(&out, 0) == 2 && f32_at(&out, 4) == 2 && f32_at(&out, 5) == 3);
+    memcpy(odd + 1, x, 48);
+    in = ty_vector(TY_F32, odd + 1, 12);
+    IS(TY_OK, ty_call(m, &in, 1));
+    out = result(m, 0);
+    CHECK(!memcmp(out.data, x, 48));
+  }
+  IS(TY_OK, ty_close(e));
+}
+
+/* Numbers, booleans, strings, nil; results of a table by position and by name. */
+static void values(void) {
+  ty_engine *e = open_engine();
+  ty_model *m =
+      load_text(e, "return function(n, b, s, none) return n + 1, not b, s .. '!', none, {} end");
+  ty_array in[4] = {ty_number(2.5), ty_tensor(TY_LOGICAL, NULL, 0, NULL),
+                    ty_vector(TY_TEXT, "a\0b", 3), ty_tensor(TY_NIL, NULL, 0, NULL)},
+           out;
+  int n = -1;
+  for (int turn = 0; turn < 5; turn++) {
+    IS(TY_OK, ty_call(m, in, 4));
+    IS(TY_OK, ty_results(m, &n));
+    CHECK(n == 5);
+    out = result(m, 0);
+    CHECK(out.dtype == TY_NUMBER && out.number == 3.5);
+    out = result(m, 1);
+    CHECK(out.dtype == TY_LOGICAL && out.number == 1);
+    out = result(m, 2);
+    CHECK(out.dtype == TY_TEXT && out.shape[0] == 4 && !memcmp(out.data, "a\0b!", 5));
+    out = result(m, 3);
+    CHECK(out.dtype == TY_NIL);
+    IS(TY_INVALID, ty_result(m, 4, &out));
+    IS(TY_INVALID, ty_result(m, 5, &out));
+    SAYS("there is no result 5, the last call has 5");
+  }
+  m = load_text(e, "return function(x) return { x, x + 1, b = x + 2, a = 'text', [9] = 1 } end");
+  const float x = 7;
+  const ty_array one = ty_vector(TY_F32, &x, 1);
+  for (int turn = 0; turn < 5; turn++) {
+    IS(TY_OK, ty_call(m, &one, 1));
+    IS(TY_OK, ty_results(m, &n));
+    CHECK(n == 4);
+    out = result(m, 1);
+    CHECK(!out.name && f32_at(&out, 0) == 8);
+    out = result(m, 2);
+    CHECK(!strcmp(out.name, "a") && out.dtype == TY_TEXT);
+    IS(TY_OK, ty_result_named(m, "b", &out));
+    CHECK(f32_at(&out, 0) == 9);
+    IS(TY_INVALID, ty_result_named(m, "c", &out));
+  }
+  float y = 0;
+  IS(TY_OK, ty_result_copy(m, 0, TY_F32, &y, sizeof y));
+  CHECK(y == 7);
+  IS(TY_INVALID, ty_result_copy(m, 0, TY_F64, &y, sizeof y));
+  IS(TY_INVALID, ty_result_copy(m, 0, TY_F32, &y, 8));
+  IS(TY_INVALID, ty_result_copy(m, 0, TY_F32, NULL, 4));
+  IS(TY_OK, ty_close(e));
+}
+
+/* What a number is never causes another capture, NaN included. */
+static void numbers(void) {
+  ty_engine *e = open_engine();
+  ty_model *m = load_text(e, "local n = 0 return function(x, k) n = n + 1 return x * k end");
+  const float x[3] = {1, 2, 3};
+  ty_array in[2] = {ty_vector(TY_F32, x, 3), ty_number(0)}, out;
+  int compiled = 0;
+  for (int i = 0; i < 5; i++) IS(TY_OK, ty_call(m, in, 2));
+  for (int i = 0; i < 50; i++) {
+    in[1].number = i == 49 ? NAN : i * 0.25;
+    IS(TY_OK, ty_call(m, in, 2));
+    IS(TY_OK, ty_was_compiled(m, &compiled));
+    CHECK(compiled);
+    out = result(m, 0);
+    CHECK(i == 49 ? isnan(f32_at(&out, 1)) : f32_at(&out, 1) == (float)(2 * i * 0.25));
+  }
+  IS(TY_OK, ty_close(e));
+}
+
+/* ---- whose memory it is ---------------------------------------------------------------------- */
+
+static float first_of(ty_model *m) {
+  const ty_array a = result(m, 0);
+  return f32_at(&a, 0);
+}
+
+/* Nobody writes to what is borrowed, and nobody reads it after the call: it may be freed. */
+static void borrowed(void) {
+  static const char *const sources[] = {
+      "return function(x) return x end",
+      "return function(x) return x[{ { 2, 3 } }] end",
+      "return function(x) x:add_(1) return x end",
+      "local kept return function(x) local y = kept or x kept = x return y end",
+      "local kept = {} return function(x) kept[#kept + 1] = x return kept[1] end",
+      "local t = { } function t:forward(x) self.h = self.h and self.h + x or x return self.h end "
+      "return t",
+      "return function(x) return require('tycho').tensor { 1 } + x:sum() end",
+      "local f = function(x) return x end return function(x) local y = f(x) print = nil return y, "
+      "y:t() end",
+      "return function(x) x:sum():item() return x end",
+  };
+  ty_engine *e = open_engine();
+  for (size_t s = 0; s < sizeof sources / sizeof *sources; s++) {
+    ty_model *m = load_text(e, sources[s]), *copying = load_text(e, sources[s]);
+    for (int turn = 0; turn < 12; turn++) {
+      float *x = malloc(4096), y[4];
+      for (int i = 0; i < 1024; i++) x[i] = (float)(turn + i);
+      ty_array in = ty_matrix(TY_F32, x, 4, 256);
+      if (s == 1) in = ty_vector(TY_F32, x, 1024);
+      IS(TY_OK, ty_call(m, &in, 1));
+      in.copy = 1;
+      IS(TY_OK, ty_call(copying, &in, 1));
+      CHECK(x[0] == (float)turn && x[1023] == (float)(turn + 1023));
+      memset(x, 0xff, 4096);
+      free(x);
+      const ty_array a = result(m, 0), b = result(copying, 0);
+      CHECK(a.shape[0] == b.shape[0] && !memcmp(a.data, b.data, 4));
+      memcpy(y, a.data, 4);
+      CHECK(!isnan(y[0]));
+    }
+  }
+  IS(TY_OK, ty_close(e));
+}
+
+/* A result holds while other models of its engine write to what it is. */
+static void results(void) {
+  ty_engine *e = open_engine();
+  ty_model *m = load_text(e, "local ty = require 'tycho' local t = { h = ty.ones(4) } "
+                             "function t:forward() return self.h end "
+                             "function t:reset() self.h:zero_() return self.h end "
+                             "function t:drop() self.h = nil collectgarbage() end return t");
+  ty_model *reset, *drop, *none;
+  IS(TY_OK, ty_method(m, "reset", &reset));
+  IS(TY_OK, ty_method(m, "drop", &drop));
+  IS(TY_FAILED, ty_method(m, "nothing", &none));
+  SAYS("no function \"nothing\"");
+  CHECK(!none);
+  for (int turn = 0; turn < 3; turn++) {
+    IS(TY_OK, ty_call(m, NULL, 0));
+    const ty_array a = result(m, 0);
+    const float before = f32_at(&a, 0);
+    IS(TY_OK, ty_call(reset, NULL, 0));
+    CHECK(first_of(reset) == 0);
+    CHECK(f32_at(&a, 0) == before);
+  }
+  IS(TY_OK, ty_call(m, NULL, 0));
+  const ty_array a = result(m, 0);
+  IS(TY_OK, ty_call(drop, NULL, 0));
+  CHECK(f32_at(&a, 0) == 0);
+  IS(TY_OK, ty_close(e));
+}
+
+/* ---- wrong use ------------------------------------------------------------------------------- */
+
+static void errors(void) {
+  ty_engine *e = NULL;
+  ty_model *m = NULL;
+  ty_weights *w = NULL;
+  ty_array a;
+  const char *text;
+  int64_t bytes;
+  int n;
+  const ty_options negative = {.memory = -1};
+  CHECK(!*ty_error());
+  IS(TY_INVALID, ty_open(NULL, NULL));
+  IS(TY_INVALID, ty_open(&negative, &e));
+  CHECK(!e);
+  IS(TY_CLOSED, ty_close(NULL));
+  SAYS("ty_close: the engine is NULL");
+  IS(TY_CLOSED, ty_close((ty_engine *)&n));
+  SAYS("was closed, or never was one");
+  IS(TY_CLOSED, ty_load(NULL, "x", NULL, &m));
+  IS(TY_CLOSED, ty_call(NULL, NULL, 0));
+  IS(TY_CLOSED, ty_call((ty_model *)&n, NULL, 0));
+  e = open_engine();
+  IS(TY_INVALID, ty_load(e, NULL, NULL, &m));
+  IS(TY_INVALID, ty_load(e, "x.lua", NULL, NULL));
+  IS(TY_FAILED, ty_load(e, "/no/such.lua", NULL, &m));
+  SAYS("/no/such.lua");
+  CHECK(!m);
+  static const char *const bad[] = {
+      "return 1",     "return {}",     "return",    "return {forward = 1}",
+      "syntax error", "error('mine')", "error({})", "local x <",
+      "return nil"};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    const ty_source source = {.text = bad[i], .name = "bad"};
+    IS(TY_FAILED, ty_load_source(e, &source, &m));
+    CHECK(!m);
+  }
+  const ty_source options = {.text = "return function() end", .options = "fullgraph = 1"},
+                  options2 = {.text = "return function() end", .options = "} os.exit() {"},
+                  both = {.text = "x", .path = "x"},
+                  weights = {.text = "return function() end", .file = "/no/such.npz"};
+  IS(TY_FAILED, ty_load_source(e, &options, &m));
+  SAYS("option fullgraph must be a boolean");
+  IS(TY_FAILED, ty_load_source(e, &options2, &m));
+  IS(TY_INVALID, ty_load_source(e, &both, &m));
+  IS(TY_FAILED, ty_load_source(e, &weights, &m));
+  SAYS("/no/such.npz");
+  IS(TY_INVALID, ty_load_source(e, NULL, &m));
+  IS(TY_INVALID, ty_weights_load(e, NULL, &w));
+  IS(TY_FAILED, ty_weights_load(e, "/no/such.safetensors", &w));
+  IS(TY_INVALID, ty_weights_load(e, "x", NULL));
+  IS(TY_CLOSED, ty_weights_free(NULL));
+  IS(TY_INVALID, ty_luajit(e, NULL));
+  IS(TY_INVALID, ty_memory(e, NULL));
+  IS(TY_INVALID, ty_limit(e, -1, 0));
+  IS(TY_OK, ty_memory(e, &bytes));
+  m = load_text(e,
+                "return function(x, y) if x == 'raise' then error('mine', 0) end return x + y end");
+  const float x[6] = {1, 2, 3, 4, 5, 6};
+  const ty_array good[2] = {ty_vector(TY_F32, x, 3), ty_vector(TY_F32, x, 3)};
+  ty_array in[2];
+#define REFUSED(change, says) \
+  memcpy(in, good, sizeof in); \
+  change; \
+  IS(TY_INVALID, ty_call(m, in, 2)); \
+  SAYS(says)
+  for (int turn = 0; turn < 4; turn++) {
+    IS(TY_OK, ty_call(m, good, 2));
+    a = result(m, 0);
+    REFUSED(in[1].dtype = (ty_dtype)77, "argument 1: there is no dtype 77");
+    REFUSED(in[1].dtype = (ty_dtype)-1, "argument 1: there is no dtype -1");
+    REFUSED(in[0].rank = 9, "argument 0: rank 9 is not from 0 to 8");
+    REFUSED(in[0].rank = -1, "argument 0: rank -1");
+    REFUSED(in[0].shape[0] = -3, "size 0 is negative, -3");
+    REFUSED(in[0].shape[0] = INT64_MAX, "too large for any memory");
+    REFUSED((in[0].rank = 2, in[0].shape[0] = in[0].shape[1] = (int64_t)1 << 40),
+            "too large for any memory");
+    REFUSED(in[0].data = NULL, "argument 0: its data is NULL");
+    REFUSED(in[0].name = "x", "by position");
+    REFUSED((in[0].strided = 1, in[0].strides[0] = INT64_MAX), "strides lead out of any memory");
+    REFUSED((in[0].strided = 1, in[0].strides[0] = INT64_MIN), "strides lead out of any memory");
+    REFUSED((in[0] = ty_vector(TY_TEXT, NULL, 5)), "a text of 5 bytes at NULL");
+    REFUSED((in[0] = ty_vector(TY_TEXT, "x", -1)), "a text of -1 bytes");
+    CHECK(f32_at(&a, 1) == 4); /* of the last good call */
+    IS(TY_INVALID, ty_call(m, good, -1));
+    IS(TY_INVALID, ty_call(m, good, TY_ARGUMENTS_MAX + 1));
+    IS(TY_INVALID, ty_call(m, NULL, 1));
+    memcpy(in, good, sizeof in);
+    in[1].shape[0] = 2;
+    IS(TY_FAILED, ty_call(m, in, 2));
+    SAYS("spec:1: add: sizes do not broadcast, f32[3] and f32[2]");
+    IS(TY_OK, ty_results(m, &n));
+    CHECK(n == 0);
+    in[0] = ty_vector(TY_TEXT, "raise", 5);
+    IS(TY_FAILED, ty_call(m, in, 2));
+    CHECK(!strcmp(ty_error(), "mine"));
+    IS(TY_OK, ty_call(m, good, 2));
+    CHECK(first_of(m) == 2);
+  }
+  IS(TY_INVALID, ty_result(m, -1, &a));
+  IS(TY_INVALID, ty_result(m, 0, NULL));
+  IS(TY_INVALID, ty_results(m, NULL));
+  IS(TY_INVALID, ty_result_named(m, NULL, &a));
+  IS(TY_INVALID, ty_method(m, NULL, &m));
+  m = load_text(e, "return function() end");
+  IS(TY_OK, ty_unload(m));
+  IS(TY_CLOSED, ty_unload(m));
+  IS(TY_CLOSED, ty_call(m, NULL, 0));
+  IS(TY_CLOSED, ty_result(m, 0, &a));
+  ty_model *other = load_text(e, "return function() end");
+  IS(TY_CLOSED, ty_call(m, NULL, 0)); /* its place is another's now */
+  IS(TY_OK, ty_close(e));
+  IS(TY_CLOSED, ty_close(e));
+  IS(TY_CLOSED, ty_call(other, NULL, 0));
+  IS(TY_CLOSED, ty_luajit(e, &text));
+  CHECK(!strcmp(ty_status_name((ty_status)99), "unknown") && *ty_version());
+}
+
+/* Deep recursion, garbage, coroutines, an own error handler: what Lua may do, models may. */
+static void wild(void) {
+  static const char *const fine[] = {
+      "return function() return (coroutine.wrap(function() "
+      "coroutine.yield(require('tycho').ones(2) * 3) end)()) end",
+      "return function() local t = {} for i = 1, 1e5 do t[i] = {} end collectgarbage() return "
+      "require('tycho').ones(2) * 3 end",
+      "return function() return (select(2, pcall(error, require('tycho').ones(2) * 3))) end",
+  };
+  static const char *const bad[] = {
+      "local function f() return 1 + f() end return function() return f() end",
+      "return function() coroutine.yield(1) end",
+      "return function() return ('x'):rep(1e9):rep(1e9) end",
+      "return function() return require('tycho').zeros(1e12, 1e12) end",
+      "return function() error() end",
+      "return function() error(setmetatable({}, { __tostring = error })) end",
+      "return function() require('tycho').ones(2):release():sum() end",
+      "return function() local t = require('tycho').ones(2) t:release() return t end",
+  };
+  ty_engine *e = open_engine();
+  for (int turn = 0; turn < 3; turn++) {
+    for (size_t i = 0; i < sizeof fine / sizeof *fine; i++) {
+      ty_model *m = load_text(e, fine[i]);
+      for (int k = 0; k < 3; k++) IS(TY_OK, ty_call(m, NULL, 0));
+      CHECK(first_of(m) == 3);
+      IS(TY_OK, ty_unload(m));
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+      ty_model *m = load_text(e, bad[i]);
+      for (int k = 0; k < 3; k++) CHECK(ty_call(m, NULL, 0) >= TY_NO_MEMORY && *ty_error());
+      IS(TY_OK, ty_unload(m));
+    }
+  }
+  IS(TY_OK, ty_close(e));
+}
+
+/* ---- limits, what the host is told ----------------------------------------------------------- */
+
+static void limits(void) {
+  ty_engine *e = open_engine();
+  ty_model *small = load_text(e, "return function(x) return x + 1 end");
+  ty_model *large =
+      load_text(e, "return function(x) local y = x:reshape(-1, 1) + x return y:sum(), y end");
+  static float x[2000];
+  const ty_array one = ty_vector(TY_F32, x, 100), all = ty_vector(TY_F32, x, 2000);
+  int64_t before = 0, after = 0;
+  for (int turn = 0; turn < 3; turn++) {
+    IS(TY_OK, ty_call(small, &one, 1));
+    IS(TY_OK, ty_call(large, &all, 1)); /* 16 MB */
+    IS(TY_OK, ty_call(large, &one, 1));
+    IS(TY_OK, ty_memory(e, &before));
+    IS(TY_OK, ty_limit(e, 4 << 20, 0));
+    IS(TY_NO_MEMORY, ty_call(large, &all, 1));
+    SAYS("out of memory");
+    for (int i = 0; i < 200; i++) IS(TY_OK, ty_call(large, &one, 1));
+    IS(TY_OK, ty_call(small, &one, 1));
+    IS(TY_OK, ty_memory(e, &after));
+    CHECK(after <= 4 << 20);
+    IS(TY_OK, ty_limit(e, 0, 0));
+  }
+  IS(TY_OK, ty_close(e));
+}
+
+static void deadlines(void) {
+  static const char *const endless[] = {
+      "return function(x) while true do end end",
+      "return function(x) while true do x = x * 1 end end",
+      "return function(x) local y = 0 for i = 1, 1e12 do y = y + i % 7 end return y end",
+      "return function(x) local y = require('tycho').ones(300, 300) for i = 1, 1e9 do y = "
+      "y:matmul(y):tanh() end return y end",
+      "local f f = function(n) if n > 0 then return f(n) end return 1 end return function() return "
+      "f(1) end",
+      "return function(x) while true do pcall(function() while true do end end) end end",
+  };
+  ty_engine *e = open_engine();
+  const float x[3] = {1, 2, 3};
+  const ty_array in = ty_vector(TY_F32, x, 3);
+  ty_model *quick = load_text(e, "return function(x) return x + 1 end");
+  IS(TY_OK, ty_limit(e, 0, 30000));
+  for (size_t i = 0; i < sizeof endless / sizeof *endless; i++) {
+    ty_model *m = load_text(e, endless[i]);
+    for (int turn = 0; turn < 3; turn++) {
+      const double start = seconds();
+      IS(TY_TIMEOUT, ty_call(m, &in, 1));
+      if (seconds() - start > 2)
+        printf("endless %d: %.3f s\n", (int)i, seconds() - start), failures++;
+      IS(TY_OK, ty_call(quick, &in, 1));
+      CHECK(first_of(quick) == 2);
+    }
+  }
+  IS(TY_OK, ty_limit(e, 0, 5000000)); /* time enough: it is compiled all the same */
+  ty_model *m = load_text(
+      e, "return function(x) local y = x for i = 1, 20 do y = (y * 2 - 1):tanh() end return y end");
+  int compiled = 0;
+  for (int i = 0; i < 4; i++) IS(TY_OK, ty_call(m, &in, 1));
+  IS(TY_OK, ty_was_compiled(m, &compiled));
+  CHECK(compiled);
+  IS(TY_OK, ty_limit(e, 0, 0));
+  IS(TY_OK, ty_close(e));
+}
+
+static ty_model *inner;
+static int lines;
+static ty_status inside;
+
+static void log_line(void *ctx, const char *text) {
+  CHECK(ctx == &lines && strstr(text, "spec:1"));
+  lines++;
+  inside = ty_call(inner, NULL, 0);
+}
+
+/* One line for a function that is not compiled; inside of it the engine is busy. */
+static void logs(void) {
+  const ty_options options = {.log = log_line, .log_ctx = &lines};
+  ty_engine *e;
+  IS(TY_OK, ty_open(&options, &e));
+  inner = load_text(e, "return function() end");
+  ty_model *m = load_text(e, "return function(x) local y = {} for k in pairs(_G) do y[k] = "
+                             "io.write('') end return x + 1 end");
+  const float x = 1;
+  const ty_array in = ty_vector(TY_F32, &x, 1);
+  for (int i = 0; i < 20; i++) IS(TY_OK, ty_call(m, &in, 1));
+  CHECK(lines == 1 && inside == TY_BUSY);
+  IS(TY_OK, ty_call(inner, NULL, 0));
+  IS(TY_OK, ty_close(e));
+}
+
+/* Nobody's locale changes what numbers are. */
+static void locales(void) {
+  const char *set = setlocale(LC_ALL, "de_DE.UTF-8");
+  if (!set) printf("no such locale\n");
+  ty_engine *e = open_engine();
+  ty_model *m =
+      load_text(e, "return function(x) return tostring(x * 1.5), 0.5 .. '', tonumber('2.25') end");
+  const float x = 1;
+  const ty_array in = ty_vector(TY_F32, &x, 1);
+  IS(TY_OK, ty_call(m, &in, 1));
+  ty_array a = result(m, 0);
+  CHECK(strstr(a.data, "1.5"));
+  a = result(m, 1);
+  CHECK(!strcmp(a.data, "0.5"));
+  a = result(m, 2);
+  CHECK(a.number == 2.25);
+  IS(TY_OK, ty_close(e));
+}
+
+/* ---- what the host does in the library's place ------------------------------------------------ */
+
+static struct {
+  pthread_mutex_t lock;
+  int64_t live, blocks, asked, fail_from, fail_times; /* fail_from < 0: never */
+} memory = {.lock = PTHREAD_MUTEX_INITIALIZER, .fail_from = -1};
+
+/* Each block tells its size, so that what is given back is checked. */
+static void *allocate(void *ctx, size_t n, size_t align) {
+  void *p = NULL;
+  CHECK(ctx == &memory && (align & (align - 1)) == 0 && align <= (size_t)4 << 20);
+  pthread_mutex_lock(&memory.lock);
+  const int64_t at = memory.asked++;
+  const int fails =
+      memory.fail_from >= 0 && at >= memory.fail_from && at < memory.fail_from + memory.fail_times;
+  if (!fails && posix_memalign(&p, align < sizeof p ? sizeof p : align, n)) p = NULL;
+  if (p) memset(p, 0xcd, n < 4096 ? n : 4096), memory.live += (int64_t)n, memory.blocks++;
+  pthread_mutex_unlock(&memory.lock);
+  return p;
+}
+
+static void release(void *ctx, void *p, size_t n) {
+  CHECK(ctx == &memory && p);
+  pthread_mutex_lock(&memory.lock);
+  memory.live -= (int64_t)n, memory.blocks--;
+  pthread_mutex_unlock(&memory.lock);
+  free(p);
+}
+
+static const char *const worker = /* trains, keeps state, returns several things */
+    "local ty = require 'tycho' local weights = ... ty.manual_seed(3) "
+    "local w = ty.randn(8, 8) local t = { h = ty.zeros(8) } "
+    "function t:forward(x, k) self.h = (self.h * 0.5 + x:matmul(w)):tanh() "
+    "return { h = self.h, y = self.h * k, n = k } end "
+    "function t:learn(x) local a = ty.value_and_grad(function(v) return "
+    "(x:matmul(v)):square():mean() end)(w) "
+    "return a end return t";
+
+/* Everything once, where any allocation may fail; whether it went to its end. */
+static int use_all(float *sum) {
+  ty_engine *e = NULL;
+  ty_model *m = NULL, *learn = NULL;
+  ty_array y;
+  float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  const ty_array in[2] = {ty_vector(TY_F32, x, 8), ty_number(2)};
+  const ty_source source = {.text = worker, .name = "worker"};
+  ty_status s = ty_open(NULL, &e);
+  if (!s) s = ty_load_source(e, &source, &m);
+  if (!s) s = ty_method(m, "learn", &learn);
+  for (int i = 0; i < 4 && !s; i++) s = ty_call(m, in, 2);
+  if (!s) s = ty_result_named(m, "y", &y);
+  if (!s) *sum = f32_at(&y, 0);
+  for (int i = 0; i < 2 && !s; i++) s = ty_call(learn, in, 1);
+  if (e) IS(TY_OK, ty_close(e));
+  if (s && s != TY_NO_MEMORY) fail(__LINE__, ty_status_name(s));
+  return !s;
+}
+
+/* Whichever allocation fails: a code, a sentence, and nothing is lost. */
+static void starved(void) {
+  const ty_host host = {.ctx = &memory, .allocate = allocate, .release = release, .threads = 1};
+  float want = 0, got = 0;
+  IS(TY_OK, ty_setup(&host));
+  CHECK(use_all(&want));
+  const int64_t start = memory.asked;
+  CHECK(use_all(&got) && got == want);
+  const int64_t needs = memory.asked - start;
+  int done = 0, tries = 0;
+  int64_t blocks[3];
+  for (int round = 0; round < 3; round++) {
+    for (int kind = 0; kind < 2;
+         kind++) /* each of the first ones, then ever rarer; one fails, or all that follow */
+      for (int64_t after = 0; after < needs + 10; after += 1 + after / 12) {
+        memory.fail_from = memory.asked + after, memory.fail_times = kind ? INT64_MAX / 2 : 1;
+        done += use_all(&got);
+        memory.fail_from = -1;
+        tries++;
+      }
+    CHECK(use_all(&got) && got == want);
+    blocks[round] = memory.blocks;
+  }
+  CHECK(done < tries);
+  if (blocks[2] > blocks[1]) { /* caches of the process fill in the first round */
+    printf("%lld blocks are live, %lld were\n", (long long)blocks[2], (long long)blocks[1]);
+    failures++;
+  }
+  printf("%d tries, %d of them went well, %lld allocations each\n", tries, done, (long long)needs);
+}
+
+typedef struct Share {
+  void (*job)(void *arg, int i);
+  void *arg;
+  atomic_int *next;
+  int n;
+} Share;
+
+static void *take_jobs(void *p) {
+  const Share *s = p;
+  for (int i; (i = atomic_fetch_add(s->next, 1)) < s->n;) s->job(s->arg, i);
+  return NULL;
+}
+
+static atomic_int jobs_run;
+
+static void run_jobs(void *ctx, int n, void (*job)(void *arg, int i), void *arg) {
+  pthread_t id[3];
+  atomic_int next = 0;
+  Share s = {job, arg, &next, n};
+  int started = 0;
+  CHECK(ctx == &memory && n > 0);
+  jobs_run += n;
+  while (started < 3 && !pthread_create(&id[started], NULL, take_jobs, &s)) started++;
+  take_jobs(&s);
+  for (int i = 0; i < started; i++) pthread_join(id[i], NULL);
+}
+
+static const char *const heavy =
+    "local ty = require 'tycho' return function() ty.manual_seed(5) local x = ty.randn(400, 400) "
+    "local y = x:matmul(x):tanh():softmax() return y, y:sum(1), (x:sort(2)), "
+    "ty.randn(300000):exp():cumsum(1) end";
+
+static void use_jobs(int with) {
+  const ty_host host = {
+      .ctx = &memory, .run_jobs = with ? run_jobs : NULL, .threads = with ? 4 : 1};
+  IS(TY_OK, ty_setup(&host));
+  ty_engine *e = open_engine();
+  IS(TY_BUSY, ty_setup(&host));
+  ty_model *m = load_text(e, heavy);
+  for (int turn = 0; turn < 4; turn++) IS(TY_OK, ty_call(m, NULL, 0));
+  for (int i = 0; i < 4; i++) {
+    const ty_array a = result(m, i);
+    uint64_t h = 5381;
+    size_t n = a.dtype == TY_I64 ? 8 : 4;
+    for (int d = 0; d < a.rank; d++) n *= (size_t)a.shape[d];
+    for (size_t k = 0; k < n; k++) h = h * 33 ^ ((const unsigned char *)a.data)[k];
+    printf("%016llx\n", (unsigned long long)h);
+  }
+  CHECK(with ? jobs_run > 8 : jobs_run == 0);
+  IS(TY_OK, ty_close(e));
+}
+
+static void jobs(void) { use_jobs(1); }
+static void no_jobs(void) { use_jobs(0); }
+
+static void setups(void) {
+  const ty_host half = {.allocate = allocate}, none = {.threads = -1},
+                lone = {.run_jobs = run_jobs}, plain = {0};
+  IS(TY_INVALID, ty_setup(NULL));
+  IS(TY_INVALID, ty_setup(&half));
+  IS(TY_INVALID, ty_setup(&none));
+  IS(TY_INVALID, ty_setup(&lone));
+  IS(TY_OK, ty_setup(&plain));
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+#define THREADS 16
+static ty_weights *shared;
+static const char *weights_path;
+static float want[64];
+static pthread_barrier_t gate;
+static int rounds = 60;
+
+/* With work for the threads that all engines share. */
+static const char *const reader =
+    "local ty = require 'tycho' local w, much = ..., ty.ones(512, 256) "
+    "return function(x, k) return (x:matmul(w.a) * k + w.b):tanh():matmul(w.a) + (much * "
+    "k):exp():sum() * 1e-6 end";
+
+static void *infer(void *arg) {
+  const ty_source source = {.text = reader, .weights = shared, .name = "reader"};
+  ty_engine *e = open_engine();
+  ty_model *m = NULL;
+  float x[64];
+  for (int i = 0; i < 64; i++) x[i] = (float)i * 0.01f;
+  pthread_barrier_wait(&gate);
+  IS(TY_OK, ty_load_source(e, &source, &m));
+  for (int i = 0; i < rounds; i++) {
+    const ty_array in[2] = {ty_matrix(TY_F32, x, 1, 64), ty_number(0.5)};
+    IS(TY_OK, ty_call(m, in, 2));
+    const ty_array a = result(m, 0);
+    if (!arg) memcpy(want, a.data, sizeof want);
+    CHECK(!memcmp(a.data, want, sizeof want));
+  }
+  IS(TY_OK, ty_close(e));
+  return NULL;
+}
+
+/* Writes weights a [64, 64], b [64] by an engine. */
+static void write_weights(ty_engine *e) {
+  char text[600];
+  snprintf(text, sizeof text,
+           "local ty = require 'tycho' ty.manual_seed(9) return function() assert(ty.save('%s', "
+           "{ a = ty.randn(64, 64) * 0.1, b = ty.randn(64) })) end",
+           weights_path);
+  IS(TY_OK, ty_call(load_text(e, text), NULL, 0));
+}
+
+static void threads(void) {
+  pthread_t id[THREADS];
+  ty_engine *e = open_engine();
+  write_weights(e);
+  IS(TY_OK, ty_weights_load(e, weights_path, &shared));
+  IS(TY_OK, ty_close(e)); /* they outlive it */
+  pthread_barrier_init(&gate, NULL, 1);
+  infer(NULL);
+  pthread_barrier_init(&gate, NULL, THREADS);
+  for (int i = 0; i < THREADS; i++) CHECK(!pthread_create(&id[i], NULL, infer, &gate));
+  for (int i = 0; i < THREADS; i++) pthread_join(id[i], NULL);
+  IS(TY_OK, ty_weights_free(shared));
+  IS(TY_CLOSED, ty_weights_free(shared));
+}
+
+/* Weights take no memory of an engine's; who writes to them has others, alone. */
+static void weights(void) {
+  ty_engine *e = open_engine(), *f = open_engine();
+  ty_model *m = NULL, *n = NULL;
+  int64_t before, after;
+  write_weights(e);
+  IS(TY_OK, ty_weights_load(e, weights_path, &shared));
+  const ty_source source = {.text =
+                                "local w = ... local t = {} function t:forward() return w.a end "
+                                "function t:write() w.a:add_(1) w.a[1] = 7 return w.a end return t",
+                            .weights = shared};
+  IS(TY_OK, ty_memory(f, &before));
+  IS(TY_OK, ty_load_source(e, &source, &m));
+  IS(TY_OK, ty_load_source(f, &source, &n));
+  IS(TY_OK, ty_memory(f, &after));
+  CHECK(after - before < 64 * 64 * 4);
+  IS(TY_OK, ty_weights_free(shared)); /* models hold them */
+  IS(TY_OK, ty_call(m, NULL, 0));
+  IS(TY_OK, ty_call(n, NULL, 0));
+  const ty_array a = result(m, 0), b = result(n, 0);
+  CHECK(a.data == b.data);
+  float copy[64 * 64];
+  memcpy(copy, b.data, sizeof copy);
+  ty_model *write;
+  IS(TY_OK, ty_method(m, "write", &write));
+  for (int i = 0; i < 3; i++) IS(TY_OK, ty_call(write, NULL, 0));
+  CHECK(first_of(write) == 7);
+  IS(TY_OK, ty_call(n, NULL, 0));
+  const ty_array c = result(n, 0);
+  CHECK(c.data == b.data && !memcmp(c.data, copy, sizeof copy));
+  const ty_source module = {
+      .text = "local nn = require('tycho').nn local m = nn.Module.new and nil "
+              "local L = nn.Linear(64, 64) L.weight.grad = nil local C = nn.Sequential(L) "
+              "local M = nn.class('M') function M:forward() return self.a, self.b end "
+              "return nil"};
+  (void)module;
+  IS(TY_OK, ty_close(e));
+  IS(TY_OK, ty_call(n, NULL, 0));
+  IS(TY_OK, ty_close(f));
+}
+
+static ty_engine *contested;
+static ty_model *slow;
+static atomic_int turns, busy;
+
+static void *contend(void *arg) {
+  (void)arg;
+  for (int i = 0; i < 300; i++) {
+    const ty_status s = ty_call(slow, NULL, 0);
+    if (s == TY_OK) turns++;
+    else if (s == TY_BUSY) busy++;
+    else IS(TY_OK, s);
+  }
+  return NULL;
+}
+
+/* Threads that use one engine at the same time are told; one after the other they work. */
+static void contention(void) {
+  pthread_t id[4];
+  contested = open_engine();
+  slow = load_text(
+      contested,
+      "local ty = require 'tycho' return function() return ty.ones(200, 200):exp():sum() end");
+  IS(TY_OK, ty_call(slow, NULL, 0));
+  for (int i = 0; i < 4; i++) CHECK(!pthread_create(&id[i], NULL, contend, NULL));
+  for (int i = 0; i < 4; i++) pthread_join(id[i], NULL);
+  CHECK(turns > 0 && turns + busy == 1200);
+  IS(TY_OK, ty_call(slow, NULL, 0));
+  IS(TY_OK, ty_close(contested));
+}
+
+int main(int argc, char **argv) {
+  static const struct {
+    const char *name;
+    void (*fn)(void);
+  } claims[] = {{"arrays", arrays},        {"strides", strides},   {"values", values},
+                {"numbers", numbers},      {"borrowed", borrowed}, {"results", results},
+                {"errors", errors},        {"wild", wild},         {"limits", limits},
+                {"deadlines", deadlines},  {"logs", logs},         {"locales", locales},
+                {"starved", starved},      {"jobs", jobs},         {"no_jobs", no_jobs},
+                {"setups", setups},        {"threads", threads},   {"weights", weights},
+                {"contention", contention}};
+  weights_path = argc > 2 ? argv[2] : "/tmp/embed.safetensors";
+  if (argc > 3) rounds = atoi(argv[3]);
+  for (size_t i = 0; i < sizeof claims / sizeof *claims; i++)
+    if (argc > 1 && !strcmp(argv[1], claims[i].name)) {
+      claims[i].fn();
+      return failures != 0;
+    }
+  printf("no such claim\n");
+  return 2;
+}

@@ -1,0 +1,222 @@
+--- embed_spec.lua -- the C API (core/tycho.h): programs in C and C++ that are built by a compiler alone call models, with the
+--- results of Lua to the bit; wrong use, limits, threads and failing allocators give codes and sentences.
+-- embed.c holds the claims that need a host in C, one process each.
+
+local H = require "spec.helper"
+local ty = H.ty
+
+local root = io.popen("cd '" .. H.root .. "' && pwd"):read "*l" .. "/"
+local build = root .. "build/"
+local here = build .. "spec/"
+local LIBS = "-lm -ldl -lpthread"
+
+--- What a command prints, and its status.
+local function run(command)
+  local pipe = assert(io.popen(("{ cd '%s'; %s; } 2>&1; echo \"status $?\""):format(H.root, command)))
+  local text = pipe:read "*a"
+  pipe:close()
+  local out, status = text:match "^(.-)status (%d+)%s*$"
+  return out, tonumber(status)
+end
+
+--- Builds a program; gives its path.
+local function program(name, command)
+  local out, status = run(("mkdir -p build/spec && %s -Ibuild/include -o build/spec/%s"):format(command, name))
+  assert(status == 0, out)
+  return here .. name
+end
+
+local STATIC, SHARED = "build/libtycho.a " .. LIBS, "-Lbuild -ltycho -Wl,-rpath,'" .. build .. "'"
+
+--- The directory of LuaJIT's headers, or nil.
+local function headers()
+  for _, dir in ipairs { "/usr/include/luajit-2.1", "/usr/local/include/luajit-2.1" } do
+    local f = io.open(dir .. "/lua.h")
+    if f then
+      f:close()
+      return dir
+    end
+  end
+end
+
+describe("a program in C", function()
+  local model, weights = root .. "examples/embed/model.lua", root .. "examples/embed/model.safetensors"
+
+  --- What the example prints, by Lua.
+  local function expected()
+    local agent = assert(loadfile(model))(assert(ty.load_weights(weights)))
+    local lines = {}
+    for i, state in ipairs { { 0.1, -0.4, 0.7, 0.2 }, { 1, 2, 3, 4 }, { -1, 0, 1, 0 } } do
+      local y = agent:forward(ty.tensor { state }, 0.5)
+      lines[i] = ("frame %d: action %d, chances %a %a\n"):format(i - 1, y.action:get(1), y.chance:get(1, 1), y.chance:get(1, 2))
+    end
+    return table.concat(lines)
+  end
+
+  for kind, libs in pairs { static = STATIC, shared = SHARED } do
+    it("is built by cc alone and has Lua's bits: " .. kind, function()
+      local path = program("embed_" .. kind, "cc -Wall -Wextra -Werror examples/embed/main.c " .. libs)
+      local out, status = run(("'%s' '%s' '%s' 2>/dev/null"):format(path, model, weights))
+      assert.equal(0, status, out)
+      assert.equal(expected(), out)
+      out = run(("cd examples/embed && '%s' 2>&1 >/dev/null"):format(path)) -- its own files, and which LuaJIT runs
+      assert.truthy(out:find "^LuaJIT 2%.", out)
+    end)
+  end
+
+  it("says what is wrong with its files", function()
+    local path = program("embed_static", "cc examples/embed/main.c " .. STATIC)
+    local out, status = run(("'%s' /no/model.lua"):format(path))
+    assert.equal(1, status)
+    assert.truthy(out:find("load: TY_FAILED: ty_load: cannot open /no/model.lua", 1, true), out)
+  end)
+
+  it("may be in C++", function()
+    local path = program("embed_cpp", "g++ -std=c++11 -Wall -Wextra -Wpedantic -Werror spec/embed.cpp " .. STATIC)
+    local out, status = run(("'%s' '%s' '%s'"):format(path, model, weights))
+    assert.equal(0, status, out)
+    assert.equal(expected(), out)
+  end)
+
+  it("finds a header that is C99", function()
+    local out, status = run "echo '#include <tycho.h>' | cc -std=c99 -Wall -Wextra -Wpedantic -Werror -Ibuild/include -fsyntax-only -x c -"
+    assert.equal(0, status, out)
+  end)
+end)
+
+describe("the library", function()
+  it("shows ty_* alone, and needs nothing but the C library", function()
+    for _, name in ipairs { "nm -g --defined-only build/libtycho.a", "nm -D --defined-only build/libtycho.so" } do
+      local out, seen = run(name), 0
+      for symbol in out:gmatch "%x+ %a ([%w_.]+)" do
+        seen = seen + 1
+        assert.truthy(H.read("core/tycho.h"):find(" " .. symbol .. "(", 1, true) or H.read("core/tycho.h"):find("*" .. symbol .. "(", 1, true),
+          symbol .. " is not in tycho.h")
+      end
+      assert.truthy(seen > 18, seen)
+    end
+    assert.equal("", (run "nm -u build/libtycho.a | grep -E ' U (lua|ty_)'"))
+    assert.equal("", (run "readelf -d build/libtycho.so | grep NEEDED | grep -vE 'lib(c|m|dl|pthread)\\.so|ld-linux'"))
+  end)
+
+  it("has every function of its header", function()
+    local out, seen = run "nm -g --defined-only build/libtycho.a", 0
+    for name in H.read("core/tycho.h"):gmatch "TY_API [^;(]-[ *](ty_[%w_]+)%(" do
+      seen = seen + 1
+      assert.truthy(out:find(" T " .. name .. "\n", 1, true), name)
+    end
+    assert.truthy(seen > 18, seen)
+  end)
+end)
+
+local claims = {
+  arrays = "takes and gives arrays of every dtype and rank",
+  strides = "takes strides of any sign, and elements at odd addresses",
+  values = "takes and gives numbers, booleans, strings and tables",
+  numbers = "captures nothing anew for another number",
+  borrowed = "writes to no argument, and reads none after the call",
+  results = "keeps results while other models write to what they are",
+  errors = "answers wrong use with a code and a sentence",
+  wild = "outlives what Lua does wrong",
+  limits = "keeps a limit of memory",
+  deadlines = "keeps a limit of time, in operations and in loops",
+  logs = "tells the host, who may not call back",
+  locales = "does not ask for the locale",
+  setups = "refuses half a host",
+  threads = "runs one model in 16 threads over the same weights",
+  weights = "shares weights, and copies them for who writes",
+  contention = "tells threads that use one engine at the same time",
+  starved = "loses nothing, whichever allocation fails",
+}
+
+describe("an engine", function()
+  local path = program("embed_claims", "cc -O1 -std=c11 -Wall -Wextra -Werror -D_GNU_SOURCE spec/embed.c " .. STATIC)
+
+  for _, name in ipairs(H.sorted(claims)) do
+    it(claims[name], function()
+      local out, status = run(("timeout 200 '%s' %s '%sembed.safetensors'"):format(path, name, here))
+      assert.equal(0, status, out)
+    end)
+  end
+
+  it("has the same bits by the host's threads", function()
+    local by_host, status = run(("'%s' jobs"):format(path))
+    assert.equal(0, status, by_host)
+    assert.equal(by_host, (run(("'%s' no_jobs"):format(path))))
+  end)
+
+  it("reads and writes no memory but its own, and gives it back", function()
+    if run("command -v valgrind") == "" then return pending "valgrind is not installed" end
+    for _, name in ipairs { "borrowed", "weights" } do
+      local out, status = run(("valgrind -q --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite "
+        .. "--error-exitcode=9 '%s' %s '%sembed.safetensors'"):format(path, name, here))
+      assert.equal(0, status, out)
+      assert.equal("", out)
+    end
+  end)
+end)
+
+describe("an engine in a host's Lua state", function()
+  --- LuaJIT's static library, or nil.
+  local static = run("ls /usr/lib/*/libluajit-5.1.a /usr/local/lib/libluajit-5.1.a 2>/dev/null"):match "[^\n]+"
+  local opened = "TY_FAILED: ty_open: the Lua state has no `package`: open its libraries by luaL_openlibs\n"
+    .. "TY_FAILED: ty_open: an engine is open in this Lua state; close it before\n"
+
+  for kind, libs in pairs {
+    ["libtycho.a, a shared LuaJIT"] = STATIC .. " -lluajit-5.1",
+    ["libtycho.so, a shared LuaJIT"] = "-lluajit-5.1 " .. SHARED,
+    ["libtycho.a, a static LuaJIT without -Wl,-E"] = static and "build/libtycho.a " .. static .. " " .. LIBS,
+    ["libtycho.so, a static LuaJIT"] = static and static .. " " .. LIBS .. " " .. SHARED,
+  } do
+    it("opens, closes and opens again: " .. kind, function()
+      local dir = headers()
+      if not dir or not libs then return pending "LuaJIT's headers or library are missing" end
+      local path = program("embed_host", ("cc -I'%s' spec/embed_host.c %s"):format(dir, libs))
+      local out, status = run(("'%s'"):format(path))
+      assert.equal(0, status, out)
+      assert.equal(opened, out:sub(1, #opened))
+      assert.equal(2, select(2, out:gsub("LuaJIT [^\n]- %(linked%)\n4 6 top 1\n", "")), out)
+    end)
+  end
+
+  it("says that another Lua is not LuaJIT", function()
+    local lua = "/usr/include/lua5.1"
+    if not io.open(lua .. "/lua.h") then return pending "PUC Lua 5.1 is not installed" end
+    local path = program("embed_puc", ("cc -I%s spec/embed_host.c %s -llua5.1"):format(lua, STATIC))
+    local out, status = run(("'%s'"):format(path))
+    assert.equal(1, status)
+    assert.truthy(out:find("TY_NO_LUAJIT: ty_open: the Lua of this program is not LuaJIT", 1, true), out)
+  end)
+end)
+
+describe("require in a host that core.so cannot use", function()
+  it("says that PUC Lua is not LuaJIT", function()
+    if run("command -v lua5.1") == "" then return pending "PUC Lua 5.1 is not installed" end
+    local out, status = run("LUA_PATH='build/?.lua;build/?/init.lua' LUA_CPATH='build/?.so' lua5.1 -e 'require \"tycho\"'")
+    assert.equal(1, status)
+    assert.truthy(out:find("this Lua is not LuaJIT (Lua 5.1 has no lua_upvalueid): Tycho needs LuaJIT 2.1", 1, true), out)
+  end)
+
+  it("says that a program shows no functions", function()
+    local dir, static = headers(), run("ls /usr/lib/*/libluajit-5.1.a 2>/dev/null"):match "[^\n]+"
+    if not dir or not static then return pending "LuaJIT's headers or static library are missing" end
+    local source = here .. "mute.c"
+    local f = assert(io.open(source, "w"))
+    f:write [[
+      #include <lauxlib.h>
+      #include <lualib.h>
+      #include <stdio.h>
+      int main(void) {
+        lua_State *L = luaL_newstate();
+        luaL_openlibs(L);
+        if (luaL_dostring(L, "require 'tycho'")) puts(lua_tostring(L, -1));
+        return 0;
+      }
+    ]]
+    f:close()
+    local path = program("mute", ("cc -I'%s' '%s' %s -lm -ldl"):format(dir, source, static))
+    local out = run(("LUA_PATH='build/?.lua;build/?/init.lua' LUA_CPATH='build/?.so' '%s'"):format(path))
+    assert.truthy(out:find("the program does not show its Lua's functions to modules (lua", 1, true), out)
+    assert.truthy(out:find("link it with -Wl,-E", 1, true), out)
+  end)
+end)
