@@ -26,6 +26,7 @@ function M.core(ty)
   end
   function C.reason() return nil end
   function C.located() end
+  function C.place() end
   function C.outside(tensor, slot) C.outside_of[tensor] = slot end
   function C.symbols() end
   function C.taken() return 0 end

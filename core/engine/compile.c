@@ -226,7 +226,7 @@ Plan *ty_compile_graph(State *S, const Graph *g, const Output *out, i32 nout, i3
     ty_plan_drop(p);
     p = NULL;
   }
-  if (begin && p) ty_event_note(EV_MAKE, begin, ty_profile_plan(p), 0, 0);
+  if (begin && p) ty_event_note(EV_MAKE, begin, ty_profile_plan(p), 0, 0, 0);
   if (p) show(S, &task, &passes, p);
   else if (err) ty_fail(S, "compile: %s", err);
   else ty_fail_memory(S, "compile", 0);

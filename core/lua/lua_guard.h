@@ -252,6 +252,7 @@ int ty_account_session(lua_State *L);
 void ty_trace_drop(Trace *T);
 /* The entry's i-th trace goes, with what it anchors. anchors: the entry's table. */
 void ty_trace_remove(lua_State *L, Entry *e, i32 i, int anchors);
-int ty_trace_list(lua_State *L); /* what explain tells of an entry's traces */
+int ty_trace_list(lua_State *L);     /* what explain tells of an entry's traces */
+int ty_trace_measured(lua_State *L); /* and what was measured of one */
 
 #endif

@@ -448,6 +448,7 @@ typedef struct Call {
   const Tensor **outside;
   Tensor **made, *hidden; /* hidden: those for which no handle is made */
   i32 room;
+  bool timed;        /* step by step */
   bool linked;       /* by a link: what it makes goes from part to part */
   ShapeRange *range; /* whose instance runs, for the sizes at t; or NULL */
   i64 t;
@@ -626,6 +627,7 @@ static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, bool tell, Call *
   *failed = check_deferred(L, (Binding *)S, T, I, number, outside);
   if (*failed < T->late_guards || T->gone) return TRACE_MISS;
   if (TY_UNLIKELY(tell)) return tell_trace(L, S, T, I, c, why, answers);
+  I->recording.timed = c->timed;
   TraceAnswer y = run_trace(L, S, T, I, c, why, answers);
   if (y == TRACE_HIT) T->hits++;
   return y;
@@ -655,6 +657,7 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, TraceUse use, int *a
     if (TY_UNLIKELY(!take_room(S->engine->compiled, T, &c))) continue;
     T->refs++;
     c.linked = use == TRACE_LINKED;
+    c.timed = begin && e->by_step;
     why = NULL;
     TraceAnswer y = try_trace(L, S, T, tell, &c, &failed, &why, answers);
     leave_room(S->engine->compiled, &c);

@@ -112,6 +112,8 @@ void ty_lua_line(lua_State *L, const Binding *B, char *text, size_t n);
 int ty_lua_located(lua_State *L);
 /* lua_session.c: the State's `where`. */
 void ty_lua_where(State *S, char *text, size_t n);
+/* What is recorded from now on is so at the line of the user's that runs; not while a capture records. */
+void ty_lua_place(lua_State *L, Binding *B);
 /* lua_modes.c: puts the State's words as they hold for L, where modes are open. */
 void ty_lua_modes(lua_State *L, Binding *B);
 static inline void ty_lua_follow(lua_State *L, Binding *B) {

@@ -194,6 +194,7 @@ static bool make_rows(Making *M) {
     const Record *r = M->list[i];
     T->row[i] = (TapeRow){.t = r->t,
                           .dims = r->dims,
+                          .site = r->site,
                           .dim = r->dim,
                           .base = r->base,
                           .n = r->n,
@@ -468,6 +469,7 @@ bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *save
                   .freed = freed[i],
                   .pure = from->pure,
                   .n = freed[i] ? 0 : from->n,
+                  .site = from->site,
                   .seq = seq + 1 + (u64)i,
                   .t = from->t,
                   .dims = from->dims,

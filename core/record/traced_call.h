@@ -36,7 +36,7 @@ typedef struct TapeEdge {
 typedef struct TapeRow {
   Tensor t;
   u32 dims;
-  i32 dim, base, n,
+  i32 site, dim, base, n,
       edge;      /* edge: number of the first one; behind those of ATTEND is what it keeps */
   Attention how; /* ATTEND */
   Owner owner;   /* CUSTOM: of its rule, held */

@@ -362,6 +362,18 @@ function M.open(core)
     return core.internals.load("tycho.explain").of(core, handle("explain", f), handle_of)
   end
 
+  --- Runs fn() and tells what each line of the user's source cost in kernels, of compiled functions as of eager
+  --- operations: a table that prints well, hottest line first, then fn's results. A kernel that holds operations of
+  --- several lines is shared among them, by what each costs, roughly; gradients count where their operation stands.
+  --- path: as ty.profile has it. `lines`: {file, line, source, seconds, backward, runs, bytes, flops, share}.
+  ---@param fn function
+  ---@param path? string
+  ---@return tycho.LineProfile?, ...
+  function api.profile(fn, path)
+    core.internals.load "tycho.profile"
+    return core.internals.profile_lines(fn, path)
+  end
+
   --- Writes one page for a browser, which needs nothing else: the source's lines with what became of them, parts,
   --- guards, graphs, plans with the lifetimes of buffers, kernels as loop programs beside their machine code, times.
   ---@param f function compiled, and called at least once

@@ -126,6 +126,7 @@ local compilation = {
     "a function that runs f's tensor operations in fused kernels, bits equal" },
   explain = { "f", "what a compiled function did: traces, guards, misses, aborts, kernels; prints well" },
   graph = { "f, ...", "the graph that f(...) records: text, nodes, dot" },
+  profile = { "fn, path = nil", "runs fn(): what each line of the source cost, compiled or not; prints well" },
   view = { "f, path", "writes one HTML page: source, parts, guards, graphs, plans, kernels, machine code, times" },
   reset = { "f", "forgets what was compiled for f" },
   disable = { "f", "keeps f from being captured by compiled functions that call it" },
@@ -139,7 +140,8 @@ local compilation = {
 local jit_table = rawget(_G, "jit")
 for name, fn in pairs(require("tycho.compile").open(ty)) do
   local about = assert(compilation[name], name)
-  if not ty[name] then define(name, "m", about[1], about[2], fn) end -- jit.view is not the view of a tensor
+  local other = ty[name] or name == "profile" -- jit.view is not the view of a tensor, jit.profile not ty.profile
+  if not other then define(name, "m", about[1], about[2], fn) end
   if type(jit_table) == "table" then jit_table[name] = fn end
 end
 -- Modules, optimisers: loaded when they are asked for.

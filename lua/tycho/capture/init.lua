@@ -63,6 +63,7 @@ World.EARLY, World.DEFERRED, World.DRAWN = 0, 1, 2
 
 --- "file:line" of the user's code that is evaluated, nil outside of it.
 World.where = evaluate.where
+World.site = evaluate.site
 --- What error() puts before its message.
 World.position = evaluate.position
 

@@ -153,7 +153,9 @@ return function(World)
       end
     end
     self.asking = false
-    if tape then tape:call(f, args, shadows, n, symbols, keeps) end
+    local site = self:site()
+    if site then C.place(site) end
+    if tape then tape:call(f, args, shadows, n, symbols, keeps, site) end
     if symbols then C.symbols(n, unpack(symbols, 1, count)) end
     local results, nresults = pack(f(unpack(args, 1, n)))
     local refused = C.reason()

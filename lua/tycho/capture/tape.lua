@@ -141,13 +141,13 @@ local function operand(tape, v, s)
 end
 
 --- Begins the entry of a call; symbols: positions of arguments and the numbers that they are. keeps: the first argument
---- comes back from a later call.
-function Tape:call(f, args, shadows, n, symbols, keeps)
+--- comes back from a later call. site: where the code stands.
+function Tape:call(f, args, shadows, n, symbols, keeps, site)
   local operands = {}
   if keeps then operands[1] = { KEPT, register(self, args[1]) } end
   for i = keeps and 2 or 1, n do operands[i] = operand(self, args[i], shadows[i]) end
   self.given = args
-  self.open = { "call", self.at[f] and { REGISTER, self.at[f] } or { VALUE, f }, operands, n, symbols }
+  self.open = { "call", self.at[f] and { REGISTER, self.at[f] } or { VALUE, f }, operands, n, symbols, site = site }
 end
 
 --- What a result is; sizes get their shadows here.
@@ -390,6 +390,7 @@ function replay.call(p, e)
   local C, args, n, symbols = p.C, {}, e[4], e[5]
   for i = 1, n do args[i] = p:value(e[3][i]) end
   if symbols then C.symbols(n, unpack(symbols)) end
+  if e.site then C.place(e.site) end
   local results, count = pack(p:value(e[2])(unpack(args, 1, n)))
   p.args = args
   if count ~= e[7] or C.reason() or symbols and C.taken() ~= e.taken or not same_list(e.whole, C.wholeness()) then
