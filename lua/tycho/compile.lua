@@ -344,7 +344,9 @@ function M.open(core)
   --- (calls that a trace answered: the function did not run); captures; timed (how many of these calls were timed,
   --- about one of 64), time (seconds that such a call took: the median of the last ones); traces, most recently used
   --- first: {key, guards, sizes (what was decided about them), effects, hits, dynamic, instances (sets of sizes),
-  --- ranges (of sizes), no_range (why there is none), graph, plan (steps, outputs, pieces of the arena)}, and where a
+  --- ranges (of sizes), no_range (why there is none), graph, plan (steps, outputs, pieces of the arena), sites (of
+  --- the graph's nodes: "file:line", behind "<" in a backward pass, or false), seconds (of the plan's steps, the mean
+  --- of so many runs: timed; nil where none was)}, and where a
   --- result needs a gradient: kept (what a call keeps for its backward pass: {what = "result", "input" or "constant",
   --- path, type, bytes, by (the operation whose gradient reads it)}), backward (its plans: {operations, kernels,
   --- steps}); parts, where it is captured in parts, in the order of its code: {begins = "file:line", line, native

@@ -10,7 +10,7 @@ local M = {}
 local COST = { exp = 12, expm1 = 16, log = 15, log1p = 18, tanh = 25, erf = 25, sin = 20, cos = 20, tan = 30, pow = 40,
   sigmoid = 15, div = 3, sqrt = 4, random = 10 }
 local FREE = { input = true, const = true, scalar = true, view = true, param = true }
-local FLOPS = 16 -- of a product, in the time of an addition
+local FLOPS = 4 -- of a product, in the time of an addition
 
 local function elements(dims)
   local n = 1
@@ -18,13 +18,15 @@ local function elements(dims)
   return n
 end
 
---- The nodes of a plan's text by number: {op, elements (that it looks at)}.
+local function last_size(dims) return tonumber(match(dims, "(%d+)%]$")) or 1 end
+
+--- The nodes of a plan's text by number: {op, dims, elements (that it looks at), flops (of a product)}.
 local function nodes_of(text)
   local nodes = {}
   for number, op, rest, dims in gmatch(text, "\n?%%(%d+) = (%w+)([^\n]-) : %w+(%b[])") do
-    local n = { op = op, elements = elements(dims) }
+    local n = { op = op, elements = elements(dims), dims = dims }
     local from = nodes[tonumber(match(rest, "^ %%(%d+)"))]
-    if op == "matmul" and from then n.product = true end
+    if op == "matmul" and from then n.flops = 2 * n.elements * last_size(from.dims) end
     if from and from.elements > n.elements and op ~= "view" and op ~= "gather" then n.elements = from.elements end
     nodes[tonumber(number)] = n
   end
@@ -59,9 +61,8 @@ end
 --- Of a step's time the shares of the places where its operations stand: a list of {site, share, back}, whose shares
 --- are 1 together. back: of a backward pass. A place that is not known is false.
 ---@param root integer the step's node
----@param flops number of the product that it is or begins with, else 0
 ---@param sites (string|false)[] by node + 1: "file:line", behind "<" where it is of a backward pass
-function M.shares(groups, nodes, root, flops, sites)
+function M.shares(groups, nodes, root, sites)
   local weights, order, total = {}, {}, 0
   local function add(node, weight)
     local site = sites[node + 1] or false
@@ -71,7 +72,7 @@ function M.shares(groups, nodes, root, flops, sites)
   local group = groups[root]
   for _, node in ipairs(group and group.nodes or {}) do
     local n = nodes[node]
-    add(node, n.product and flops > 0 and flops / FLOPS or n.elements * (COST[n.op] or 1))
+    add(node, n.flops and n.flops / FLOPS or n.elements * (COST[n.op] or 1))
   end
   if total == 0 then -- a copy, or of a plan without a text
     add(root, 1)
@@ -82,6 +83,15 @@ function M.shares(groups, nodes, root, flops, sites)
     order[i] = { site = back and sub(site, 2) or site, share = weights[site] / total, back = back or false }
   end
   return order
+end
+
+--- The lines of a file; none where it cannot be read.
+function M.read_lines(path)
+  local file = io and io.open and io.open(path, "r")
+  local lines = {}
+  for line in gmatch(file and (file:read "*a" or "") .. "\n" or "", "([^\n]*)\n") do lines[#lines + 1] = line end
+  if file then file:close() end
+  return lines
 end
 
 --- "file", line of a site.

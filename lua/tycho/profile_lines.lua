@@ -5,7 +5,7 @@
 local plan_text = require "tycho.plan_text"
 
 local ipairs, pairs, tonumber, setmetatable = ipairs, pairs, tonumber, setmetatable
-local format, gmatch, gsub, sub, rep = string.format, string.gmatch, string.gsub, string.sub, string.rep
+local format, gsub, sub, rep = string.format, string.gsub, string.sub, string.rep
 local concat, max, min, sort = table.concat, math.max, math.min, table.sort
 
 local M = {}
@@ -20,15 +20,6 @@ local M = {}
 local Profile = {}
 Profile.__index = Profile
 
---- The lines of a file; none where it cannot be read.
-local function read_lines(path)
-  local file = io and io.open and io.open(path, "r")
-  local lines = {}
-  for line in gmatch(file and (file:read "*a" or "") .. "\n" or "", "([^\n]*)\n") do lines[#lines + 1] = line end
-  if file then file:close() end
-  return lines
-end
-
 local function add_events(list, sites, row_of)
   local known = {} -- shares by list of places and step
   for _, e in ipairs(list) do
@@ -38,10 +29,8 @@ local function add_events(list, sites, row_of)
       known[e.sites] = by
       shares = by[e.step]
       if not shares then
-        local s = e.step
-        local product = s.m and 2 * s.m * s.n * s.k * s.batch or 0
-        shares = plan_text.shares(e.plan.groups, e.plan.nodes, s.node, product, sites[e.sites] or {})
-        by[s] = shares
+        shares = plan_text.shares(e.plan.groups, e.plan.nodes, e.step.node, sites[e.sites] or {})
+        by[e.step] = shares
       end
     elseif e.site ~= nil then
       local back = e.site and sub(e.site, 1, 1) == "<"
@@ -76,7 +65,7 @@ function M.of(y, list, sites)
   for _, row in ipairs(rows) do
     row.share = row.seconds / max(y.busy, 1e-12)
     if row.file then
-      files[row.file] = files[row.file] or read_lines(row.file)
+      files[row.file] = files[row.file] or plan_text.read_lines(row.file)
       row.source = files[row.file][row.line]
     end
   end
