@@ -88,7 +88,7 @@ local numeric = {
 -- Operands: s slot, t slot of a table or function, n number expression, v any value, b boolean, i whole number, f function
 local shapes = {
   upvalue = "+ti", env = "+t", field = "+tv", metatable = "+t", unscoped = "",
-  string_metatable = "+", loaded = "+", grad = "+s", no_grad = "s",
+  string_metatable = "+", loaded = "+", grad = "+s", hooks = "+s", no_grad = "s",
   type = "sv", equal = "sv", same = "ss", distinct = "ss",
   cell_same = "ssii", cell_distinct = "ssii",
   length = "ti", keys = "tv", tensor = "sv", closure = "sf", number = "#s", bound = "#si",
@@ -193,6 +193,7 @@ local read = {
   string_metatable = function() return debug.getmetatable("") end,
   loaded = function() return package.loaded end,
   grad = function(s, t) return s[t].grad end,
+  hooks = function(s, t) return (ty.internals.capture.hooks(s[t])) end,
 }
 
 local guards = {

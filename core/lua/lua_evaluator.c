@@ -210,6 +210,8 @@ void ty_lua_open_evaluator(lua_State *L, int m) {
                                  {"lone", ty_lua_leaf_lone},
                                  {"whole", ty_lua_leaf_whole},
                                  {"seen", ty_lua_leaf_seen},
+                                 {"hooked", ty_lua_leaf_hooked},
+                                 {"hooks", ty_lua_leaf_hooks},
                                  {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_newtable(L);

@@ -59,6 +59,7 @@ _(FIELD,            "field",            READ,    1, O2(SLOT, KEY),              
 _(KEYED,            0,                  READ,    1, O2(SLOT, KEY),                 0) /* the key lies on the stack already */ \
 _(ELEMENT,          0,                  READ,    1, O2(SLOT, KEY),                 0) /* the key is a small whole number */ \
 _(GRAD,             "grad",             READ,    0, O1(SLOT),                      0) /* gradient of a leaf: not nil */ \
+_(HOOKS,            "hooks",            READ,    0, O1(SLOT),                      0) /* the list of a leaf's hooks, or nil */ \
 _(STRING_METATABLE, "string_metatable", READ,    0, O0,                            0) /* of all strings */ \
 _(LOADED,           "loaded",           READ,    0, O0,                            0) /* modules by name */ \
 _(METATABLE,        "metatable",        READ,    0, O1(SLOT),                      0) \

@@ -275,6 +275,9 @@ int ty_lua_leaf_gradients(lua_State *L);
 int ty_lua_leaf_lone(lua_State *L);
 int ty_lua_leaf_whole(lua_State *L);
 int ty_lua_leaf_seen(lua_State *L);
+int ty_lua_leaf_hooked(lua_State *L);
+int ty_lua_leaf_hooks(lua_State *L);
+void ty_lua_push_hooks(lua_State *L, const Tensor *t); /* the list of a leaf's hooks, or nil */
 
 /* lua_tensor.c: pushes a tensor of the nested tables, number or boolean at index i. dtype < 0: by what they hold.
 ** Ragged and mixed data raise with the path. */

@@ -324,10 +324,7 @@ BackState ty_back_step(Back *b) {
       b->i = 0;
     }
     const Record *r = b->at->r;
-    if (S->capture && r->kind == K_LEAF && S->hooks) {
-      ty_capture_refuse(S, "a tensor has a hook");
-      y = BACK_FAILED;
-    } else if (r->hook && !b->hooked && !r->freed && (r->kind == K_LEAF || r->seq >= b->floor)) {
+    if (r->hook && !b->hooked && !r->freed && (r->kind == K_LEAF || r->seq >= b->floor)) {
       b->hooks = true;
       y = BACK_HOOK;
     } else if (r->kind == K_CUSTOM && !r->freed && r->seq >= b->floor) y = BACK_CUSTOM;

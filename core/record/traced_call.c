@@ -50,6 +50,7 @@ static bool is_plain(const Record *r) {
 
 static bool see(Making *M, Record *r) {
   if (ty_capture_is_old(M->S, r) || ty_pointer_map_get(&M->seen, r) >= 0) return true;
+  if (r->hook && !r->freed) return refuse(M->S, "a tensor that it leads to has a hook");
   if (!is_plain(r))
     return refuse(M->S, r->kind == K_LEAF ? "it leads to a leaf that was made inside"
                                           : "a function with a gradient of its own leads to it");

@@ -3,8 +3,9 @@
 -- order in which they were registered, once each, when the gradient is complete, before it goes on; of a leaf, before
 -- it is added to `grad`. The tape has them (lua_grad.c): no operation costs more while there are none.
 --
--- A tensor has one gradient with its views that cover all of it. Captures register none, and give leaves no gradients
--- while any leaf has hooks: such calls run in parts, or as they are.
+-- A tensor has one gradient with its views that cover all of it. Captures evaluate hooks of leaves from outside, whose
+-- lists they guard, and those that are registered inside on what is made inside (capture/gradients.lua); where one of
+-- these could be met by a backward pass outside, the function runs in parts, or as it is.
 
 local type, ipairs, rawequal = type, ipairs, rawequal
 local setmetatable, remove = setmetatable, table.remove
@@ -51,15 +52,25 @@ return function(ty, define)
 
   ty.internals.hooks = { add = add, callable = callable }
 
+  --- Whether a hook's answer fits the gradient. Sizes are compared, not texts of them: captures follow sizes.
+  local function fits(y, g)
+    local a, b = y.shape, g.shape
+    if y.dtype ~= g.dtype or #a ~= #b then return false end
+    for d = 1, #a do
+      if a[d] ~= b[d] then return false end
+    end
+    return true
+  end
+
   --- Called by a backward pass (grad.lua's run).
-  local function run(back, gradients, _, list)
-    local g = gradients[1]:reshape(list.shape)
+  local function run(back, gradients, dims, list)
+    local g = gradients[1]:reshape(dims)
     local given = g
     for _, entry in ipairs { unpack(list) } do
       local y = entry.fn(g)
       if y ~= nil then
         check.tensor("register_hook", 1, y)
-        if check.text(y) ~= check.text(g) then
+        if not fits(y, g) then
           check.fail("register_hook", "the hook must give nil or %s, got %s", check.text(g), check.text(y))
         end
         g = y
@@ -79,12 +90,14 @@ return function(ty, define)
     if type(fn) ~= "function" then
       check.fail("register_hook", "argument 2 must be a function, got %s", check.show(fn))
     end
-    local list = hooks(x) or hooks(x, { back = run, shape = x.shape })
+    local list = hooks(x) or hooks(x, { back = run })
     local of = setmetatable({ x }, { __mode = "v" }) -- a handle keeps no tensor alive
     return add(list, fn, function()
       if of[1] and ty.internals.is_live(of[1]) and of[1].requires_grad then hooks(of[1], false) end
     end)
   end
+
+  for _, f in ipairs { add, callable, run, fits, register_hook, Handle.remove } do core.inline[f] = true end
 
   define("register_hook", "t", "x, fn",
     "calls fn(g) with x's complete gradient in each backward pass; what it gives replaces g; a handle, to :remove()",

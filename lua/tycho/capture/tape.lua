@@ -140,12 +140,13 @@ local function operand(tape, v, s)
   return { VALUE, v }
 end
 
---- Begins the entry of a call; symbols: positions of arguments and the numbers that they are. keeps: the first argument
+--- Begins the entry of a call; symbols: positions of arguments and the numbers that they are. keeps: the argument that
 --- comes back from a later call. site: where the code stands.
 function Tape:call(f, args, shadows, n, symbols, keeps, site)
   local operands = {}
-  if keeps then operands[1] = { KEPT, register(self, args[1]) } end
-  for i = keeps and 2 or 1, n do operands[i] = operand(self, args[i], shadows[i]) end
+  for i = 1, n do
+    operands[i] = i == keeps and { KEPT, register(self, args[i]) } or operand(self, args[i], shadows[i])
+  end
   self.given = args
   self.open = { "call", self.at[f] and { REGISTER, self.at[f] } or { VALUE, f }, operands, n, symbols, site = site }
 end
@@ -167,7 +168,7 @@ local function result(tape, v, s, fresh, path)
     for i, a in pairs(tape.given) do
       if rawequal(a, v) then return { GIVEN, i }, s end
     end
-    tape.broken = tape.broken or not world.constants[v]
+    tape.broken = tape.broken or not (world.constants[v] or s and s.hooks) -- of hooks it must be the same list
     return { VALUE, v }, s
   end
   local fields, shadow = {}, world.tables[v].shadow
@@ -225,6 +226,7 @@ local read = {
   string_metatable = function() return metatable_of("") end,
   loaded = function(p) return p.C.loaded() end,
   grad = function(p, i) return (select(2, p.C.gradient(p:slot(i[2])))) end,
+  hooks = function(p, i) return (p.C.hooks(p:slot(i[2]))) end,
 }
 
 --- Finds the instruction of each slot and number.
