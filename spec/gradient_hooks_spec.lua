@@ -171,6 +171,16 @@ describe("a tensor's hook", function()
     local told = jit.explain(compiled)
     assert.same({ 20, {} }, { told.skips, told.aborts })
     assert.truthy(told.captures <= 4, told.captures)
+    collectgarbage()
+    collectgarbage()
+    local alone = jit.compile(function(x) -- no leaf outside has any
+      local p = x:clone():requires_grad_()
+      p:register_hook(function(g) return g * 5 end)
+      p:sum():backward()
+      return p.grad
+    end)
+    for _ = 1, 5 do assert.same({ 5, 5 }, list(alone(ty.ones(2)))) end
+    assert.same({ 1, 5 }, { jit.explain(alone).captures, jit.explain(alone).skips })
   end)
 
   it("that does what no trace can hold runs as it is, once a call", function()
