@@ -193,7 +193,7 @@ local read = {
   string_metatable = function() return debug.getmetatable("") end,
   loaded = function() return package.loaded end,
   grad = function(s, t) return s[t].grad end,
-  hooks = function(s, t) return (ty.internals.capture.hooks(s[t])) end,
+  hooks = function(s, t) return (require("tycho").internals.capture.hooks(s[t])) end,
 }
 
 local guards = {

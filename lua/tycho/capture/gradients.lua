@@ -10,9 +10,9 @@
 -- 3. Leaves may be views of one storage, which has one gradient: the place is the storage's, and so is what it holds,
 --    in one dim. A leaf sees its part; each reading gives another view, as it does outside.
 -- 4. Leaves that have a gradient share memory in later calls as they do now, and with nobody else.
--- 5. The hooks of a leaf from outside are a table that is read from the leaf, by an instruction of the program. Where any
---    leaf has hooks, which is a part of every key, it is read of each leaf that gets a gradient. Hooks that are registered
---    inside belong to tensors that are made inside: nobody else sees them.
+-- 5. The hooks of a leaf from outside are a table that is read from the leaf, by an instruction of the program. Where
+--    any leaf has hooks, which is a part of every key, it is read of each leaf that gets a gradient. Hooks that are
+--    registered inside belong to tensors that are made inside: nobody else sees them.
 
 local gmatch = string.gmatch
 local type, tonumber, ipairs, rawequal = type, tonumber, ipairs, rawequal
