@@ -193,6 +193,8 @@ describe("the prompt", function()
 
   it("has commands", function()
     ask(t, "%time h(ty.ones(3)):sum()", "6 %[f32 cpu%]\n.-[mu]?s: .-compiling %(%d plans?, %d kernels?%), .-running\n")
+    ask(t, "%time ty.ones(3, 7):sin():sum(1)", "f32 7 cpu%]\n.-[mu]?s: .-compiling %(%d plans?, %d kernels?%), .-running\n")
+    assert.falsy(ask(t, "%time ty.ones(3, 7):sin():sum(1)", "f32 7 cpu%]\n.-[mu]?s\n"):find("compiling", 1, true))
     ask(t, "%timeit ty.ones(3)", "s median, .-s least of %d+ runs\n")
     ask(t, "big = ty.zeros(1000, 250)")
     ask(t, "%who", "big +f32%[1000,250%] +1 MB  cpu\n")
@@ -284,6 +286,8 @@ describe("the prompt", function()
       ["a compiled function"] = "local f = ty.compile(function(x) return x:sin():exp() + 1 end) while true do f(ty.ones(1000, 1000)) end",
       ["a coroutine"] = "local c = coroutine.wrap(function() while true do coroutine.yield() end end) while true do c() end",
       ["a pause"] = "io.read()",
+      ["a sort with a function"] = "local l = {} for i = 1, 3e5 do l[i] = i * 7919 % 1000003 end while true do "
+        .. "table.sort(l, function(a, b) return (a * 31) % 1009 < (b * 31) % 1009 end) end",
     } do
       it(name, function()
         local best = math.huge
@@ -303,6 +307,26 @@ describe("the prompt", function()
     end
   end)
 
+  it("says by a second Ctrl-C that a function written in C cannot be stopped, and ends by a third one", function()
+    local own = open()
+    own:mark()
+    own:send "local s = ('a'):rep(30) s:match(('a?'):rep(30) .. s)\r" -- takes a quarter of an hour
+    local function wait(seconds)
+      local begin = terminal.seconds()
+      while terminal.seconds() - begin < seconds do pcall(own.expect, own, "\1", 0.02) end
+    end
+    wait(0.2)
+    own:send "\3"
+    wait(0.3)
+    own:send "\3"
+    own:expect "A function written in C runs, and is stopped when it returns. Ctrl%-C again ends tycho."
+    wait(1)
+    own:send "\3"
+    own:expect "It cannot be stopped: tycho ends."
+    assert.truthy(own:wait() ~= 0)
+    own:close()
+  end)
+
   it("has lost nothing that was typed when it is killed", function()
     ask(t, "'the last words'", "the last words")
     t:kill(9)
@@ -320,6 +344,9 @@ describe("the prompt", function()
     local text = file:read "*a"
     file:close()
     assert.truthy(text:find("'the last words'\n", 1, true))
+    local pipe = io.popen("stat -c %a '" .. HISTORY .. "'")
+    assert.equal("600\n", pipe:read "*a") -- its owner's alone
+    pipe:close()
     assert.truthy(text:find("do\\n  print('whole' .. 7)\\nend\n", 1, true))
   end)
 

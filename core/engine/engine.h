@@ -64,6 +64,7 @@ typedef struct Engine {
   struct Compiled *compiled; /* engine.c: its own */
   struct Panels *panels;     /* panels.c: packed weights */
   CacheStats panel_stats;
+  i64 making; /* nanoseconds that plans and their kernels were made in */
 } Engine;
 
 #define DUMP_PROFILE (1u << 31) /* of Engine.dump: steps are noted */
