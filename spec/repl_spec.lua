@@ -195,6 +195,8 @@ describe("the prompt", function()
     ask(t, "%time h(ty.ones(3)):sum()", "6 %[f32 cpu%]\n.-[mu]?s: .-compiling %(%d plans?, %d kernels?%), .-running\n")
     ask(t, "%time ty.ones(3, 7):sin():sum(1)", "f32 7 cpu%]\n.-[mu]?s: .-compiling %(%d plans?, %d kernels?%), .-running\n")
     assert.falsy(ask(t, "%time ty.ones(3, 7):sin():sum(1)", "f32 7 cpu%]\n.-[mu]?s\n"):find("compiling", 1, true))
+    ask(t, "print(jit.profile(function() return ty.ones(9):exp():sum():item() end))",
+      "input%[%d+%]:1  print%(jit%.pro[^\n]*%.%.%.")
     ask(t, "%timeit ty.ones(3)", "s median, .-s least of %d+ runs\n")
     ask(t, "big = ty.zeros(1000, 250)")
     ask(t, "%who", "big +f32%[1000,250%] +1 MB  cpu\n")

@@ -85,12 +85,18 @@ function M.shares(groups, nodes, root, sites)
   return order
 end
 
---- The lines of a file; none where it cannot be read.
+--- Texts of chunks that stand in no file, by name: the prompt's inputs.
+M.texts = {}
+
+--- The lines of a file or a text; none where it cannot be read.
 function M.read_lines(path)
-  local file = io and io.open and io.open(path, "r")
-  local lines = {}
-  for line in gmatch(file and (file:read "*a" or "") .. "\n" or "", "([^\n]*)\n") do lines[#lines + 1] = line end
-  if file then file:close() end
+  local text, lines = M.texts[path], {}
+  if not text then
+    local file = io and io.open and io.open(path, "r")
+    text = file and file:read "*a"
+    if file then file:close() end
+  end
+  for line in gmatch(text and text .. "\n" or "", "([^\n]*)\n") do lines[#lines + 1] = line end
   return lines
 end
 

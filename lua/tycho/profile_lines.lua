@@ -3,6 +3,7 @@
 -- cannot be read have none.
 
 local plan_text = require "tycho.plan_text"
+local terminal = require "tycho.terminal"
 
 local ipairs, pairs, tonumber, setmetatable = ipairs, pairs, tonumber, setmetatable
 local format, gsub, sub, rep = string.format, string.gsub, string.sub, string.rep
@@ -98,12 +99,12 @@ local function bytes_text(n)
   return format("%d B", n)
 end
 
-local SHOWN, WIDEST = 24, 72
+local SHOWN, WIDEST, LEAST = 24, 72, 16
 
 --- A line of source without its indentation, cut where it is too wide.
-local function source_text(s)
+local function source_text(s, widest)
   s = gsub(gsub(s or "", "^%s+", ""), "[%s\r]+$", "")
-  return #s > WIDEST and sub(s, 1, WIDEST - 3) .. "..." or s
+  return #s > widest and sub(s, 1, widest - 3) .. "..." or s
 end
 
 function Profile:__tostring()
@@ -116,15 +117,21 @@ function Profile:__tostring()
     table_of[i + 1] = { time_text(r.seconds), format("%.0f %%", 100 * r.share),
       r.backward > 0 and format("%.0f %%", 100 * r.backward / r.seconds) or "-", format("%d", r.runs),
       bytes_text(r.bytes),
-      r.file and format("%s:%d", gsub(r.file, "^.*[/\\]", ""), r.line) or "elsewhere", source_text(r.source) }
+      r.file and format("%s:%d", gsub(r.file, "^.*[/\\]", ""), r.line) or "elsewhere", r.source or "" }
   end
+  local columns = terminal.size(1)
   for _, row in ipairs(table_of) do
-    for k, cell in ipairs(row) do widths[k] = max(widths[k] or 0, #cell) end
+    for k = 1, 6 do
+      widths[k] = max(widths[k] or 0, #row[k])
+    end
   end
+  local left = (columns or 1e4) - 13
+  for k = 1, 6 do left = left - widths[k] end
+  for _, row in ipairs(table_of) do row[7] = source_text(row[7], max(LEAST, min(WIDEST, left))) end
   for _, row in ipairs(table_of) do
     for k, cell in ipairs(row) do
-      local room = rep(" ", widths[k] - #cell)
-      row[k] = k >= 6 and cell .. (k == 6 and room or "") or room .. cell
+      local room = rep(" ", (widths[k] or 0) - #cell)
+      row[k] = k >= 6 and cell .. room or room .. cell
     end
     out[#out + 1] = gsub(concat(row, "  "), " +$", "")
   end

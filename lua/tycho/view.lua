@@ -54,7 +54,7 @@ local function source_of(fn)
     whole = file and file:read "*a"
     if file then file:close() end
   elseif sub(whole, 1, 1) == "=" then
-    whole = nil
+    whole = plan_text.texts[path]
   end
   if not whole then return nil end
   local lines, n = {}, 0
