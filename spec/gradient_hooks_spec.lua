@@ -299,7 +299,22 @@ describe("a tensor's hook", function()
     says("is a view of part of another one", function() x:narrow(1, 1, 2):register_hook(print) end)
     local h = x:register_hook(function() return ty.ones(2) end)
     says("the hook must give nil or f64[3], got f32[2]", function() x:sum():backward() end)
+    says("remove: argument 1 must be the handle of a hook, got nil", function() h.remove() end)
     h:remove()
+    h = x:register_hook(function() return 3 end)
+    says("the hook must give nil or f64[3], got number 3", function() x:sum():backward() end)
+    h:remove()
+    local m = nn.Linear(2, 2)
+    says("register_forward_hook: argument 2 must be a function, got number 3", m.register_forward_hook, m, 3)
+    says("register_forward_hook: argument 1 must be a module, got table", m.register_forward_hook, {}, print)
+    local answers = { { ty.ones(7) }, { 3 }, {}, 5 }
+    for i, want in ipairs { "gradient 1 that the hook gives must be f32[1,2], got f32[7]",
+      "gradient 1 that the hook gives must be f32[1,2], got number 3", "nil or a list of 1 gradients, got table",
+      "nil or a list of 1 gradients, got number 5" } do
+      local hook = m:register_full_backward_hook(function() return answers[i] end)
+      says(want, function() m(ty.ones(1, 2):requires_grad_()):sum():backward() end)
+      hook:remove()
+    end
   end)
 end)
 
@@ -449,5 +464,8 @@ describe("ty.gradcheck", function()
     says("argument 2 must hold a float tensor, got none", print, { 1 })
     says("the function must give a float tensor, got number 1", function() return 1 end, ty.ones(1))
     says("unknown option epsilon", print, ty.ones(1), { epsilon = 1 })
+    says("option eps must be positive, got 0", print, ty.ones(1), { eps = 0 })
+    says("option eps must be positive, got nan", print, ty.ones(1), { eps = 0 / 0 })
+    says("options atol and rtol must not be negative, got -1 and 0.001", print, ty.ones(1), { atol = -1 })
   end)
 end)
