@@ -1,7 +1,7 @@
 --- repl/history.lua -- what was typed, in a file.
 -- In: inputs. Out: those of earlier sessions. Each is written when it is entered, so that nothing is lost with the
--- process. The file is TYCHO_HISTORY, else ~/.tycho_history; where it cannot be written, there is none. It is made so that
--- nobody but its owner can read it.
+-- process. The file is TYCHO_HISTORY, else ~/.tycho_history; where it cannot be written, there is none. It is made so
+-- that nobody but its owner can read it.
 --
 -- A line holds an input: a line's end in it is written \n, a backslash \\.
 
