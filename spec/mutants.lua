@@ -26,6 +26,8 @@ local M = {
     from = "if (r->hook && !r->freed) return refuse", to = "if (r->hook && r->freed) return refuse" },
   { file = "core/lua/lua_grad.c", what = "a capture registers a hook on a tensor from outside",
     from = "ty_capture_is_old(S, x->st->tape)", to = "!S->capture" },
+  { file = "core/record/traced_call.c", what = "a result of a trace is written to what its operation read, which is lost",
+    from = "reads |= c->saved[i] == dst->st->snapshot", to = "reads &= c->saved[i] == dst->st->snapshot" },
   { file = "core/record/backward.c", what = "a profile does not know which operation a gradient is of",
     from = "if (TY_UNLIKELY(b->at->r->site)) S->site = b->at->r->site;", to = "" },
   { file = "core/record/traced_call.c", what = "a backward plan does not know of which lines its operations are",
