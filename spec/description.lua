@@ -26,6 +26,7 @@ function M.core(ty)
   end
   function C.reason() return nil end
   function C.located() end
+  function C.place() end
   function C.outside(tensor, slot) C.outside_of[tensor] = slot end
   function C.symbols() end
   function C.taken() return 0 end
@@ -99,7 +100,7 @@ local numeric = {
 -- Operands: s slot, t slot of a table or function, n number expression, v any value, b boolean, i whole number, f function
 local shapes = {
   upvalue = "+ti", env = "+t", field = "+tv", at = "+tn", metatable = "+t", unscoped = "",
-  string_metatable = "+", loaded = "+", grad = "+s", no_grad = "s",
+  string_metatable = "+", loaded = "+", grad = "+s", hooks = "+s", no_grad = "s",
   type = "sv", equal = "sv", same = "ss", distinct = "ss",
   cell_same = "ssii", cell_distinct = "ssii",
   length = "ti", list = "t", entries = "#t", key = "nb", keys = "tv", tensor = "sv", closure = "sf", number = "#s", bound = "#si",
@@ -205,6 +206,7 @@ local read = {
   string_metatable = function() return debug.getmetatable("") end,
   loaded = function() return package.loaded end,
   grad = function(s, t) return s[t].grad end,
+  hooks = function(s, t) return (require("tycho").internals.capture.hooks(s[t])) end,
 }
 
 local guards = {

@@ -94,6 +94,7 @@ local function with_leaves(program, call)
     for _, k in ipairs(floats) do
       if plain and not again then inputs[k] = inputs[k]:clone() end
       inputs[k]:requires_grad_()
+      if not again and plain then losses.hook(ty, program, inputs[k], k) end
     end
     return gradients(floats, inputs, call(unpack(inputs)))
   end
@@ -296,7 +297,7 @@ local fuzz = frame.fuzzer("fuzz_grad", 3000, {
   make = function(seed, number)
     local kind = number % 2 == 0 and "smooth" or math.floor(number / 20) % 3 == 0 and "cut" or "any"
     local program = losses.make(ty, seed, kind)
-    program.kind, program.way = kind, names[number % #names + 1]
+    program.kind, program.way, program.hooks = kind, names[number % #names + 1], math.floor(number / 18) % 3 == 0
     count_names(program)
     return program
   end,

@@ -326,10 +326,34 @@ end
 
 -- --- losses
 
+--- What hooks of the k-th kind make of a gradient; the first changes nothing, which smooth programs need.
+local hooks = {
+  function(g) return g * 1 end,
+  function(g) return g:clamp(-0.25, 0.25) end,
+  function(g, k) return g * (k * 0.125) + 0.5 end,
+  function() end,
+  function(g) return g:sum():item() > 1 and -g or nil end, -- reads data
+}
+
+--- Registers a hook on a tensor that can have one; gives its handle.
+function M.hook(ty, program, x, k)
+  if not program.hooks or not ty.is_tensor(x) or not FLOATS[x.dtype] or not x.requires_grad then return nil end
+  local fn = hooks[program.kind == "smooth" and 1 or k % (program.kind == "cut" and 5 or 4) + 1]
+  local ok, handle = pcall(x.register_hook, x, function(g) return fn(g, k) end)
+  return ok and handle or nil -- a part of another tensor has none
+end
+
 --- Runs the program's statements over the variables and adds up all floats that are alive, each element by a weight of
 --- its own. A tensor of one element, f64.
 function M.loss(ty, program, vars)
-  for _, s in ipairs(program) do gen.execute(ty, vars, s) end
+  for i, s in ipairs(program) do
+    gen.execute(ty, vars, s)
+    if program.hooks and (program.seed + i) % 5 == 0 then
+      local k = (program.seed + i) % program.count + 1
+      local handle = M.hook(ty, program, vars[k], k)
+      if handle and program.seed % 7 == 0 then handle:remove() end
+    end
+  end
   local sum = ty.zeros({}, { dtype = "f64" })
   for i = 1, program.count do
     local v = vars[i]

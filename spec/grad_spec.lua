@@ -495,6 +495,28 @@ describe("no elements", function()
 end)
 
 describe("errors", function()
+  it("keep for the operation whose result is written what the write changes, for those before it not, in every call", function()
+    local last = { prod = ty.prod, compiled = ty.compile(function(v) return v:prod() end) }
+    local earlier = { plain = function(v) return v:prod() * 2 end, compiled = ty.compile(function(v) return v:prod() * 2 end) }
+    for name, f in pairs(last) do
+      for _ = 1, 4 do
+        local x = ty.tensor({ 1, 2, 3 }, { dtype = "f64", requires_grad = true })
+        local y = x * 2
+        y[{ { 2, 3 } }] = f(y)
+        y:sum():backward()
+        assert.same({ 1 * 2 + 2 * 48, 2 * 24, 2 * 16 }, x.grad:totable(), name) -- y1 + 2 y1 y2 y3, y = 2 x
+      end
+    end
+    for name, f in pairs(earlier) do
+      for _ = 1, 4 do
+        local y = ty.tensor({ 1, 2, 3 }, { dtype = "f64", requires_grad = true }) * 2
+        y[{ { 2, 3 } }] = f(y)
+        local _, message = pcall(y.backward, y:sum())
+        assert.truthy(message:find("prod saved f64[3], which was changed afterwards", 1, true), name .. ": " .. message)
+      end
+    end
+  end)
+
   it("name what is wrong", function()
     local x = ty.ones(2):requires_grad_()
     assert.truthy(H.raises(ty.backward, ty.ones({})):find("does not depend", 1, true))

@@ -84,6 +84,164 @@ describe("a tensor's hook", function()
     assert.truthy(jit.explain(compiled).skips >= 4)
   end)
 
+  --- Makes two worlds, and calls run of one as it is and of the other compiled, n times; all must be the same. Gives what
+  --- explain tells.
+  local function alike(n, make)
+    local plain, other, told = make(), make(), nil
+    local compiled = jit.compile(other.run)
+    for i = 1, n do
+      for _, world in ipairs { plain, other } do
+        if world.change then world.change(i) end
+      end
+      assert.same({ plain.run() }, { compiled() })
+      assert.same(plain.state(), other.state(), "call " .. i)
+      told = jit.explain(compiled)
+    end
+    return told
+  end
+
+  it("of a leaf is part of the trace: which hooks there are, and what they read, is guarded", function()
+    local told = alike(28, function()
+      local w, b, log, scale = leaf(1, 2), leaf(3, 4), { n = 0 }, 2
+      local world, added = {}, {}
+      function world.run()
+        (w * w + b * b):sum():backward()
+      end
+      local changes = {
+        [4] = function() added.a = w:register_hook(function(g) log.n = log.n + 1 return g * scale end) end,
+        [8] = function() scale = 3 end,
+        [10] = function() added.b = w:register_hook(function(g) log.last = g:sum() return nil end) end,
+        [13] = function() added.a:remove() end,
+        [16] = function() added.c = b:register_hook(function(g) return g + w end) end,
+        [20] = function() added.b:remove() end,
+        [24] = function() added.c:remove() end,
+      }
+      function world.change(i) if changes[i] then changes[i]() end end
+      function world.state()
+        return { list(w.grad), list(b.grad), log.n, log.last and log.last:item() }
+      end
+      return world
+    end)
+    assert.same({}, told.aborts)
+    assert.truthy(told.skips >= 20, told.skips)
+    local paths = {}
+    for _, t in ipairs(told.traces) do paths[#paths + 1] = table.concat(t.guards, "\n") end
+    assert.truthy(table.concat(paths, "\n"):find("b's hooks: is nil", 1, true), table.concat(paths, "\n"))
+  end)
+
+  it("that is registered inside is part of the trace, of any sizes, once a call", function()
+    local w = leaf(2)
+    local calls = 0
+    local compiled = jit.compile(function(x)
+      local y = w * x
+      local gone = y:register_hook(function() return error "removed" end)
+      y:register_hook(function(g) calls = calls + 1 return g * g:size(1) end)
+      y:register_hook(function(g) return g + 1 end)
+      gone:remove()
+      gone:remove()
+      y:sum():backward()
+      return y:detach()
+    end)
+    for n = 1, 20 do
+      w.grad = nil
+      compiled(ty.full({ n }, 2, { dtype = "f64" }))
+      assert.same({ 2 * n * (n + 1) }, list(w.grad))
+      assert.equal(n, calls)
+    end
+    local told = jit.explain(compiled)
+    assert.equal(20, told.skips)
+    assert.truthy(told.captures <= 4, told.captures) -- sizes do not matter to hooks
+    assert.same({}, told.aborts)
+  end)
+
+  it("of a leaf takes any sizes, and of a leaf that is made inside, too", function()
+    local w = leaf(2)
+    w:register_hook(function(g) return g * 3 end)
+    local compiled = jit.compile(function(x)
+      local p = x:clone():requires_grad_()
+      p:register_hook(function(g) return g * 5 end)
+      ;(w * p):sum():backward()
+      return p.grad
+    end)
+    for n = 1, 20 do
+      w.grad = nil
+      assert.equal(10 * n, compiled(ty.full({ n }, 2, { dtype = "f64" })):sum():item())
+      assert.same({ 3 * 2 * n }, list(w.grad))
+    end
+    local told = jit.explain(compiled)
+    assert.same({ 20, {} }, { told.skips, told.aborts })
+    assert.truthy(told.captures <= 4, told.captures)
+    collectgarbage()
+    collectgarbage()
+    local alone = jit.compile(function(x) -- no leaf outside has any
+      local p = x:clone():requires_grad_()
+      p:register_hook(function(g) return g * 5 end)
+      p:sum():backward()
+      return p.grad
+    end)
+    for _ = 1, 5 do assert.same({ 5, 5 }, list(alone(ty.ones(2)))) end
+    assert.same({ 1, 5 }, { jit.explain(alone).captures, jit.explain(alone).skips })
+  end)
+
+  it("that does what no trace can hold runs as it is, once a call", function()
+    local told = alike(5, function()
+      local w, seen, world = leaf(1, 2), {}, {}
+      function world.run()
+        local y = w * 2
+        y:register_hook(function(g) seen[#seen + 1] = g:sum():item() if seen[#seen] > 1 then return g * 2 end end)
+        y:sum():backward()
+        return w.grad:sum():item()
+      end
+      function world.state() return { seen, list(w.grad) } end
+      return world
+    end)
+    assert.truthy(#told.aborts > 0 and told.aborts[1].reason:find("item reads data", 1, true), told.aborts[1])
+  end)
+
+  it("of a tensor that is given back, or of one from outside, is registered for real", function()
+    local w = leaf(1, 2)
+    local kept = jit.compile(function(x)
+      local y = w * x
+      y:register_hook(function(g) return g * 10 end)
+      return y
+    end)
+    local x = ty.tensor({ 1, 1 }, { dtype = "f64" })
+    for i = 1, 4 do
+      kept(x):sum():backward()
+      assert.same({ 10 * i, 10 * i }, list(w.grad))
+    end
+    local n, on = 0, jit.compile(function(t)
+      return t:register_hook(function(g) return g + 1 end)
+    end)
+    for _ = 1, 3 do on(w) end
+    w.grad = nil
+    w:sum():backward()
+    assert.same({ 4, 4 }, list(w.grad))
+    local off = jit.compile(function(handle) handle:remove() n = n + 1 end)
+    local h = w:register_hook(function(g) return g * 100 end)
+    off(h)
+    off(h)
+    w.grad = nil
+    w:sum():backward()
+    assert.same({ { 4, 4 }, 2 }, { list(w.grad), n })
+  end)
+
+  it("raises through a compiled step what it raises, where plain Lua does, and nothing is lost", function()
+    local w, fails = leaf(1, 2), false
+    local compiled = jit.compile(function()
+      w.grad = nil
+      local y = w * 3
+      y:register_hook(function(g) if fails then error({ "mine" }) end return g * 2 end)
+      y:sum():backward()
+    end)
+    for i = 1, 6 do
+      fails = i % 3 == 0
+      local ok, e = pcall(compiled)
+      assert.same({ not fails, fails and { "mine" } or nil }, { ok, e })
+      assert.same(not fails and { 6, 6 } or nil, w.grad and list(w.grad))
+    end
+  end)
+
   it("sees of a compiled function's result what its other results take, too", function()
     local w = leaf(1, 2)
     local function f()
@@ -141,7 +299,22 @@ describe("a tensor's hook", function()
     says("is a view of part of another one", function() x:narrow(1, 1, 2):register_hook(print) end)
     local h = x:register_hook(function() return ty.ones(2) end)
     says("the hook must give nil or f64[3], got f32[2]", function() x:sum():backward() end)
+    says("remove: argument 1 must be the handle of a hook, got nil", function() h.remove() end)
     h:remove()
+    h = x:register_hook(function() return 3 end)
+    says("the hook must give nil or f64[3], got number 3", function() x:sum():backward() end)
+    h:remove()
+    local m = nn.Linear(2, 2)
+    says("register_forward_hook: argument 2 must be a function, got number 3", m.register_forward_hook, m, 3)
+    says("register_forward_hook: argument 1 must be a module, got table", m.register_forward_hook, {}, print)
+    local answers = { { ty.ones(7) }, { 3 }, {}, 5 }
+    for i, want in ipairs { "gradient 1 that the hook gives must be f32[1,2], got f32[7]",
+      "gradient 1 that the hook gives must be f32[1,2], got number 3", "nil or a list of 1 gradients, got table",
+      "nil or a list of 1 gradients, got number 5" } do
+      local hook = m:register_full_backward_hook(function() return answers[i] end)
+      says(want, function() m(ty.ones(1, 2):requires_grad_()):sum():backward() end)
+      hook:remove()
+    end
   end)
 end)
 
@@ -291,5 +464,8 @@ describe("ty.gradcheck", function()
     says("argument 2 must hold a float tensor, got none", print, { 1 })
     says("the function must give a float tensor, got number 1", function() return 1 end, ty.ones(1))
     says("unknown option epsilon", print, ty.ones(1), { epsilon = 1 })
+    says("option eps must be positive, got 0", print, ty.ones(1), { eps = 0 })
+    says("option eps must be positive, got nan", print, ty.ones(1), { eps = 0 / 0 })
+    says("options atol and rtol must not be negative, got -1 and 0.001", print, ty.ones(1), { atol = -1 })
   end)
 end)

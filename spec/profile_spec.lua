@@ -290,3 +290,126 @@ describe("ty.profile", function()
     end
   end)
 end)
+
+describe("jit.profile", function()
+  --- The rows of this file by line less `first`, and those of other places.
+  local function rows(report, first)
+    local here, others = {}, {}
+    for _, r in ipairs(report.lines) do
+      if r.file and r.file:find "profile_spec.lua$" then here[r.line - first] = r
+      else others[#others + 1] = r end
+    end
+    return here, others
+  end
+  local function line() return debug.getinfo(2, "l").currentline end
+
+  it("tells of eager operations the line, how often they ran, operations and bytes", function()
+    local x = ty.randn(1000)
+    local first = line()
+    local report = jit.profile(function()
+      for _ = 1, 4 do
+        local y = x + x
+        y = (y * 2 - x):exp()
+        if y:sum():item() > 1e9 then return end
+      end
+    end)
+    local here, others = rows(report, first)
+    assert.same({}, others)
+    assert.same({ 4, 4000, 4 * 3 * 4000 }, { here[3].runs, here[3].flops, here[3].bytes })
+    assert.equal(4 * 3, here[4].runs)
+    assert.equal("        y = (y * 2 - x):exp()", here[4].source)
+    assert.equal(4, here[5].runs)
+    local seconds = 0
+    for _, r in pairs(here) do seconds = seconds + r.seconds end
+    assert.near(report.busy, seconds, 1e-9)
+    assert.truthy(tostring(report):find("profile_spec.lua:" .. first + 3 .. "  local y = x + x", 1, true))
+    assert.same(report.lines, report:table().lines)
+  end)
+
+  it("shares a fused kernel among the lines whose operations it holds, for every size", function()
+    local first = line()
+    local f = jit.compile(function(x)
+      local y = x * 2
+      y = y + 1
+      return y - x * x
+    end)
+    for _, n in ipairs { 1000, 777, 5000 } do -- later sizes are replayed, some in a range
+      local x = ty.randn(n)
+      for _ = 1, 3 do f(x) end
+      local report = jit.profile(function() for _ = 1, 10 do f(x) end end)
+      local here, others = rows(report, first)
+      assert.same({}, others)
+      assert.same({ 10, 10, 10 }, { here[2].runs, here[3].runs, here[4].runs })
+      assert.near(0.25, here[2].share, 1e-9) -- one of four operations
+      assert.near(0.25, here[3].share, 1e-9)
+      assert.near(0.5, here[4].share, 1e-9)
+      assert.near(10 * 4 * n, here[2].flops + here[3].flops + here[4].flops, 1e-6)
+    end
+  end)
+
+  it("counts gradients where their operation stands, compiled with the pass, or before it, or not", function()
+    local w = ty.randn({ 64, 64 }, { requires_grad = true })
+    local x = ty.randn(64, 64)
+    local first = line()
+    local function loss()
+      local h = x:matmul(w)
+      return h:tanh():sum()
+    end
+    local function train()
+      local y = loss()
+      y:backward()
+    end
+    local compiled = jit.compile(loss)
+    for what, step in pairs { eager = train, whole = jit.compile(train), outside = function() compiled():backward() end } do
+      for _ = 1, 4 do step() end
+      local report = jit.profile(function() for _ = 1, 5 do step() end end)
+      local here = rows(report, first)
+      assert.truthy(here[2].backward > 0 and here[2].backward < here[2].seconds, what)
+      assert.truthy(here[3].backward > 0 and here[3].backward < here[3].seconds, what)
+      assert.truthy(here[2].flops > here[3].flops and here[2].flops <= 5 * 2 * 2 * 64 ^ 3 + 1e5, what) -- two products
+    end
+  end)
+
+  it("knows lines of functions that are called, and of those that the library calls", function()
+    local first = line()
+    local function inner(x) return x:exp() end
+    local f = jit.compile(function(x) return inner(x) * 2 end)
+    local g = ty.grad(function(x)
+      return (x * x):sum()
+    end)
+    local x = ty.randn(100)
+    f(x)
+    local here = rows(jit.profile(function()
+      f(x)
+      g(x)
+    end), first)
+    assert.truthy(here[1] and here[2] and here[4])
+    assert.truthy(here[1].share > 3 * here[2].share)
+  end)
+
+  it("gives results, passes errors on, and leaves nothing behind", function()
+    local x = ty.ones(10)
+    local report, a, b = jit.profile(function() return 1, 2 end)
+    assert.same({ 1, 2 }, { a, b })
+    assert.same({}, report.lines)
+    H.raises("mine", jit.profile, function() error("mine", 0) end)
+    H.raises("profile: argument 1 must be a function, got number 1", jit.profile, 1)
+    H.raises("profile: argument 2 must be a path, got number 1", jit.profile, print, 1)
+    local plain = ty.profile(function() return (x + 1):sum():item() end)
+    assert.is_nil(plain.lines)
+    local chunk = loadstring("local x = ...\nreturn (x * 3):sum():item()", "=(chunk)")
+    local row = jit.profile(function() chunk(x) end).lines[1]
+    assert.same({ "(chunk)", 2 }, { row.file, row.line })
+    assert.is_nil(row.source)
+  end)
+
+  it("changes no bit, and captures what it would capture", function()
+    local m = ty.nn.Linear(4, 4)
+    local f = jit.compile(function(x) return m(x):softmax(2):detach() end)
+    local x = ty.randn(3, 4)
+    local _, y = jit.profile(function() return f(x) end)
+    assert.same(m(x):softmax(2):totable(), y:totable())
+    for _ = 1, 5 do f(x) end
+    assert.equal(1, jit.explain(f).captures)
+  end)
+end)

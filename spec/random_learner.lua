@@ -262,10 +262,65 @@ local function way_of(c, text)
   return how
 end
 
+--- Functions of gradients: by what a hook keeps, a number that changes, and the gradient.
+local hooks = {
+  function(_, L, g) return g * L.hook_scale end,
+  function(_, _, g) return g:clamp(-0.05, 0.05) end,
+  function(h, _, g) h.calls = (h.calls or 0) + 1 return nil, g end,
+  function(h, _, g) h.last = g:detach():abs():max() end,
+  function(_, _, g) return g / (g:norm() + 1) end,
+  function(h, L, g)
+    h.calls = (h.calls or 0) + 1
+    if h.calls % 2 == 0 then return g * 0.5 + L.hook_scale end
+  end,
+  function(_, _, g) return g:sum():item() > 1e9 and g or nil end, -- reads data: the last one
+}
+
+--- A hook that is made anew, of kind k, noted among the learner's.
+local function hook_of(L, k)
+  local h = {}
+  L.hooks[#L.hooks + 1] = h
+  local fn = hooks[k]
+  return function(g) return fn(h, L, g) end
+end
+
+--- Registers and removes hooks between steps: of leaves and modules. c: choices.
+local function change_hooks(L, c)
+  local list, k = L.handles, c.whole(1, #hooks - 1)
+  if #list > 0 and c.chance(0.4) then return table.remove(list, c.whole(1, #list)):remove() end
+  if c.chance(0.3) then L.hook_scale = L.hook_scale * 1.25 end
+  local modules, names = {}, H.sorted { forward = 1, pre = 1, back = 1 }
+  for _, m in L.model:named_modules() do modules[#modules + 1] = m end
+  local m, what, scale = c.pick(modules), c.pick(names), c.range(0.5, 1.5)
+  if not L.flat and c.chance(0.5) then
+    local params = {}
+    for _, p in ipairs(L.params) do
+      if p.requires_grad then params[#params + 1] = p end
+    end
+    if #params > 0 then list[#list + 1] = c.pick(params):register_hook(hook_of(L, k)) end
+  elseif what == "forward" then
+    list[#list + 1] = m:register_forward_hook(function(_, _, y)
+      if ty.is_tensor(y) and y.dtype ~= "i64" then return y * scale end
+    end)
+  elseif what == "pre" then
+    list[#list + 1] = m:register_forward_pre_hook(function(_, x)
+      if ty.is_tensor(x) and x.dtype ~= "i64" then return x * scale end
+    end)
+  else
+    list[#list + 1] = m:register_full_backward_hook(function(_, gi) return gi[1] and #gi == 1 and { gi[1] * scale } or nil end)
+  end
+end
+
 --- What the backward pass begins with: the loss, penalised and scaled.
 local function total(L, how, x, t)
   local function forward()
     local y = L.model(x)
+    if L.hooked and y.requires_grad then
+      y = y * 1
+      local first = y:register_hook(hook_of(L, L.hooked))
+      y:register_hook(function(g) return g + 0.001 end)
+      if L.removes then first:remove() end
+    end
     return how.covers_loss and L.loss(y, t) or y
   end
   local y
@@ -385,6 +440,14 @@ function M.make(seed)
     L.flat = flatten(L.model)
     text[#text + 1] = " flat"
   end
+  local own = chooser(seed + 104729)
+  if own.chance(0.4) then
+    L.hooks, L.handles, L.hook_scale, L.hooks_change = {}, {}, 0.75, own.pick { 0, 0.3 }
+    L.hooked = own.pick { false, own.whole(1, #hooks - 1), own.whole(1, #hooks) }
+    L.removes = own.chance(0.2)
+    L.reads = L.hooked == #hooks and not L.removes
+    text[#text + 1] = (" hooks=%s, %g%s"):format(tostring(L.hooked), L.hooks_change, L.removes and ", removed" or "")
+  end
   L.params = L.model:parameters()
   local how = way_of(c, text)
   L.opts = make_optimizers(c, text, L.params)
@@ -409,6 +472,8 @@ function M.make(seed)
   function L.change(n)
     local k = chooser(seed * 1000 + n)
     if k.chance(often) then k.pick(changes)(L) end
+    local h = chooser(seed * 1000 + n + 15485863)
+    if L.hooks and h.chance(L.hooks_change) then change_hooks(L, h) end
     if not how.inside then for _, s in ipairs(L.schedules) do s:step() end end
   end
   L.text = ("seed %d: %s to %s, %s"):format(seed, kind, goal, table.concat(text, " "))
@@ -424,6 +489,9 @@ function M.state_of(L)
     state["average " .. i] = L.averages[i]
   end
   for name, b in L.model:named_buffers() do state[name] = b:detach() end
+  for i, h in ipairs(L.hooks or {}) do
+    state["calls of hook " .. i], state["last of hook " .. i] = h.calls or 0, h.last or "none"
+  end
   for k, o in ipairs(L.opts) do
     for i, g in ipairs(o.groups) do
       state[("rate %d %d"):format(k, i)] = g.lr

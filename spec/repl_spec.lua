@@ -155,6 +155,18 @@ describe("the prompt", function()
     ask(t, "local r = outer(nil) + 1", "attempt to index local 'v'.-\n  input.-in outer  | function outer.-| local r = outer%(nil%) %+ 1\n")
   end)
 
+  it("names the module in whose forward a script's error or one of the user's arises", function()
+    ask(t, "Block = ty.nn.class 'Block'; function Block:forward(x) if x:size(1) > 2 then error 'too long' end return x.y.z end")
+    ask(t, "deep = ty.nn.Sequential(ty.nn.ReLU(), ty.nn.Sequential(ty.nn.ReLU(), Block()))")
+    ask(t, "local y = deep(ty.ones(3))", "2.2 %(Block%), input%[%d+%]:1: too long\n")
+    ask(t, "local y = deep(ty.ones(2))", "2.2 %(Block%), input%[%d+%]:1: tensor: no field")
+    local path = os.tmpname()
+    write(path, "local m = ty.nn.Sequential(ty.nn.ReLU(), ty.nn.Module { forward = function(self, x) error 'mine' end }) m(ty.ones(1))")
+    local text = run("tycho -e 'dofile \"" .. path .. "\"'")
+    assert.truthy(text:find("2 %(%w+%), " .. path:gsub("%p", "%%%0") .. ":1: mine"), text)
+    os.remove(path)
+  end)
+
   it("begins on a line of its own", function()
     ask(t, "io.write 'without an end'", "without an end%%\ntrue\n")
     ask(t, "io.write 'silently';", "silently%%\n")
@@ -193,6 +205,10 @@ describe("the prompt", function()
 
   it("has commands", function()
     ask(t, "%time h(ty.ones(3)):sum()", "6 %[f32 cpu%]\n.-[mu]?s: .-compiling %(%d plans?, %d kernels?%), .-running\n")
+    ask(t, "%time ty.ones(3, 7):sin():sum(1)", "f32 7 cpu%]\n.-[mu]?s: .-compiling %(%d plans?, %d kernels?%), .-running\n")
+    assert.falsy(ask(t, "%time ty.ones(3, 7):sin():sum(1)", "f32 7 cpu%]\n.-[mu]?s\n"):find("compiling", 1, true))
+    ask(t, "print(jit.profile(function() return ty.ones(9):exp():sum():item() end))",
+      "input%[%d+%]:1  print%(jit%.pro[^\n]*%.%.%.")
     ask(t, "%timeit ty.ones(3)", "s median, .-s least of %d+ runs\n")
     ask(t, "big = ty.zeros(1000, 250)")
     ask(t, "%who", "big +f32%[1000,250%] +1 MB  cpu\n")
@@ -284,6 +300,8 @@ describe("the prompt", function()
       ["a compiled function"] = "local f = ty.compile(function(x) return x:sin():exp() + 1 end) while true do f(ty.ones(1000, 1000)) end",
       ["a coroutine"] = "local c = coroutine.wrap(function() while true do coroutine.yield() end end) while true do c() end",
       ["a pause"] = "io.read()",
+      ["a sort with a function"] = "local l = {} for i = 1, 3e5 do l[i] = i * 7919 % 1000003 end while true do "
+        .. "table.sort(l, function(a, b) return (a * 31) % 1009 < (b * 31) % 1009 end) end",
     } do
       it(name, function()
         local best = math.huge
@@ -303,6 +321,26 @@ describe("the prompt", function()
     end
   end)
 
+  it("says by a second Ctrl-C that a function written in C cannot be stopped, and ends by a third one", function()
+    local own = open()
+    own:mark()
+    own:send "local s = ('a'):rep(30) s:match(('a?'):rep(30) .. s)\r" -- takes a quarter of an hour
+    local function wait(seconds)
+      local begin = terminal.seconds()
+      while terminal.seconds() - begin < seconds do pcall(own.expect, own, "\1", 0.02) end
+    end
+    wait(0.2)
+    own:send "\3"
+    wait(0.3)
+    own:send "\3"
+    own:expect "A function written in C runs, and is stopped when it returns. Ctrl%-C again ends tycho."
+    wait(1)
+    own:send "\3"
+    own:expect "It cannot be stopped: tycho ends."
+    assert.truthy(own:wait() ~= 0)
+    own:close()
+  end)
+
   it("has lost nothing that was typed when it is killed", function()
     ask(t, "'the last words'", "the last words")
     t:kill(9)
@@ -320,6 +358,9 @@ describe("the prompt", function()
     local text = file:read "*a"
     file:close()
     assert.truthy(text:find("'the last words'\n", 1, true))
+    local pipe = io.popen("stat -c %a '" .. HISTORY .. "'")
+    assert.equal("600\n", pipe:read "*a") -- its owner's alone
+    pipe:close()
     assert.truthy(text:find("do\\n  print('whole' .. 7)\\nend\n", 1, true))
   end)
 

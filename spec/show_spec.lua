@@ -143,7 +143,7 @@ describe("ty.show", function()
       assert.truthy(r == g and g == b, r .. " " .. g .. " " .. b)
       n = n + 1
     end
-    assert.equal(40, n)
+    assert.equal(101, n) -- a sixel's channels are percents
     text = text_of(ty.rand(3, 60, 60), { mode = "sixel" })
     n = 0
     for i in text:gmatch "#(%d+);2;" do
@@ -153,17 +153,16 @@ describe("ty.show", function()
     assert.truthy(n > 200, n)
   end)
 
-  it("in sixel says the size, defines each colour once, and paints every pixel once", function()
-    local text = text_of({ { 0, 1 }, { 1, 0 } }, { mode = "sixel" })
+  --- Reads sixels: the channels of each pixel, percents, by "x,y"; the size.
+  local function decode(text)
     local wide, tall, body = text:match '^\27P0;1q"1;1;(%d+);(%d+)(.*)\27\\\n$'
-    assert.same({ "128", "128" }, { wide, tall })
     local defined, painted, x, top, ink = {}, {}, 0, 0, nil
     local i = 1
     while i <= #body do
-      local n, r, next_at = body:match("^#(%d+);2;(%d+);%d+;%d+()", i)
+      local n, r, g, b, next_at = body:match("^#(%d+);2;(%d+);(%d+);(%d+)()", i)
       if n then
         assert.is_nil(defined[n])
-        defined[n], i = tonumber(r), next_at
+        defined[n], i = { tonumber(r), tonumber(g), tonumber(b) }, next_at
       else
         local pick, after = body:match("^#(%d+)()", i)
         local count, letter, behind = body:match("^!(%d+)([?-~])()", i)
@@ -187,10 +186,36 @@ describe("ty.show", function()
         end
       end
     end
-    assert.same({ 0, 100, 100, 0 }, { painted["0,0"], painted["127,0"], painted["0,127"], painted["127,127"] })
-    for y = 0, 127 do
-      for k = 0, 127 do assert.truthy(painted[k .. "," .. y]) end
+    return painted, tonumber(wide), tonumber(tall)
+  end
+
+  it("in sixel says the size, defines each colour once, and paints every pixel once", function()
+    local painted, wide, tall = decode(text_of({ { 0, 1 }, { 1, 0 } }, { mode = "sixel" }))
+    assert.same({ 128, 128 }, { wide, tall })
+    local black, white = { 0, 0, 0 }, { 100, 100, 100 }
+    assert.same({ black, white, white, black }, { painted["0,0"], painted["127,0"], painted["0,127"], painted["127,127"] })
+    local n = 0
+    for _ in pairs(painted) do n = n + 1 end
+    assert.equal(128 * 128, n)
+  end)
+
+  it("in sixel has few colours as they are, and many in as fine steps as 256 of them allow", function()
+    local function worst(x)
+      local painted, wide, tall = decode(text_of(x, { mode = "sixel", width = 1000 }))
+      assert.same({ x:size(3), x:size(2) }, { wide, tall })
+      local off, rows = 0, x:totable()
+      for y = 1, tall do
+        for column = 1, wide do
+          local p = painted[column - 1 .. "," .. y - 1]
+          for c = 1, 3 do off = math.max(off, math.abs(p[c] / 100 - rows[c][y][column])) end
+        end
+      end
+      return off
     end
+    local few = (ty.rand(3, 5, 40) * 255):round() / 255 -- 200 colours
+    few = ty.cat({ few, few:flip(3) }, 2):repeat_interleave(20, 2)
+    assert.truthy(worst(few) <= 0.5 / 100 + 1 / 510 + 1e-6, worst(few)) -- half a percent
+    assert.truthy(worst(ty.rand(3, 200, 40)) <= 0.1 + 1 / 510 + 1e-6) -- half of a fifth
   end)
 
   it("in kitty's protocol sends a PNG in pieces of base64", function()

@@ -286,6 +286,54 @@ local workloads = {
     local f = ty.hessian(function(x) return (chain(x, k % 3) * x):sum() end)
     return f(ty.ones(3)), ty.compile(ty.vmap(f))(ty.ones(n, 3))
   end },
+  { "hooks", function(k, n)
+    local w = ty.full({ n }, 0.5):requires_grad_()
+    local calls = 0
+    local handle = w:register_hook(function(g) calls = calls + 1 return g * 2 end)
+    local y = chain(w * 2, k)
+    y:register_hook(function(g) return g + 1 end)
+    y:sum():backward()
+    handle:remove()
+    assert(calls == 1)
+    return w.grad
+  end },
+  { "captured steps with hooks", function(k, n)
+    local w, v = ty.full({ n }, 0.5):requires_grad_(), ty.full({ n }, 0.25):requires_grad_()
+    local m = ty.nn.Module { forward = function(_, x) return chain(x * w, k) end }
+    m:register_full_backward_hook(function(_, gi) return gi end)
+    m:register_forward_hook(function(_, _, y) return y * 0.5 end)
+    w:register_hook(function(g) return g * 2 end)
+    local step = ty.compile(function(x)
+      w.grad, v.grad = nil, nil
+      local y = m(x) * v
+      y:register_hook(function(g) return g:clamp(-1, 1) end)
+      y:sum():backward()
+      return y:detach()
+    end)
+    local x = ty.ones(n)
+    return step(x), step(x), w.grad, v.grad
+  end },
+  { "profile by line", function(k, n)
+    local f = ty.compile(function(x) return chain(x, k):sum() end)
+    local report, y = jit.profile(function()
+      local x = ty.ones(n) * 2
+      return f(x) + f(x)
+    end)
+    assert(report.lines[1].seconds > 0 and #tostring(report) > 10)
+    return y
+  end },
+  { "anomalies looked for", function(k, n)
+    return ty.detect_anomaly(function()
+      local x = ty.full({ n }, 0.5):requires_grad_()
+      ;(chain(x:sigmoid(), k):sigmoid() * 2):sum():backward()
+      return x.grad
+    end)
+  end },
+  { "gradcheck", function(_, n)
+    local x = ty.ones({ 2 }, { dtype = "f64" })
+    assert(ty.gradcheck(function(v) return (v * n):tanh() end, x, { raise = false }))
+    return x
+  end },
   { "gradients of linear algebra", function(_, n)
     return ty.grad(function(a) return ty.linalg.inv(a + ty.eye(n % 5 + 1) * 3):sum() end)(ty.ones(n % 5 + 1, n % 5 + 1))
   end },

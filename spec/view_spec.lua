@@ -73,6 +73,32 @@ describe("jit.view", function()
     assert.truthy(page(f):find(("<title>%s: steps %s to %s</title>"):format(name, first, last), 1, true))
   end)
 
+  it("shows what each step took, and each line", function()
+    local m = ty.nn.Linear(3, 4)
+    local function scaled(v) return v:exp() * 2 end
+    local function step(v)
+      local y = m(v):detach()
+      y = scaled(y)
+      return y:sum()
+    end
+    local f = ty.compile(step)
+    f(x)
+    assert.falsy(page(f):find("that were timed", 1, true))
+    for _ = 1, 20 do f(x) end
+    local html, t = page(f), ty.explain(f).traces[1]
+    assert.truthy(t.timed >= 2 and #t.seconds == t.steps, t.timed)
+    assert.truthy(html:find(("the mean of %d runs that were timed"):format(t.timed), 1, true))
+    local first = debug.getinfo(step, "S").linedefined
+    local own = html:match("<h2>Source</h2>.-</table>")
+    for k, timed in ipairs { false, true, false, true } do -- the third calls another function, where the operations are
+      local row = own:match("<tr class=''><td class=n>" .. first + k - 1 .. "(.-)\n<tr") or own:match("<td class=n>"
+        .. first + k - 1 .. "(.*)")
+      assert.equal(timed, row:find("<i style='width:", 1, true) ~= nil, row)
+    end
+    assert.truthy(html:find("Lines of other functions.-view_spec.lua:" .. first - 1 .. ".-local function scaled"))
+    assert.same({ true }, { balanced(html) })
+  end)
+
   it("says what could not be captured, and where", function()
     local f = ty.compile(function(v)
       local y = v + 1

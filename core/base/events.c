@@ -45,12 +45,12 @@ static Ring *ring_new(void) {
   return mine = events.ring[at] = r;
 }
 
-void ty_event_note(EventKind kind, i64 begin, i32 plan, i32 step, i64 n) {
+void ty_event_note(EventKind kind, i64 begin, i32 plan, i32 step, i64 n, i32 site) {
   i64 end = ty_event_now();
   Ring *r = mine ? mine : ring_new();
   if (!r) return;
   i64 at = atomic_load_explicit(&r->n, memory_order_relaxed);
-  r->event[at % EVENTS] = (Event){begin, end, n, plan, step, (i32)kind, r->thread};
+  r->event[at % EVENTS] = (Event){begin, end, n, plan, step, (i32)kind, r->thread, site};
   atomic_store_explicit(&r->n, at + 1, memory_order_release);
 }
 

@@ -17,13 +17,15 @@ typedef struct Event {
   i64 n;
   i32 plan, step; /* plan: number from ty_profile_plan; PRODUCT: step is the dtype */
   i32 kind, thread;
+  i32 site; /* RUN and STEP: number from ty_profile_sites; MAP and PRODUCT: see ir/site.h */
 } Event;
 
 enum { TY_EVENT_RINGS = 64 }; /* threads that have something to tell */
 
 i64 ty_event_now(void);
 bool ty_event_on(void); /* of the whole process: for who knows no State */
-void ty_event_note(EventKind kind, i64 begin, i32 plan, i32 step, i64 n); /* ends now */
+/* Ends now. site: 0 is none. */
+void ty_event_note(EventKind kind, i64 begin, i32 plan, i32 step, i64 n, i32 site);
 void ty_event_start(void); /* forgets what was noted */
 void ty_event_stop(void);  /* what was noted can then be read */
 /* Event i of one thread from the oldest on; NULL: no more. lost: so many gave way to newer ones. */

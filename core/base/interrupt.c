@@ -52,9 +52,13 @@ void ty_interrupt_close(void) {
 
 void ty_interrupt_ignore(void) { install(SIGINT, 0, &state.interrupt); }
 
-void ty_interrupt_give_up(const char *text) {
+void ty_interrupt_say(const char *text) {
   ssize_t n = write(STDERR_FILENO, text, strlen(text));
   (void)n;
+}
+
+void ty_interrupt_give_up(const char *text) {
+  ty_interrupt_say(text);
   signal(SIGINT, SIG_DFL);
   raise(SIGINT);
 }

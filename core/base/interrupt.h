@@ -16,6 +16,8 @@ void ty_interrupt_close(void);
 void ty_interrupt_ticks(int microseconds);
 /* The signal has no effect any more but between open and close. Programs that are started end by it as they did. */
 void ty_interrupt_ignore(void);
+/* Writes a text. In a handler. */
+void ty_interrupt_say(const char *text);
 /* Writes a text, and ends the process as the signal would have. In a handler. */
 void ty_interrupt_give_up(const char *text);
 

@@ -253,7 +253,7 @@ static void profiled(void *arg, i64 begin, i64 end) {
   const ProfiledJob *job = arg;
   i64 start = ty_event_now();
   job->fn(job->arg, begin, end);
-  ty_event_note(EV_CHUNK, start, -1, 0, end - begin);
+  ty_event_note(EV_CHUNK, start, -1, 0, end - begin, 0);
 }
 
 void ty_pool_run(i64 n, i64 grain, PoolFn *fn, void *arg) {

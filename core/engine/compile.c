@@ -217,7 +217,7 @@ Plan *ty_compile_graph(State *S, const Graph *g, const Output *out, i32 nout, i3
   Passes passes;
   Plan *p = NULL;
   const char *err = NULL;
-  i64 begin = E->dump & DUMP_PROFILE ? ty_event_now() : 0;
+  const i64 begin = ty_event_now(), made = E->making;
   bool ok = ty_plan_passes(&E->scratch, &E->room, &task, &passes);
   if (ok && E->check) err = check_passes(&task, &passes);
   if (ok && !err) p = ty_plan_make(&E->scratch, &task, &passes);
@@ -226,7 +226,8 @@ Plan *ty_compile_graph(State *S, const Graph *g, const Output *out, i32 nout, i3
     ty_plan_drop(p);
     p = NULL;
   }
-  if (begin && p) ty_event_note(EV_MAKE, begin, ty_profile_plan(p), 0, 0);
+  E->making = made + ty_event_now() - begin; /* plans of loops' bodies are within */
+  if (E->dump & DUMP_PROFILE && p) ty_event_note(EV_MAKE, begin, ty_profile_plan(p), 0, 0, 0);
   if (p) show(S, &task, &passes, p);
   else if (err) ty_fail(S, "compile: %s", err);
   else ty_fail_memory(S, "compile", 0);

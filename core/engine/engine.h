@@ -64,17 +64,22 @@ typedef struct Engine {
   struct Compiled *compiled; /* engine.c: its own */
   struct Panels *panels;     /* panels.c: packed weights */
   CacheStats panel_stats;
+  i64 making; /* nanoseconds that plans and their kernels were made in */
 } Engine;
 
 #define DUMP_PROFILE (1u << 31) /* of Engine.dump: steps are noted */
 static inline bool ty_dumps(const Engine *E, char letter) { return E->dump >> (letter - 'a') & 1; }
 
 /* --- profile.c; see its head. False: another profile runs; none of this State does. */
-bool ty_profile_start(State *S);
+bool ty_profile_start(State *S, bool sites);
 bool ty_profile_stop(State *S); /* what was noted can then be read, until ... */
 void ty_profile_leave(void);
 void ty_profile_close(State *S); /* what is left of one of this State */
 i32 ty_profile_plan(Plan *p);    /* the number under which it is held; -1: too many */
+/* The number under which the sites of a plan's nodes are kept, as the recording that it runs has them; 0: none. */
+i32 ty_profile_sites(i32 plan, const Recording *b);
+/* Those of number k, NULL where there are none; false: there are no more numbers. */
+bool ty_profile_sites_of(i32 k, i32 *n, const i32 **site);
 const Plan *ty_profile_held(i32 i);
 
 /* --- compile.c */

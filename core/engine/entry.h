@@ -66,6 +66,7 @@ typedef struct Entry {
   i64 skips, captures, evicted_traces;
   i64 linked;     /* calls among skips that came from the part before without Lua */
   i64 next_timed; /* of skips: the next one whose time is taken */
+  bool by_step;   /* that of its steps, not of the call as a whole */
   i64 ntimes;     /* taken so far; time: the last ones, ns */
   i64 time[ENTRY_TIMES];
   Trace *building; /* not installed yet */

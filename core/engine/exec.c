@@ -409,28 +409,6 @@ static bool run_loop(const Bound *B, const Step *s, const char **err) {
   return ok;
 }
 
-/* The same with a line of time for each step, or noted for a profile. */
-static bool run_timed(const Bound *B, const char **err) {
-  static const char *const kinds[] = {"kernel", "gemm", "host", "copy"};
-  const Engine *E = B->S->engine;
-  bool noted = E->dump & DUMP_PROFILE, said = ty_dumps(E, 't'), ok = true;
-  i32 plan = noted ? ty_profile_plan(B->p) : -1;
-  i64 begin = ty_event_now();
-  Text t = {0};
-  for (i32 i = 0; i < B->p->nsteps && ok; i++) {
-    const Step *s = &B->p->step[i];
-    i64 start = ty_event_now();
-    ok = run_step(B, s, err);
-    if (noted) ty_event_note(EV_STEP, start, plan, i, 0);
-    if (said)
-      ty_text_printf(&t, "  step %-3d %-6s %%%d %s  %.1f us\n", i, kinds[s->kind], s->node,
-                     ty_ops[s->op].name, (double)(ty_event_now() - start) * 1e-3);
-  }
-  if (noted) ty_event_note(EV_RUN, begin, plan, 0, 0);
-  ty_dump_say(B->S, "time", &t);
-  return ok;
-}
-
 /* Where a device may find an error as it runs, tensors that are written keep their buffers: new contents are copied
 ** into them, which the device leaves undone then. But a later cut must find what it wants: then an error takes the old
 ** contents along. */
@@ -465,7 +443,13 @@ static bool ask(void *ctx) {
   return S->interrupted(S);
 }
 
-/* The same where somebody may want an end of it. */
+/* Somebody may want an end of it. */
+static bool takes_long(const Bound *B) {
+  enum { SHORT = 3000000 }; /* nanoseconds */
+  return TY_UNLIKELY(B->p->time > SHORT) && B->S->interrupted;
+}
+
+/* The steps where that is so. */
 static bool run_watched(const Bound *B, const char **err) {
   State *S = B->S;
   Watch w = {.ask = ask, .ctx = S, .every = STOP_LOOKS};
@@ -493,14 +477,43 @@ static bool run_sliced(const Bound *B, const char **err) {
   return ok;
 }
 
+/* The same with a line of time for each step, or noted for a profile, or added to what they took. */
+static bool run_timed(const Bound *B, const char **err) {
+  static const char *const kinds[] = {"kernel", "gemm", "host", "copy"};
+  const Engine *E = B->S->engine;
+  bool noted = E->dump & DUMP_PROFILE, said = ty_dumps(E, 't'), ok = true;
+  i32 plan = noted ? ty_profile_plan(B->p) : -1, sites = noted ? ty_profile_sites(plan, B->b) : 0;
+  i64 *took = B->b->timed ? B->b->took : NULL;
+  i64 begin = ty_event_now();
+  Text t = {0};
+  Watch w = {.ask = ask, .ctx = B->S, .every = STOP_LOOKS};
+  const bool watched = takes_long(B);
+  if (watched) ty_watch(&w);
+  for (i32 i = 0; i < B->p->nsteps && ok; i++) {
+    const Step *s = &B->p->step[i];
+    i64 start = ty_event_now();
+    if (watched && i == B->careful) ty_watch(NULL);
+    ok = run_step(B, s, err) && !w.stopped;
+    if (noted) ty_event_note(EV_STEP, start, plan, i, 0, sites);
+    if (took) took[i] += ty_event_now() - start;
+    if (said)
+      ty_text_printf(&t, "  step %-3d %-6s %%%d %s  %.1f us\n", i, kinds[s->kind], s->node,
+                     ty_ops[s->op].name, (double)(ty_event_now() - start) * 1e-3);
+  }
+  if (watched) ty_watch(NULL);
+  B->S->stopped = w.stopped;
+  if (noted) ty_event_note(EV_RUN, begin, plan, 0, 0, sites);
+  ty_dump_say(B->S, "time", &t);
+  return ok;
+}
+
 static bool run_steps(Bound *B, Buffer *const *now) {
-  enum { SHORT = 3000000 }; /* nanoseconds */
   const char *err = NULL;
   bool ok = true;
   if (TY_UNLIKELY(B->S->slicing != NULL)) ok = run_sliced(B, &err);
-  else if (TY_UNLIKELY(B->S->engine->dump & (DUMP_PROFILE | 1u << ('t' - 'a'))))
+  else if (TY_UNLIKELY(B->S->engine->dump & (DUMP_PROFILE | 1u << ('t' - 'a')) || B->b->timed))
     ok = run_timed(B, &err);
-  else if (TY_UNLIKELY(B->p->time > SHORT) && B->S->interrupted) ok = run_watched(B, &err);
+  else if (takes_long(B)) ok = run_watched(B, &err);
   else
     for (i32 i = 0; i < B->p->nsteps && ok; i++) ok = run_step(B, &B->p->step[i], &err);
   if (ok && B->p->checks) copy_written(B, now);

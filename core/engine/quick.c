@@ -127,7 +127,7 @@ static bool run(State *S, Quick *q, const Type *t, const void **at, const u64 *s
   Run r = {.launch = &q->launch, .buf = buf, .scalar = scalar, .stream = &S->runs};
   i64 begin = profiled(S) ? ty_event_now() : 0;
   if (s->machine->run(s->kernel, &r)) {
-    if (begin) ty_event_note(EV_MAP, begin, ty_profile_plan(q->plan), 0, y->st->numel);
+    if (begin) ty_event_note(EV_MAP, begin, ty_profile_plan(q->plan), 0, y->st->numel, S->site);
     return true;
   }
   ty_tensor_release(y);
@@ -162,7 +162,7 @@ static bool run_product(State *S, const Tensor *a, const Tensor *b, Tensor *y) {
   void *buf[] = {address(a), address(b), y->st->buf->data};
   const char *err = NULL;
   bool ok = device->perform(&job, buf, NULL, NULL, &S->runs, &err);
-  if (begin) ty_event_note(EV_PRODUCT, begin, -1, d, m | n << 20 | k << 40);
+  if (begin) ty_event_note(EV_PRODUCT, begin, -1, d, m | n << 20 | k << 40, S->site);
   if (!ok) ty_tensor_release(y);
   return ok;
 }

@@ -427,6 +427,14 @@ bool ty_instance_outputs(State *S, const Tensor *const *made, i32 nmade, i32 *no
   return ok;
 }
 
+/* Where the nodes of the plan were recorded; out of memory it is not known. */
+static void keep_sites(Instance *I, const Recording *b) {
+  const size_t bytes = sizeof *b->site * (size_t)b->nsite;
+  if (!bytes || !(I->recording.site = ty_mem_alloc(bytes))) return;
+  memcpy(I->recording.site, b->site, bytes);
+  I->recording.nsite = b->nsite;
+}
+
 Instance *ty_instance_make(State *S, const Tensor *const *made, i32 nmade, const Replacement *by) {
   const Capture *c = S->capture;
   TracedTape *tape = NULL;
@@ -444,6 +452,7 @@ Instance *ty_instance_make(State *S, const Tensor *const *made, i32 nmade, const
   ok = ok && making_open(&M, S, most + (tape ? tape->nvalue : 0)) &&
        fill(&M, I, made, nmade, w, out, place, by);
   making_close(&M);
+  if (ok && !by) keep_sites(I, c->recording);
   if (ok && !I->plan) ty_dump_graph(&I->graph, &c->recording->g);
   ty_mem_free(w);
   ty_mem_free(out);
@@ -462,6 +471,8 @@ void ty_instance_free(Instance *I) {
   ty_mem_free(I->input);
   ty_mem_free(I->recording.input);
   ty_mem_free(I->recording.g.scalar);
+  ty_mem_free(I->recording.site);
+  ty_mem_free(I->recording.took);
   ty_mem_free(I->scalar);
   ty_mem_free(I->target);
   ty_mem_free(I->fresh);
@@ -671,6 +682,13 @@ static void settle(State *S, Instance *I, const Tensor *const *outside, Tensor *
   S->stream += I->streams;
 }
 
+/* Room for what steps take; out of memory they are not timed. */
+static void time_steps(Instance *I) {
+  Recording *b = &I->recording;
+  if (I->plan && !b->took) b->took = ty_mem_zalloc(sizeof *b->took * (size_t)(I->plan->nsteps + 1));
+  if (b->took) b->ntook++;
+}
+
 bool ty_instance_begin(State *S, Instance *I, const Tensor *const *outside, const double *number) {
   I->call = NULL;
   if (!make_storages(S, I, outside)) return false;
@@ -695,7 +713,10 @@ void ty_instance_end(State *S, Instance *I, const Tensor *const *outside, Tensor
 bool ty_instance_run(State *S, Instance *I, const Tensor *const *outside, const double *number,
                      Tensor *const *made) {
   if (!ty_instance_begin(S, I, outside, number)) return false;
-  if (I->plan && !ty_exec_run(S, I->plan, &I->recording, I->result)) {
+  if (TY_UNLIKELY(I->recording.timed)) time_steps(I);
+  const bool ok = !I->plan || ty_exec_run(S, I->plan, &I->recording, I->result);
+  I->recording.timed = false;
+  if (!ok) {
     ty_instance_leave(I);
     return false;
   }

@@ -8,6 +8,7 @@
 ** adds to, in the order of the pass. So there is a plan for each set of results that have gradients, of roots that are
 ** asked for, and of those that something is on its way to.
 */
+#include "ir/site.h"
 #include "engine/entry.h"
 #include "engine/trace.h"
 #include "record/traced_call.h"
@@ -144,8 +145,15 @@ static bool make_dense(State *S, const Tensor *g, Tensor *y) {
 
 /* To the end, also through functions with rules of their own. */
 static bool go_on(Back *b) {
+  const i32 site = b->S->site;
   BackState y;
-  while ((y = ty_back_step(b)) == BACK_CUSTOM && b->custom(b)) ty_back_pass(b);
+  while ((y = ty_back_step(b)) == BACK_CUSTOM) {
+    b->S->site = b->at->r->site ? b->at->r->site | SITE_BACK : site;
+    bool ok = b->custom(b);
+    b->S->site = site;
+    if (!ok) break;
+    ty_back_pass(b);
+  }
   return y == BACK_DONE;
 }
 

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include "ir/site.h"
 
-enum { SITES = 1 << 12, TRIES = 64 };
+enum { SITES = 1 << 14, TRIES = 64 };
 
 typedef struct Site {
   const char *where;

@@ -808,9 +808,13 @@ static int capture_finish(lua_State *L) {
 }
 
 void ty_lua_open_trace(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"finish", capture_finish},      {"table", capture_table},
-                                 {"sized", capture_sized},        {"traces", ty_trace_list},
-                                 {"account", ty_account_session}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"finish", capture_finish},
+                                 {"table", capture_table},
+                                 {"sized", capture_sized},
+                                 {"traces", ty_trace_list},
+                                 {"measured", ty_trace_measured},
+                                 {"account", ty_account_session},
+                                 {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_getfield(L, -1, "capture");
   ty_lua_register(L, fns);

@@ -451,7 +451,7 @@ static int compile_reset(lua_State *L) {
   e->skips = e->linked = e->captures = e->evicted_traces = e->rest = 0;
   e->unproductive = e->barren = 0;
   e->newest = NULL;
-  e->next_timed = 1, e->ntimes = 0;
+  e->next_timed = 1, e->ntimes = 0, e->by_step = false;
   return 0;
 }
 

@@ -21,6 +21,7 @@ State *ty_lua_enter_in(lua_State *L, Binding *B) {
   B->hook = lua_gethook(L);
   ty_lua_apart(L, B);
   ty_lua_follow(L, B);
+  if (TY_UNLIKELY(S->sites)) ty_lua_place(L, B);
   if (TY_UNLIKELY(B->until != 0) && ty_lua_is_late(B)) ty_lua_error(L, TY_LUA_LATE);
   if (S->engine->compiled->lazy) ty_lua_sync(L, S);
   else S->open = NULL;

@@ -4,6 +4,7 @@
 ** or what it raised; the notes of the capture (record/capture.h). Raises what debug hooks raise.
 */
 #include <stdio.h>
+#include "ir/site.h"
 #include "lua/lua_session.h"
 
 /* session(handle, fn, ...) -> true and fn's results; false, what it raised, what the core refused, whether another
@@ -44,6 +45,13 @@ static int capture_located(lua_State *L) {
   luaL_checktype(L, 1, LUA_TFUNCTION);
   lua_settop(L, 1);
   if (s && s->located == LUA_NOREF) s->located = luaL_ref(L, LUA_REGISTRYINDEX);
+  return 0;
+}
+
+/* place(where): what is recorded from now on in this session is so there. */
+static int capture_place(lua_State *L) {
+  State *S = ty_lua_state(L);
+  if (S->capture) S->site = ty_site("", luaL_checkstring(L, 1));
   return 0;
 }
 
@@ -182,6 +190,7 @@ void ty_lua_open_evaluator(lua_State *L, int m) {
   static const luaL_Reg fns[] = {{"session", capture_session},
                                  {"reason", capture_reason},
                                  {"located", capture_located},
+                                 {"place", capture_place},
                                  {"outside", capture_outside},
                                  {"symbols", capture_symbols},
                                  {"taken", capture_taken},
@@ -201,6 +210,8 @@ void ty_lua_open_evaluator(lua_State *L, int m) {
                                  {"lone", ty_lua_leaf_lone},
                                  {"whole", ty_lua_leaf_whole},
                                  {"seen", ty_lua_leaf_seen},
+                                 {"hooked", ty_lua_leaf_hooked},
+                                 {"hooks", ty_lua_leaf_hooks},
                                  {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_newtable(L);

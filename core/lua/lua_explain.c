@@ -1,10 +1,12 @@
 /*
-** lua_explain.c -- what jit.explain tells of an entry, beside its traces (lua_trace.c): counters, and what was recorded
-** while the function ran.
+** lua_explain.c -- what jit.explain tells of an entry, beside its traces (lua_trace.c): counters, what was recorded
+** while the function ran, what was measured of a trace.
 ** In: a handle. Out: a Lua table. Fails when out of memory.
 */
 #include <lua.h>
+#include "ir/site.h"
 #include "lua/lua_compile.h"
+#include "lua/lua_guard.h"
 #include "lua/lua_trace.h"
 
 static void set_number(lua_State *L, const char *key, double v) {
@@ -88,4 +90,39 @@ int ty_explain_info(lua_State *L) {
   }
   lua_setfield(L, -2, "signatures");
   return 1;
+}
+
+void ty_lua_push_site(lua_State *L, i32 site) {
+  const char *where = ty_site_where(site & ~SITE_BACK);
+  if (*where) lua_pushfstring(L, site & SITE_BACK ? "<%s" : "%s", where);
+  else lua_pushboolean(L, false);
+}
+
+void ty_lua_push_sites(lua_State *L, const i32 *site, i32 n) {
+  lua_createtable(L, n, 0);
+  for (i32 i = 0; i < n; i++) {
+    if (i && site[i] == site[i - 1]) lua_rawgeti(L, -1, i);
+    else ty_lua_push_site(L, site[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+/* measured(handle, i) -> of trace i: the sites of its nodes in order; what its steps took, seconds, the mean of so many
+** runs; the number of these, or nothing where none was timed */
+int ty_trace_measured(lua_State *L) {
+  ty_lua_enter(L);
+  const Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  const i32 i = (i32)luaL_checkinteger(L, 2);
+  if (i < 1 || i > e->ntrace) return 0;
+  const Instance *I = e->trace[i - 1]->instance[0];
+  const Recording *b = &I->recording;
+  ty_lua_push_sites(L, b->site, b->nsite);
+  if (!b->ntook || !I->plan) return 1;
+  lua_createtable(L, I->plan->nsteps, 0);
+  for (i32 k = 0; k < I->plan->nsteps; k++) {
+    lua_pushnumber(L, (lua_Number)b->took[k] * 1e-9 / (lua_Number)b->ntook);
+    lua_rawseti(L, -2, k + 1);
+  }
+  lua_pushnumber(L, (lua_Number)b->ntook);
+  return 3;
 }

@@ -186,6 +186,7 @@ typedef struct Hooks {
   Binding *B;
   int ref;   /* in the registry: the list, with `back` as kept tables have it */
   bool leaf; /* counts in the State's hooks */
+  Type type; /* of the tensor on which it was registered */
 } Hooks;
 
 static void hooks_drop(void *ctx) {
@@ -195,13 +196,52 @@ static void hooks_drop(void *ctx) {
   ty_mem_free(h);
 }
 
-/* What step gives of hooks: their list, the gradient in a list. */
-static int push_hooked(lua_State *L, const Back *b) {
-  lua_rawgeti(L, LUA_REGISTRYINDEX, ((const Hooks *)b->at->r->hook)->ref);
+/* What step gives of hooks: their list, the gradient in a list, the dims in which they see it. A capture is told of which
+** leaf from outside they are. */
+static int push_hooked(lua_State *L, State *S, const Back *b) {
+  const Record *r = b->at->r;
+  const Hooks *h = (const Hooks *)r->hook;
+  if (S->capture && ty_capture_is_old(S, r)) {
+    const Outside *leaf = r->kind == K_LEAF ? ty_capture_leaf_of(S, r) : NULL;
+    if (!leaf) {
+      ty_capture_refuse(S, "the gradient of an operation outside of it is asked for");
+      return ty_lua_fail(L, S);
+    }
+    S->capture->hooked = leaf->slot;
+  }
+  lua_rawgeti(L, LUA_REGISTRYINDEX, h->ref);
   lua_createtable(L, 1, 0);
   ty_tensor_alias(ty_lua_push(L), &b->at->g);
   lua_rawseti(L, -2, 1);
+  lua_createtable(L, h->type.rank, 0);
+  for (int d = 0; d < h->type.rank; d++) {
+    lua_pushnumber(L, (lua_Number)h->type.dims[d]);
+    lua_rawseti(L, -2, d + 1);
+  }
+  return 3;
+}
+
+/* hooked() -> the slot of the leaf from outside whose hooks step has just given; nothing: they were registered inside */
+int ty_lua_leaf_hooked(lua_State *L) {
+  Capture *c = ty_lua_capture(L);
+  if (!c || !c->hooked) return 0;
+  lua_pushinteger(L, c->hooked);
+  c->hooked = 0;
+  return 1;
+}
+
+/* hooks(leaf) -> the list of its hooks or nil, whether any leaf has some */
+int ty_lua_leaf_hooks(lua_State *L) {
+  const Tensor *t = ty_lua_check(L, "capture", 1);
+  ty_lua_push_hooks(L, t);
+  lua_pushboolean(L, ty_lua_state(L)->hooks > 0);
   return 2;
+}
+
+void ty_lua_push_hooks(lua_State *L, const Tensor *t) {
+  const Record *r = t->st ? ty_grad_leaf(t) : NULL;
+  if (r && r->hook) lua_rawgeti(L, LUA_REGISTRYINDEX, ((const Hooks *)r->hook)->ref);
+  else lua_pushnil(L);
 }
 
 /* instead(back, g): the gradient that goes on from the hooks at hand, of the elements it had */
@@ -219,8 +259,8 @@ static int grad_instead(lua_State *L) {
 static int grad_hooks(lua_State *L) {
   State *S = ty_lua_enter(L);
   const Tensor *x = ty_lua_check(L, "register_hook", 1);
-  if (S->capture) {
-    ty_capture_refuse(S, "a hook is registered on a tensor");
+  if (S->capture && ty_needs_grad(x) && ty_capture_is_old(S, x->st->tape)) {
+    ty_capture_refuse(S, "a hook is registered on a tensor from outside, or removed from it");
     return ty_lua_fail(L, S);
   }
   if (!ty_needs_grad(x))
@@ -243,7 +283,7 @@ static int grad_hooks(lua_State *L) {
       luaL_unref(L, LUA_REGISTRYINDEX, ref);
       return ty_lua_error(L, "register_hook: out of memory");
     }
-    *h = (Hooks){{hooks_drop, h}, (Binding *)S, ref, r->kind == K_LEAF};
+    *h = (Hooks){{hooks_drop, h}, (Binding *)S, ref, r->kind == K_LEAF && !S->capture, x->type};
     S->hooks += h->leaf;
     r->hook = &h->hook;
   }
@@ -257,8 +297,8 @@ static int grad_hooks(lua_State *L) {
 }
 
 /* What a pass that has stopped there hands out. */
-static int push_stop(lua_State *L, const Back *b, BackState y) {
-  if (y == BACK_HOOK) return push_hooked(L, b);
+static int push_stop(lua_State *L, State *S, const Back *b, BackState y) {
+  if (y == BACK_HOOK) return push_hooked(L, S, b);
   push_custom(L, b);
   return 3;
 }
@@ -274,13 +314,13 @@ static BackState step_on(lua_State *L, State *S, Back *b) {
 }
 
 /* step(back) -> nil at the end, or what a custom function was made with, the gradients of its results, and what a pure
-** one keeps */
+** one keeps; or what push_hooked says */
 static int grad_step(lua_State *L) {
   State *S = ty_lua_enter(L);
   Back *b = check_back(L);
   const BackState y = step_on(L, S, b);
   if (y == BACK_FAILED) return ty_lua_fail(L, S);
-  return y == BACK_DONE ? 0 : push_stop(L, b, y);
+  return y == BACK_DONE ? 0 : push_stop(L, S, b, y);
 }
 
 /* Pushes the handle that waits for a pass; a new one where that is in use. */
@@ -335,7 +375,7 @@ static int grad_whole(lua_State *L) {
   }
   leave_spare(L, B, 2);
   lua_settop(L, 2);
-  return 1 + push_stop(L, h->at, y);
+  return 1 + push_stop(L, S, h->at, y);
 }
 
 /* give(back, i, g): the gradient of the custom function's input i, in its dims */

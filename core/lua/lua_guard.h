@@ -61,6 +61,7 @@ _(KEYED,            0,                  READ,    1, O2(SLOT, KEY),              
 _(ELEMENT,          0,                  READ,    1, O2(SLOT, KEY),                 0) /* the key is a small whole number */ \
 _(AT,               "at",               READ,    1, O2(SLOT, NUMBER),              0) /* the key is a number of the call */ \
 _(GRAD,             "grad",             READ,    0, O1(SLOT),                      0) /* gradient of a leaf: not nil */ \
+_(HOOKS,            "hooks",            READ,    0, O1(SLOT),                      0) /* the list of a leaf's hooks, or nil */ \
 _(STRING_METATABLE, "string_metatable", READ,    0, O0,                            0) /* of all strings */ \
 _(LOADED,           "loaded",           READ,    0, O0,                            0) /* modules by name */ \
 _(METATABLE,        "metatable",        READ,    0, O1(SLOT),                      0) \
@@ -307,6 +308,7 @@ bool ty_guards_fit(State *S, const Trace *T, const Instance *I, const double *nu
 void ty_trace_drop(Trace *T);
 /* The entry's i-th trace goes, with what it anchors. anchors: the entry's table. */
 void ty_trace_remove(lua_State *L, Entry *e, i32 i, int anchors);
-int ty_trace_list(lua_State *L); /* what explain tells of an entry's traces */
+int ty_trace_list(lua_State *L);     /* what explain tells of an entry's traces */
+int ty_trace_measured(lua_State *L); /* and what was measured of one */
 
 #endif

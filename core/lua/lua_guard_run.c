@@ -99,6 +99,12 @@ static bool has_no_gradient(lua_State *L, const Binding *B, int i) {
   return t && t->st && (!r || !r->t.st);
 }
 
+static bool push_hooks(lua_State *L, const Binding *B, int i) {
+  const Tensor *t = ty_lua_test_in(L, B, i);
+  if (t) ty_lua_push_hooks(L, t);
+  return t != NULL;
+}
+
 static bool same_bits(double a, double b) {
   if (a != a || b != b) return a != a && b != b;
   return memcmp(&a, &b, sizeof a) == 0;
@@ -193,6 +199,7 @@ i32 ty_guards_check(lua_State *L, const Binding *B, const Trace *T, i32 from, i3
       break;
     case G_GRAD: NEED(push_gradient(L, B, g->a, g->b)); break;
     case G_NO_GRAD: NEED(has_no_gradient(L, B, g->a)); break;
+    case G_HOOKS: NEED(push_hooks(L, B, g->a)); break;
     case G_STRING_METATABLE:
       lua_pushliteral(L, "");
       if (!lua_getmetatable(L, -1)) lua_pushnil(L);

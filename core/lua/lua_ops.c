@@ -8,6 +8,7 @@
 ** form computes the row and writes the result through its first argument.
 */
 #include <math.h>
+#include "record/traced_call.h"
 #include "record/capture.h"
 #include "lua/lua_lifetime.h"
 #include "lua/lua_calc.h"
@@ -118,7 +119,7 @@ static bool record_in_place(State *S, const char *who, int op, int n, const Give
   Storage *st = src[0].t->st;
   Recording *b = is_over(S, n, src) ? ty_calc_open(S) : NULL;
   const Given value = {.kind = O_TENSOR, .t = &y, .dies = true};
-  bool ok = record_map(S, who, op, n, src, &y) && ty_record_assign(S, who, src[0].t, &value);
+  bool ok = record_map(S, who, op, n, src, &y) && ty_traced_call_assign(S, who, src[0].t, &value);
   ty_tensor_release(&y);
   if (!b) return ok;
   S->open = NULL;
@@ -327,7 +328,7 @@ static bool record_scatter_in_place(State *S, const char *who, int op, const Ten
   Tensor y = {0};
   if (!ty_record_scatter(S, who, op, x, dim, index, 1, src, &y)) return false;
   Given value = {.kind = O_TENSOR, .t = &y, .dies = true};
-  bool ok = ty_record_assign(S, who, x, &value);
+  bool ok = ty_traced_call_assign(S, who, x, &value);
   ty_tensor_release(&y);
   return ok;
 }

@@ -16,11 +16,12 @@ static void put(lua_State *L, const char *name, double v) {
   lua_setfield(L, -2, name);
 }
 
-/* start() -> mode, which whoever stops leaves; nil and why it cannot be */
+/* start(sites = false) -> mode, which whoever stops leaves; nil and why it cannot be. sites: native functions look where
+** they are called */
 static int profile_start(lua_State *L) {
   State *S = ty_lua_enter(L);
   Mode *m = ty_lua_mode_push(L, MODE_PROFILE);
-  if (ty_profile_start(S)) {
+  if (ty_profile_start(S, lua_toboolean(L, 1))) {
     ty_lua_mode_open(L, m);
     return 1;
   }
@@ -125,8 +126,19 @@ static void put_plan(lua_State *L, const Plan *p) {
   }
 }
 
-/* stop() -> list of numbers, eight for each event: kind, thread, begin, end (seconds), plan, step, n,
-** 0; list of plans; how many events were lost. Nothing where no profile runs. */
+static void push_lists(lua_State *L) {
+  const i32 *site;
+  lua_newtable(L);
+  for (i32 k = 1, n; ty_profile_sites_of(k, &n, &site); k++) {
+    if (!site) continue;
+    ty_lua_push_sites(L, site, n);
+    lua_rawseti(L, -2, k);
+  }
+}
+
+/* stop() -> list of numbers, eight for each event: kind, thread, begin, end (seconds), plan, step, n, and where it was
+** asked for: of an eager operation its site or false, else the number of a list of sites; list of plans; how many events
+** were lost; those lists, of the sites of a plan's nodes in order. Nothing where no profile runs. */
 static int profile_stop(lua_State *L) {
   State *S = ty_lua_enter(L);
   const Event *e;
@@ -137,13 +149,16 @@ static int profile_stop(lua_State *L) {
   for (i32 ring = 0; ring < TY_EVENT_RINGS; ring++) {
     i64 gone = 0;
     for (i64 i = 0; (e = ty_event_read(ring, i, &gone)); i++) {
-      double v[8] = {
+      double v[7] = {
           e->kind,     e->thread,   (double)e->begin * 1e-9, (double)e->end * 1e-9, e->plan + 1,
           e->step + 1, (double)e->n};
-      for (int k = 0; k < 8; k++) {
+      for (int k = 0; k < 7; k++) {
         lua_pushnumber(L, v[k]);
         lua_rawseti(L, -2, ++at);
       }
+      if (e->kind == EV_MAP || e->kind == EV_PRODUCT) ty_lua_push_site(L, e->site);
+      else lua_pushinteger(L, e->site);
+      lua_rawseti(L, -2, ++at);
     }
     lost += (double)gone;
   }
@@ -153,8 +168,9 @@ static int profile_stop(lua_State *L) {
     lua_rawseti(L, -2, i + 1);
   }
   lua_pushnumber(L, lost);
+  push_lists(L);
   ty_profile_leave();
-  return 3;
+  return 4;
 }
 
 /* runs() -> whether a profile of this State runs */

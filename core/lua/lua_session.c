@@ -39,6 +39,7 @@ static void end(lua_State *L, Binding *B, Session *s, SessionEnd by) {
   s->ended = by;
   ty_lua_modes_cut(L, B, s->entered);
   ty_capture_end(S);
+  S->site = 0;
   ty_lazy_abandon(S, s->lazy);
   if (by != ENDED_BY_FINALISER) ty_lua_wake(L, s);
 }

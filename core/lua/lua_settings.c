@@ -173,6 +173,7 @@ static int l_stats(lua_State *L) {
   if (!S->engine) return 1; /* closing */
   put_cache(L, "plans", &S->engine->plans.stats);
   put_cache(L, "panels", &S->engine->panel_stats);
+  put(L, "making", (double)S->engine->making * 1e-9);
   put(L, "cuts", (double)S->engine->compiled->cuts);
   put(L, "relearned", (double)S->engine->compiled->relearned);
   lua_pushstring(L, S->engine->device->machine->name);

@@ -9,24 +9,28 @@
 **    TICK until the call is over.
 ** 2. The hook takes itself away, so that what must be cleaned up can be. Whoever catches its error and goes on is
 **    interrupted again after AGAIN ticks; from PATIENCE on the hook stays and raises always.
-** 3. A third signal, when the first ones had no effect for HOPELESS ticks, ends the process: a native function may
-**    never return.
+** 3. A native function that is not ours, such as string.rep, cannot be stopped before it returns. Where none of Lua's
+**    instructions has come for PATIENCE ticks, a second signal says so, and a third one, HOPELESS ticks after that, ends
+**    the process: a key that is held sends many.
 ** Signals have no room for a context: the call in progress is the process's. Another one inside of it is a plain one.
 */
 #include "base/interrupt.h"
 #include "base/loop_exit.h"
 #include "lua/lua_tycho.h"
 
-enum { TICK = 2000 /* microseconds */, AGAIN = 10, PATIENCE = 20, HOPELESS = 500 };
+enum { TICK = 2000 /* microseconds */, AGAIN = 10, PATIENCE = 20, HOPELESS = 100 };
 
 static struct {
   lua_State *L; /* NULL: no call is in progress */
   volatile int signals, ticks;
+  volatile int told;    /* the tick at which it was said that nothing stops it, or 0 */
+  volatile bool raised; /* since the first signal */
   char where[256];
 } call;
 
 static void raise_hook(lua_State *L, lua_Debug *ar) {
   (void)ar;
+  call.raised = true;
   if (call.ticks < PATIENCE) lua_sethook(L, NULL, 0, 0);
   if (!*call.where) {
     luaL_where(L, 0);
@@ -49,8 +53,13 @@ static void interrupt(bool tick) {
     return;
   }
   call.signals = call.signals + 1;
-  if (call.signals >= 3 && call.ticks > HOPELESS)
+  if (call.told && call.ticks > call.told + HOPELESS && !call.raised)
     ty_interrupt_give_up("\nIt cannot be stopped: tycho ends.\n");
+  if (call.signals > 1 && call.ticks > PATIENCE && !call.told && !call.raised) {
+    call.told = call.ticks;
+    ty_interrupt_say("\nA function written in C runs, and is stopped when it returns. Ctrl-C again "
+                     "ends tycho.\n");
+  }
   set_hook();
   if (call.signals == 1) ty_interrupt_ticks(TICK);
 }
@@ -66,7 +75,8 @@ static int interruptible(lua_State *L) {
   lua_insert(L, 1); /* handler, fn, handler, ... */
   lua_remove(L, 3);
   if (outer) {
-    call.signals = call.ticks = 0;
+    call.signals = call.ticks = call.told = 0;
+    call.raised = false;
     *call.where = 0;
     call.L = L;
     ty_interrupt_open(interrupt);

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include "base/text.h"
+#include "ir/site.h"
 #include "record/capture.h"
 #include "lua/lua_tycho.h"
 
@@ -27,6 +28,22 @@ void ty_lua_line(lua_State *L, const Binding *B, char *text, size_t n) {
     if (*ar.what == 'C' || ty_lua_is_ours(B, ar.source)) continue;
     if (ar.currentline > 0) snprintf(text, n, "%s:%d", ar.short_src, ar.currentline);
     return; /* stripped: it has no lines */
+  }
+}
+
+void ty_lua_place(lua_State *L, Binding *B) {
+  char text[512];
+  lua_Debug ar;
+  if (B->S.capture) return;
+  B->S.site = 0;
+  for (int level = 0; lua_getstack(L, level, &ar); level++) {
+    lua_getinfo(L, "Sl", &ar);
+    if (*ar.what == 'C' || ty_lua_is_ours(B, ar.source)) continue;
+    const char *file = *ar.source == '@' ? ar.source + 1 : ar.short_src;
+    if (ar.currentline <= 0) return;
+    snprintf(text, sizeof text, "%s:%d", file, ar.currentline);
+    B->S.site = ty_site("", text);
+    return;
   }
 }
 

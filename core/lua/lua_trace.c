@@ -104,6 +104,7 @@ typedef struct Call {
   Entry *e;
   Tensor **made, *hidden; /* hidden: those for which no handle is made */
   i32 room;
+  bool timed;        /* step by step */
   bool linked;       /* by a link: what it makes goes from part to part */
   bool sliced;       /* in slices of time */
   bool direct;       /* by C: results are not stashed */
@@ -296,6 +297,7 @@ static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, bool tell, Call *
   *failed = check_deferred(L, (Binding *)S, T, I, number, outside);
   if (*failed < T->late_guards || T->gone) return TRACE_MISS;
   if (TY_UNLIKELY(tell)) return tell_trace(L, S, T, I, c, why, answers);
+  I->recording.timed = c->timed;
   TraceAnswer y = run_trace(L, S, T, I, c, why, answers);
   if (y == TRACE_HIT) T->hits++;
   return y;
@@ -327,6 +329,7 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, TraceUse use, int *a
     T->refs++;
     c.linked = use == TRACE_LINKED, c.sliced = use == TRACE_SLICED;
     c.direct = use >= TRACE_DIRECT;
+    c.timed = begin && e->by_step;
     c.e = e;
     why = NULL;
     TraceAnswer y = try_trace(L, S, T, tell, &c, &failed, &why, answers);

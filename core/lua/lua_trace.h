@@ -44,6 +44,10 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg);
 bool ty_trace_push_miss(lua_State *L, Entry *e, int anchors);
 /* lua_explain.c: pushes the text of a plan; "" when out of memory. */
 void ty_lua_plan_text(lua_State *L, const Source *from);
+/* The name of a site as Lua has it: "file:line", behind a '<' where it is part of a backward pass; false: unknown. Of many: a
+** list. */
+void ty_lua_push_site(lua_State *L, i32 site);
+void ty_lua_push_sites(lua_State *L, const i32 *site, i32 n);
 i64 ty_trace_hits(const Trace *T);
 /* Whether calls of new sizes run without a plan for a while, since none of those made lately was used twice. */
 bool ty_trace_rests(const Trace *T);

@@ -116,6 +116,8 @@ void ty_lua_line(lua_State *L, const Binding *B, char *text, size_t n);
 int ty_lua_located(lua_State *L);
 /* lua_session.c: the State's `where`. */
 void ty_lua_where(State *S, char *text, size_t n);
+/* What is recorded from now on is so at the line of the user's that runs; not while a capture records. */
+void ty_lua_place(lua_State *L, Binding *B);
 /* lua_modes.c: puts the State's words as they hold for L, where modes are open. */
 void ty_lua_modes(lua_State *L, Binding *B);
 static inline void ty_lua_follow(lua_State *L, Binding *B) {
@@ -279,6 +281,9 @@ int ty_lua_leaf_gradients(lua_State *L);
 int ty_lua_leaf_lone(lua_State *L);
 int ty_lua_leaf_whole(lua_State *L);
 int ty_lua_leaf_seen(lua_State *L);
+int ty_lua_leaf_hooked(lua_State *L);
+int ty_lua_leaf_hooks(lua_State *L);
+void ty_lua_push_hooks(lua_State *L, const Tensor *t); /* the list of a leaf's hooks, or nil */
 
 bool ty_lua_is_item(lua_CFunction fn); /* lua_tensor.c */
 /* lua_tensor.c: pushes a tensor of the nested tables, number or boolean at index i. dtype < 0: by what they hold.

@@ -8,6 +8,7 @@
 **    its gradient is complete when it is taken. Sums are old + new in that order.
 ** 2. Nothing recurses: neither the backward pass nor the end of a chain of records.
 */
+#include "ir/site.h"
 #include "record/capture.h"
 #include "record/loop.h"
 #include "record/record.h"
@@ -210,7 +211,7 @@ void ty_back_put(Back *b, Record *r, const Tensor *g) {
 }
 
 /* All of the record at hand; false: again from b->i on, once there is memory. */
-static bool step(Back *b) {
+static bool go_through(Back *b) {
   State *S = b->S;
   Record *r = b->at->r;
   Tensor *g = &b->at->g;
@@ -248,6 +249,17 @@ static bool step(Back *b) {
     p->g = y;
   }
   return true;
+}
+
+/* The same, recorded as the gradient of what was recorded there. */
+static bool step(Back *b) {
+  State *S = b->S;
+  const i32 site = S->site;
+  if (TY_UNLIKELY(b->at->r->site)) S->site = b->at->r->site;
+  if (TY_UNLIKELY(S->site)) S->site |= SITE_BACK;
+  bool ok = go_through(b);
+  S->site = site;
+  return ok;
 }
 
 /* All that was recorded, before leaves change; of an earlier step that failed there what leaves will get. */
@@ -320,10 +332,7 @@ BackState ty_back_step(Back *b) {
       b->i = 0;
     }
     const Record *r = b->at->r;
-    if (S->capture && r->kind == K_LEAF && S->hooks) {
-      ty_capture_refuse(S, "a tensor has a hook");
-      y = BACK_FAILED;
-    } else if (r->hook && !b->hooked && !r->freed && (r->kind == K_LEAF || r->seq >= b->floor)) {
+    if (r->hook && !b->hooked && !r->freed && (r->kind == K_LEAF || r->seq >= b->floor)) {
       b->hooks = true;
       y = BACK_HOOK;
     } else if (r->kind == K_CUSTOM && !r->freed && r->seq >= b->floor) y = BACK_CUSTOM;

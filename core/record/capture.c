@@ -243,12 +243,18 @@ i32 ty_capture_shares(const Capture *c, i32 i) {
   return o->lone ? (i32)(outside_with(c, o->t.st) - c->outside) : -1;
 }
 
+const Outside *ty_capture_leaf_of(State *S, const Record *r) {
+  const Capture *c = S->capture;
+  for (i32 i = 0; i < c->noutside; i++)
+    if (c->outside[i].t.st->tape == r && !c->outside[i].t.detached) return &c->outside[i];
+  ty_capture_refuse(S, "a gradient goes to a tensor of unknown origin");
+  return NULL;
+}
+
 bool ty_capture_leaf(State *S, const Record *r, Tensor *g) {
   Capture *c = S->capture;
-  const Outside *o = NULL;
-  for (i32 i = 0; i < c->noutside && !o; i++)
-    if (c->outside[i].t.st->tape == r && !c->outside[i].t.detached) o = &c->outside[i];
-  if (!o) return ty_capture_refuse(S, "a gradient goes to a tensor of unknown origin");
+  const Outside *o = ty_capture_leaf_of(S, r);
+  if (!o) return false;
   if (!grow(&c->leaf, c->nleaf, &c->leaf_cap, sizeof *c->leaf)) return refuse_memory(S);
   i32 k = c->nleaf++; /* by slots: the order of records may be another one in later calls */
   for (; k > 0 && c->leaf[k - 1].slot > o->slot; k--) c->leaf[k] = c->leaf[k - 1];

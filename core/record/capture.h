@@ -76,6 +76,7 @@ struct Capture {
       decided; /* {a, b, kind} of sizes and strides, in threes. kind 0: whether they are equal decides between a view
                    and a copy; 1: which is greater decides whether elements share memory */
   i32 ndecided, decided_cap;
+  i32 hooked;  /* slot of the leaf from outside whose hooks were handed out last, or 0 */
   bool ranged; /* a sample of a range of sizes: what an interval tells holds for its sizes alone */
 };
 
@@ -116,6 +117,8 @@ bool ty_capture_holds(const State *S, const Storage *st); /* of a tensor from ou
 void ty_capture_lone(State *S, const Storage *st);
 /* The first tensor from outside with the storage of number i; -1: it is not lone. */
 i32 ty_capture_shares(const Capture *c, i32 i);
+/* The tensor from outside that is a leaf with this record; NULL: refused, its origin is not known. */
+const Outside *ty_capture_leaf_of(State *S, const Record *r);
 /* A leaf from outside would get g, which is taken over. */
 bool ty_capture_leaf(State *S, const Record *r, Tensor *g);
 

@@ -46,6 +46,7 @@ struct Record {
   bool freed; /* a backward pass has used it up */
   bool pure;  /* CUSTOM: its rule reads nothing but what the record keeps, behind its inputs */
   i32 n;      /* edges */
+  i32 site;   /* where it was recorded, see State.site */
   u64 seq;    /* ascends in the order of recording */
   Record *next_dead;
   Pending *pending;

@@ -84,6 +84,7 @@ bool ty_record_finish_as(State *S, Recording *b, i32 node, const Type *shown, Te
                          const char *who) {
   if (node < 0) return ty_record_cancel_memory(S, b, who);
   if (TY_UNLIKELY(S->recorded != NULL)) S->recorded(S, b, node);
+  if (TY_UNLIKELY(S->site != 0)) ty_recording_place(S, b);
   const Type *t = shown ? shown : &b->g.node[node].type;
   Tensor r = {.type = *t};
   r.type.device = b->g.node[node].type.device;

@@ -100,6 +100,7 @@ static bool write(State *S, const char *who, const Tensor *dst, const Given *x) 
   if (!is_whole(dst)) v = put_node(S, b, dst, v);
   if (v < 0) return ty_record_cancel_memory(S, b, who);
   if (TY_UNLIKELY(S->recorded != NULL)) S->recorded(S, b, v);
+  if (TY_UNLIKELY(S->site != 0)) ty_recording_place(S, b);
   if (S->capture && !ty_capture_write(S, st)) return ty_record_cancel(S, b);
   Recording *before = st->recording;
   i32 node_before = st->node;

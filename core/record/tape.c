@@ -24,7 +24,8 @@ Record *ty_record_new(State *S, int kind, i32 n, const Given *src) {
     ty_fail_memory(S, "gradient", 0);
     return NULL;
   }
-  *r = (Record){.S = S, .refs = 1, .kind = (u16)kind, .n = n, .seq = ++S->record_seq};
+  *r = (Record){
+      .S = S, .refs = 1, .kind = (u16)kind, .n = n, .site = S->site, .seq = ++S->record_seq};
   for (i32 i = 0; i < n; i++) {
     Edge *e = &r->edge[i];
     if (src[i].kind != O_TENSOR) {

@@ -204,7 +204,18 @@ Recording *ty_recording_new(State *S) {
   b->wants = WANT_SINKS;
   b->learn = NULL;
   b->pinned = 0;
+  b->nsite = 0;
   return b;
+}
+
+void ty_recording_place(State *S, Recording *b) {
+  if (b->site_cap < b->g.n) {
+    void *more = ty_mem_realloc(b->site, sizeof *b->site * (size_t)b->g.n * 2);
+    if (!more) return;
+    b->site = more;
+    b->site_cap = b->g.n * 2;
+  }
+  while (b->nsite < b->g.n) b->site[b->nsite++] = S->site;
 }
 
 static __attribute__((noinline)) void drop_loops(Recording *b) {
@@ -227,6 +238,7 @@ void ty_recording_drop(State *S, Recording *b) {
   } else {
     ty_graph_free(&b->g);
     ty_mem_free(b->input);
+    ty_mem_free(b->site);
     ty_mem_free(b);
   }
 }
@@ -257,6 +269,7 @@ void ty_tensor_close(State *S) {
     S->spare = b->next;
     ty_graph_free(&b->g);
     ty_mem_free(b->input);
+    ty_mem_free(b->site);
     ty_mem_free(b);
   }
   while (S->spare_block) {

@@ -99,6 +99,12 @@ struct Recording {
     i32 *param, *root; /* parameters, and what was made of them; one allocation */
   } * loop;
   i32 nloop;
+  i32 *site; /* by node: where it was recorded, if that was known; of the first nsite */
+  i32 nsite, site_cap;
+  i64 *
+      took; /* of an instance's: nanoseconds of each step, summed over the runs that were timed; or NULL */
+  i64 ntook;              /* of so many runs */
+  bool timed;             /* this run is to be */
   Storage *waiting;       /* storages pending on this recording */
   i64 pinned;             /* bytes of inputs */
   bool lent;              /* inputs are held by others, as long as it runs: not pinned */
@@ -159,9 +165,11 @@ struct State {
   bool grad_mode, tracks;  /* operations may be taped; and there is a tape to go on */
   u8 cast;                 /* autocast's dtype + 1, 0: none */
   i64 records;             /* live ones, of all tapes */
-  i64 hooks; /* leaves that have hooks: captures do not give leaves their gradients then */
+  i64 hooks;               /* leaves outside of captures that have hooks: a part of every key */
   u64 record_seq;
   Record *dead_records; /* being freed */
+  i32 site;             /* where operations are recorded now (ir/site.h), 0: unknown */
+  bool sites;           /* a profile by line: native functions look where they are called */
   Capture *capture;     /* not NULL: operations are recorded for later calls, nothing is computed */
   Stream runs;
   Watch *slicing; /* of a run in slices of time, while it has the turn: slice.c; or NULL */
@@ -235,6 +243,8 @@ static inline Storage *ty_storage_hold(Storage *st) {
 void ty_storage_touch(Storage *st); /* its contents change: lets go of the snapshot */
 void ty_storage_leave_snapshot(Storage *st);
 void ty_recording_drop(State *S, Recording *b);
+/* Its nodes that have no site yet were recorded at S->site. Out of memory they stay without. */
+void ty_recording_place(State *S, Recording *b);
 /* Nothing of it will be computed any more; it pins nothing. */
 void ty_recording_end(Recording *b);
 /* Reads an exposed buffer, which may change at any time: what is recorded must be computed now. */

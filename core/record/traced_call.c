@@ -50,6 +50,7 @@ static bool is_plain(const Record *r) {
 
 static bool see(Making *M, Record *r) {
   if (ty_capture_is_old(M->S, r) || ty_pointer_map_get(&M->seen, r) >= 0) return true;
+  if (r->hook && !r->freed) return refuse(M->S, "a tensor that it leads to has a hook");
   if (!is_plain(r))
     return refuse(M->S, r->kind == K_LEAF ? "it leads to a leaf that was made inside"
                                           : "a function with a gradient of its own leads to it");
@@ -194,6 +195,7 @@ static bool make_rows(Making *M) {
     const Record *r = M->list[i];
     T->row[i] = (TapeRow){.t = r->t,
                           .dims = r->dims,
+                          .site = r->site,
                           .dim = r->dim,
                           .base = r->base,
                           .n = r->n,
@@ -468,6 +470,7 @@ bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *save
                   .freed = freed[i],
                   .pure = from->pure,
                   .n = freed[i] ? 0 : from->n,
+                  .site = from->site,
                   .seq = seq + 1 + (u64)i,
                   .t = from->t,
                   .dims = from->dims,
@@ -528,4 +531,23 @@ Record *ty_traced_call_real(Record *r) {
   if (TY_LIKELY(r->kind != K_RESULT) || !r->n) return r;
   const TracedCall *c = r->edge[0].from->call;
   return c && c->made ? c->made[c->tape->output[r->dim].from] : r;
+}
+
+static bool split(State *S, const Tensor *dst, const Tensor *x) {
+  Record *r = ty_needs_grad(x) ? x->st->tape : NULL;
+  bool reads = false;
+  if (!r || r->kind != K_RESULT || !r->n || S->capture) return true;
+  TracedCall *c = r->edge[0].from->call;
+  for (i32 i = 0; c && i < c->tape->nvalue; i++) reads |= c->saved[i] == dst->st->snapshot;
+  if (!reads) return true;
+  if (!ty_traced_call_expand(S, c)) return false;
+  x->st->tape = ty_record_hold(ty_traced_call_real(r));
+  ty_record_drop(r);
+  return true;
+}
+
+bool ty_traced_call_assign(State *S, const char *who, const Tensor *dst, const Given *x) {
+  if (TY_UNLIKELY(dst->st->snapshot != NULL) && x->kind == O_TENSOR && !split(S, dst, x->t))
+    return false;
+  return ty_record_assign(S, who, dst, x);
 }

@@ -36,7 +36,7 @@ typedef struct TapeEdge {
 typedef struct TapeRow {
   Tensor t;
   u32 dims;
-  i32 dim, base, n,
+  i32 site, dim, base, n,
       edge;      /* edge: number of the first one; behind those of ATTEND is what it keeps */
   Attention how; /* ATTEND */
   Owner owner;   /* CUSTOM: of its rule, held */
@@ -119,6 +119,9 @@ bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *save
                     Record **made);
 /* The same for the call itself, which holds them from then on. */
 bool ty_traced_call_expand(State *S, TracedCall *c);
+/* As ty_record_assign. Where x was made by a call that keeps what dst holds, it leads to its own operation from then on: as in
+** plain Lua, that one may keep it beyond the write, and those before it may not. */
+bool ty_traced_call_assign(State *S, const char *who, const Tensor *dst, const Given *x);
 /* What a record stands for: of a RESULT whose call was expanded, the record of that row. */
 Record *ty_traced_call_real(Record *r);
 

@@ -360,7 +360,9 @@ function M.open(core)
   --- (calls that a trace answered: the function did not run); captures; timed (how many of these calls were timed,
   --- about one of 64), time (seconds that such a call took: the median of the last ones); traces, most recently used
   --- first: {key, guards, sizes (what was decided about them), effects, hits, dynamic, instances (sets of sizes),
-  --- ranges (of sizes), no_range (why there is none), graph, plan (steps, outputs, pieces of the arena)}, and where a
+  --- ranges (of sizes), no_range (why there is none), graph, plan (steps, outputs, pieces of the arena), sites (of
+  --- the graph's nodes: "file:line", behind "<" in a backward pass, or false), seconds (of the plan's steps, the mean
+  --- of so many runs: timed; nil where none was)}, and where a
   --- result needs a gradient: kept (what a call keeps for its backward pass: {what = "result", "input" or "constant",
   --- path, type, bytes, by (the operation whose gradient reads it)}), backward (its plans: {operations, kernels,
   --- steps}); parts, where it is captured in parts, in the order of its code: {begins = "file:line", line, native
@@ -376,6 +378,18 @@ function M.open(core)
   ---@return tycho.Explanation
   function api.explain(f)
     return core.internals.load("tycho.explain").of(core, handle("explain", f), handle_of)
+  end
+
+  --- Runs fn() and tells what each line of the user's source cost in kernels, of compiled functions as of eager
+  --- operations: a table that prints well, hottest line first, then fn's results. A kernel that holds operations of
+  --- several lines is shared among them, by what each costs, roughly; gradients count where their operation stands.
+  --- path: as ty.profile has it. `lines`: {file, line, source, seconds, backward, runs, bytes, flops, share}.
+  ---@param fn function
+  ---@param path? string
+  ---@return tycho.LineProfile?, ...
+  function api.profile(fn, path)
+    core.internals.load "tycho.profile"
+    return core.internals.profile_lines(fn, path)
   end
 
   --- Writes one page for a browser, which needs nothing else: the source's lines with what became of them, parts,

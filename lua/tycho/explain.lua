@@ -398,6 +398,7 @@ local function traces_of(core, h)
       dynamic = t.dynamic, instances = t.instances, backend = t.backend, ranges = t.ranges,
       no_range = why_no_range(d, t), kept = t.kept, backward = t.backward,
     }
+    list[i].sites, list[i].seconds, list[i].timed = core.internals.capture.measured(h.handle, i)
   end
   return list
 end

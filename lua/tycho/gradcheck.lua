@@ -66,7 +66,12 @@ end
 --- What the options may be; see below.
 local function options_of(opts)
   opts = check.options("gradcheck", opts, { eps = "number", atol = "number", rtol = "number", raise = "boolean" })
-  return opts.eps or 1e-6, opts.atol or 1e-5, opts.rtol or 1e-3, opts.raise ~= false
+  local eps, atol, rtol = opts.eps or 1e-6, opts.atol or 1e-5, opts.rtol or 1e-3
+  if not (eps > 0 and eps < math.huge) then check.fail("gradcheck", "option eps must be positive, got %.14g", eps) end
+  if not (atol >= 0 and rtol >= 0) then
+    check.fail("gradcheck", "options atol and rtol must not be negative, got %.14g and %.14g", atol, rtol)
+  end
+  return eps, atol, rtol, opts.raise ~= false
 end
 
 --- The arguments in f64, floats among them as leaves; the numbers of those.

@@ -3,27 +3,17 @@
 -- order in which they were registered, once each, when the gradient is complete, before it goes on; of a leaf, before
 -- it is added to `grad`. The tape has them (lua_grad.c): no operation costs more while there are none.
 --
--- A tensor has one gradient with its views that cover all of it. Captures register none, and give leaves no gradients
--- while any leaf has hooks: such calls run in parts, or as they are.
+-- A tensor has one gradient with its views that cover all of it. Captures evaluate hooks of leaves from outside, whose
+-- lists they guard, and those that are registered inside on what is made inside (capture/gradients.lua); where one of
+-- these could be met by a backward pass outside, the function runs in parts, or as it is.
 
-local type, ipairs, rawequal = type, ipairs, rawequal
+local type, ipairs, rawequal, getmetatable = type, ipairs, rawequal, getmetatable
 local setmetatable, remove = setmetatable, table.remove
 
 ---@class tycho.HookHandle
 ---@field remove fun(self: tycho.HookHandle) takes the hook off; once more does nothing
 local Handle = {}
 Handle.__index = Handle
-
---- Takes the hook off.
-function Handle:remove()
-  for i, entry in ipairs(self.list) do
-    if rawequal(entry, self.entry) then
-      remove(self.list, i)
-      if self.emptied and #self.list == 0 then self.emptied() end
-      return
-    end
-  end
-end
 
 function Handle.__tostring() return "hook" end
 
@@ -33,7 +23,21 @@ return function(ty, define)
   local core = ty.internals.grad
   local hooks, instead = core.hooks, core.instead
   core.hooks, core.instead = nil, nil
-  local check = require("tycho.arguments")(ty)
+  local check, is_live = require("tycho.arguments")(ty), ty.internals.is_live
+
+  --- Takes the hook off.
+  function Handle:remove()
+    if type(self) ~= "table" or getmetatable(self) ~= Handle then
+      check.fail("remove", "argument 1 must be the handle of a hook, got %s (use handle:remove())", check.show(self))
+    end
+    for i, entry in ipairs(self.list) do
+      if rawequal(entry, self.entry) then
+        remove(self.list, i)
+        if self.emptied and #self.list == 0 then self.emptied() end
+        return
+      end
+    end
+  end
 
   --- A handle of an entry at the end of a list.
   local function add(list, fn, emptied)
@@ -49,18 +53,28 @@ return function(ty, define)
     check.fail(who, "argument 1 must be a function, got %s", check.show(fn))
   end
 
-  ty.internals.hooks = { add = add, callable = callable }
+  --- Whether a hook's answer fits the gradient. Sizes are compared, not texts of them: captures follow sizes.
+  local function fits(y, g)
+    local a, b = y.shape, g.shape
+    if y.dtype ~= g.dtype or #a ~= #b then return false end
+    for d = 1, #a do
+      if a[d] ~= b[d] then return false end
+    end
+    return true
+  end
+
+  ty.internals.hooks = { add = add, callable = callable, fits = fits }
 
   --- Called by a backward pass (grad.lua's run).
-  local function run(back, gradients, _, list)
-    local g = gradients[1]:reshape(list.shape)
+  local function run(back, gradients, dims, list)
+    local g = gradients[1]:reshape(dims)
     local given = g
     for _, entry in ipairs { unpack(list) } do
       local y = entry.fn(g)
       if y ~= nil then
-        check.tensor("register_hook", 1, y)
-        if check.text(y) ~= check.text(g) then
-          check.fail("register_hook", "the hook must give nil or %s, got %s", check.text(g), check.text(y))
+        if not is_live(y) or not fits(y, g) then
+          check.fail("register_hook", "the hook must give nil or %s, got %s", check.text(g),
+            is_live(y) and check.text(y) or check.show(y))
         end
         g = y
       end
@@ -79,12 +93,14 @@ return function(ty, define)
     if type(fn) ~= "function" then
       check.fail("register_hook", "argument 2 must be a function, got %s", check.show(fn))
     end
-    local list = hooks(x) or hooks(x, { back = run, shape = x.shape })
+    local list = hooks(x) or hooks(x, { back = run })
     local of = setmetatable({ x }, { __mode = "v" }) -- a handle keeps no tensor alive
     return add(list, fn, function()
       if of[1] and ty.internals.is_live(of[1]) and of[1].requires_grad then hooks(of[1], false) end
     end)
   end
+
+  for _, f in ipairs { add, callable, run, fits, register_hook, Handle.remove } do core.inline[f] = true end
 
   define("register_hook", "t", "x, fn",
     "calls fn(g) with x's complete gradient in each backward pass; what it gives replaces g; a handle, to :remove()",

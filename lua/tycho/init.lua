@@ -138,6 +138,7 @@ local compilation = {
     "a function that runs f's tensor operations in fused kernels, bits equal" },
   explain = { "f", "what a compiled function did: traces, guards, misses, aborts, kernels; prints well" },
   graph = { "f, ...", "the graph that f(...) records: text, nodes, dot" },
+  profile = { "fn, path = nil", "runs fn(): what each line of the source cost, compiled or not; prints well" },
   view = { "f, path", "writes one HTML page: source, parts, guards, graphs, plans, kernels, machine code, times" },
   export = { "f, path, {args, weights, dynamic, name}", "writes f as one C file and a header, which need no library" },
   reset = { "f", "forgets what was compiled for f" },
@@ -153,7 +154,8 @@ local compilation = {
 local jit_table = rawget(_G, "jit")
 for name, fn in pairs(require("tycho.compile").open(ty)) do
   local about = assert(compilation[name], name)
-  if ty[name] then describe("jit." .. name, about[1], about[2]) -- jit.view is not the view of a tensor
+  local other = ty[name] or name == "profile" -- jit.view is not the view of a tensor, jit.profile not ty.profile
+  if other then describe("jit." .. name, about[1], about[2])
   else define(name, "m", about[1], about[2], fn) end
   if type(jit_table) == "table" then jit_table[name] = fn end
 end

@@ -13,6 +13,7 @@ local ty = require "tycho"
 local check = require("tycho.arguments")(ty)
 local fail, show = check.fail, check.show
 local internals = ty.internals
+local plan_text = require "tycho.plan_text"
 
 local RUN, STEP, MAP, PRODUCT, CHUNK, MAKE = 0, 1, 2, 3, 4, 5 -- EventKind of core/profile.h
 local FIELDS = 8
@@ -79,30 +80,6 @@ local function count_program(text)
   return y
 end
 
---- The groups of a plan's text by root and outputs: {ops (names of the operations), program}.
-local function groups_of(text)
-  local op_of, groups, by_number = {}, {}, {}
-  for node, op in text:gmatch "%%(%d+) = (%w+)" do op_of[node] = op end
-  for number, head in text:gmatch "group (%d+) ([^\n]*)" do
-    local nodes, outs = head:match ":(.-)%->([^a-z]*)"
-    local ops = {}
-    for node in (nodes or ""):gmatch "%%(%d+)" do
-      local op = op_of[node]
-      if op and op ~= "scalar" and op ~= "const" and op ~= "input" and op ~= "view" then ops[#ops + 1] = op end
-    end
-    local group = { ops = ops }
-    by_number[number] = group
-    for node in (outs or ""):gmatch "%%(%d+)" do groups[tonumber(node)] = group end
-  end
-  local at
-  for line in text:gmatch "[^\n]+" do
-    local number = line:match "^program of group (%d+)"
-    if number then at = by_number[number] end
-    if at then at.program = (at.program or "") .. line .. "\n" end
-  end
-  return groups
-end
-
 --- Repeated operations once, with how often.
 local function ops_text(ops)
   local parts, last, n = {}, nil, 0
@@ -142,8 +119,9 @@ end
 
 local function describe_plans(plans)
   for _, plan in ipairs(plans) do
-    local groups = plan.text and groups_of(plan.text) or {}
-    for _, step in ipairs(plan) do describe(step, groups[step.node]) end
+    plan.groups, plan.nodes = {}, {}
+    if plan.text then plan.groups, plan.nodes = plan_text.groups(plan.text) end
+    for _, step in ipairs(plan) do describe(step, plan.groups[step.node]) end
     plan.name = plan.operations == 1 and plan[1] and plan[1].name or ("plan: %d operations"):format(plan.operations)
   end
 end
@@ -160,14 +138,16 @@ local function read_events(raw, plans)
     local step = plan and plan[raw[i + 5]]
     if kind == STEP and step then
       e.name, e.kind, e.bytes, e.flops, e.elements = step.name, step.kind, step.bytes, step.flops, step.elements
+      e.plan, e.step, e.sites = plan, step, raw[i + 7]
     elseif kind == MAP and step then
       e.name, e.kind, e.elements = step.name, "kernel", n
       if step.count then e.bytes, e.flops = n * step.count.bytes, n * step.count.element end
+      e.site = raw[i + 7]
     elseif kind == PRODUCT then
       local m, c, k = n % 2 ^ 20, math.floor(n / 2 ^ 20) % 2 ^ 20, math.floor(n / 2 ^ 40)
       local dtype = DTYPES[raw[i + 5] - 1]
       e.name, e.kind = ("matmul [%d x %d x %d %s]"):format(m, k, c, dtype.name), "product"
-      e.bytes, e.flops = (m * k + k * c + m * c) * dtype.bytes, 2 * m * k * c
+      e.bytes, e.flops, e.site = (m * k + k * c + m * c) * dtype.bytes, 2 * m * k * c, raw[i + 7]
     elseif kind == RUN then
       e.name, e.kind = plan and plan.name or "plan", "run"
     elseif kind == MAKE then
@@ -309,10 +289,10 @@ local function listen(list)
 end
 
 --- Stops, names and writes everything.
-local function finish(spans, begin, path)
+local function finish(spans, begin, path, by_line)
   local stop = internals.clock()
   internals.span = nil
-  local raw, plans, lost = internals.profile_stop()
+  local raw, plans, lost, sites = internals.profile_stop()
   describe_plans(plans)
   local list = read_events(raw, plans)
   -- the thread of this Lua is the one that ran plans
@@ -333,8 +313,33 @@ local function finish(spans, begin, path)
     local ok, why = internals.load("tycho.files")._native.write(path, { trace_text(list) })
     if not ok then return nil, why end
   end
+  if by_line then return internals.load("tycho.profile_lines").of(y, list, sites) end
   return setmetatable(y, Profile)
 end
+
+local function run(who, by_line, fn, path)
+  if type(fn) ~= "function" then fail(who, "argument 1 must be a function, got %s", show(fn)) end
+  if path ~= nil and type(path) ~= "string" then fail(who, "argument 2 must be a path, got %s", show(path)) end
+  machine()
+  local mode, why = internals.profile_start(by_line)
+  if not mode then fail(who, "%s", why) end
+  local spans = {}
+  internals.span = listen(spans)
+  local begin = internals.clock()
+  local results = pack(pcall(fn))
+  local y, problem = finish(spans, begin, path, by_line)
+  internals.modes.leave(mode)
+  if not results[1] then error(results[2], 0) end
+  if not y then return nil, problem end
+  return y, unpack(results, 2, results.n)
+end
+
+--- The same as below, by line: what each line of the user's cost in kernels, of eager operations and of compiled
+--- functions. A kernel that holds operations of several lines is shared among them, by what each costs, roughly.
+---@param fn function
+---@param path? string
+---@return tycho.LineProfile?, ...
+function internals.profile_lines(fn, path) return run("profile", true, fn, path) end
 
 --- Runs fn() and tells where its time went: a table that prints well, then fn's results. path: a trace is written
 --- there, which chrome://tracing and ui.perfetto.dev show. The machine's limits are measured the first time, which
@@ -342,19 +347,4 @@ end
 ---@param fn function
 ---@param path? string
 ---@return tycho.Profile?, ...
-return function(fn, path)
-  if type(fn) ~= "function" then fail("profile", "argument 1 must be a function, got %s", show(fn)) end
-  if path ~= nil and type(path) ~= "string" then fail("profile", "argument 2 must be a path, got %s", show(path)) end
-  machine()
-  local mode, why = internals.profile_start()
-  if not mode then fail("profile", "%s", why) end
-  local spans = {}
-  internals.span = listen(spans)
-  local begin = internals.clock()
-  local results = pack(pcall(fn))
-  local y, problem = finish(spans, begin, path)
-  internals.modes.leave(mode)
-  if not results[1] then error(results[2], 0) end
-  if not y then return nil, problem end
-  return y, unpack(results, 2, results.n)
-end
+return function(fn, path) return run("profile", false, fn, path) end

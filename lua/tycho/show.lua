@@ -19,7 +19,7 @@ local SMALL = 16 -- images that are less high are magnified
 local CELL_WIDTH, CELL_HEIGHT = 8, 16 -- pixels of a letter, about, where a terminal shows graphics
 local RAMP = " .:-=+*#%@"
 local HALF = "\226\150\128" -- the upper half block
-local NEARLY_GREY = 10 -- of 255, between the channels
+local LEVELS = { 100, 60, 40, 30, 25, 20, 16, 13, 11, 9, 8, 7, 6, 5 } -- of a channel in sixels, less one
 local CHUNK = 4096 -- bytes of a piece of kitty's protocol
 
 ---------------------------------------------------------------------------------------------------------- scaling
@@ -131,26 +131,39 @@ local function kitty(data, wide, tall)
   return table.concat(out) .. "\n"
 end
 
---- Sixel: bands of six rows, in each one pass for each colour. Colours are a cube of 6 x 6 x 6 and 40 greys, since a
---- grey image would take on the cube's tints.
+--- The finest levels of a channel at which the colours of an image are 256 at most: a function of a sample. Levels are
+--- the same for all channels, so that greys stay grey.
+local function levels_of(data, n)
+  for _, most in ipairs(LEVELS) do
+    local seen, count = {}, 0
+    for at = 1, 3 * n, 3 do
+      local key = (floor(data[at] / 255 * most + 0.5) * 101 + floor(data[at + 1] / 255 * most + 0.5)) * 101
+        + floor(data[at + 2] / 255 * most + 0.5)
+      if not seen[key] then
+        seen[key], count = true, count + 1
+        if count > 256 then break end
+      end
+    end
+    if count <= 256 then return most end
+  end
+end
+
+--- Sixel: bands of six rows, in each one pass for each colour; at most 256 colours.
 local function sixel(data, wide, tall)
   local out = { "\27P0;1q", ('"1;1;%d;%d'):format(wide, tall) }
-  local defined = {}
+  local most, defined, count = levels_of(data, wide * tall), {}, 0
   local function entry(at)
-    local r, g, b = data[at + 1], data[at + 2], data[at + 3]
-    local n
-    if max(r, g, b) - min(r, g, b) <= NEARLY_GREY then
-      local level = floor((r + g + b) / 765 * 39 + 0.5)
-      n, r = 216 + level, floor(level / 39 * 100 + 0.5)
-      g, b = r, r
-    else
-      r, g, b = floor(r / 51 + 0.5), floor(g / 51 + 0.5), floor(b / 51 + 0.5)
-      n = (r * 6 + g) * 6 + b
-      r, g, b = r * 20, g * 20, b * 20
-    end
-    if not defined[n] then
-      defined[n] = true
-      out[#out + 1] = ("#%d;2;%d;%d;%d"):format(n, r, g, b)
+    local r = floor(data[at + 1] / 255 * most + 0.5)
+    local g = floor(data[at + 2] / 255 * most + 0.5)
+    local b = floor(data[at + 3] / 255 * most + 0.5)
+    local key = (r * 101 + g) * 101 + b
+    local n = defined[key]
+    if not n then
+      n, count = count, count + 1
+      defined[key] = n
+      local percent = 100 / most
+      out[#out + 1] = ("#%d;2;%d;%d;%d"):format(n, floor(r * percent + 0.5), floor(g * percent + 0.5),
+        floor(b * percent + 0.5))
     end
     return n
   end

@@ -4,8 +4,10 @@
 
 local ipairs, tostring, tonumber, type = ipairs, tostring, tonumber, type
 local format, gsub, gmatch, match = string.format, string.gsub, string.gmatch, string.match
-local sub, find, unpack = string.sub, string.find, unpack
+local sub, find, unpack, select = string.sub, string.find, unpack, select
 local concat, max, sort = table.concat, math.max, table.sort
+
+local plan_text = require "tycho.plan_text"
 
 local M = {}
 
@@ -35,22 +37,24 @@ local function plural(n, word) return format("%d %s%s", n, word, n == 1 and "" o
 
 local function time_text(s)
   if not s then return "-" end
+  if s < 1e-6 then return format("%.2f µs", s * 1e6) end
   return s < 1e-3 and format("%.1f µs", s * 1e6) or format("%.2f ms", s * 1e3)
 end
 
 -- Source --------------------------------------------------------------------------------------------------------------
 
---- The lines of a function's source, by number; nil where they cannot be had.
+--- The lines of a function's source, by number, the first and the last one's, the file; nil where they cannot be had.
 local function source_of(fn)
   local info = debug and debug.getinfo and debug.getinfo(fn, "S")
   if not info or info.what == "C" then return nil end
-  local whole = info.source
+  local whole, path = info.source, info.short_src
   if sub(whole, 1, 1) == "@" then
+    path = sub(whole, 2)
     local file = io and io.open and io.open(sub(whole, 2), "r")
     whole = file and file:read "*a"
     if file then file:close() end
   elseif sub(whole, 1, 1) == "=" then
-    whole = nil
+    whole = plan_text.texts[path]
   end
   if not whole then return nil end
   local lines, n = {}, 0
@@ -58,7 +62,7 @@ local function source_of(fn)
     n = n + 1
     if n >= info.linedefined and n <= info.lastlinedefined then lines[n] = line end
   end
-  return lines, info.linedefined, info.lastlinedefined
+  return lines, info.linedefined, info.lastlinedefined, path
 end
 
 --- What is to be said of each line: {guards, notes = {{kind, text}, ...}}.
@@ -102,10 +106,78 @@ local function marks_of(e, parts)
   return marks
 end
 
+--- What the lines cost in kernels, seconds a call, those of steps that were timed: {file, line, seconds, backward}, by
+--- place and as a list, the first lines first; the sum of all.
+local function costs_of(e, parts)
+  local by, list, total = {}, {}, 0
+  for _, part in ipairs(parts) do
+    for _, t in ipairs(part.traces) do
+      local steps = t.seconds and M.steps(t.plan) or {}
+      local groups, nodes = plan_text.groups(#steps > 0 and t.graph or "")
+      for i, s in ipairs(steps) do
+        local seconds = t.seconds[i] * t.hits / max(e.calls, 1)
+        local shares = plan_text.shares(groups, nodes, s.root, t.sites)
+        for _, share in ipairs(shares) do
+          local c = share.site and by[share.site]
+          if share.site and not c then
+            c = { seconds = 0, backward = 0 }
+            c.file, c.line = plan_text.place(share.site)
+            c.line = tonumber(c.line)
+            by[share.site], list[#list + 1] = c, c
+          end
+          total = total + seconds * share.share
+          if c then
+            c.seconds = c.seconds + seconds * share.share
+            if share.back then c.backward = c.backward + seconds * share.share end
+          end
+        end
+      end
+    end
+  end
+  sort(list, function(a, b)
+    if a.file ~= b.file then return a.file < b.file end
+    return a.line < b.line
+  end)
+  return by, list, total
+end
+
+--- A cell with a time and a bar as long as its share of all is.
+local function add_cost(add, c, total)
+  if not c then return add "<td class=t>" end
+  local back = c.backward > 0 and format(", %.0f %% of it in backward passes", 100 * c.backward / c.seconds) or ""
+  add("<td class=t title='%.0f %% of the time in kernels%s'><i style='width:%.1f%%'></i>%s",
+    100 * c.seconds / max(total, 1e-12), back, 88 * c.seconds / max(total, 1e-12), time_text(c.seconds))
+end
+
+--- Lines of other functions, which the source above does not have.
+local function add_elsewhere(add, raw, costs, total, file, from, to)
+  local others, sources = {}, {}
+  for _, c in ipairs(costs) do
+    if c.file ~= file or c.line < from or c.line > to then others[#others + 1] = c end
+  end
+  if #others == 0 then return end
+  raw "<h3>Lines of other functions</h3><div class=scroll><table class=source>"
+  for _, c in ipairs(others) do
+    sources[c.file] = sources[c.file] or plan_text.read_lines(c.file)
+    add("<tr><td class=n>%s:%d", match(c.file, "[^/\\]*$"), c.line)
+    add_cost(add, c, total)
+    add("<td><pre>%s</pre>", sources[c.file][c.line] or "")
+  end
+  raw "</table></div>"
+end
+
 local function add_source(add, raw, e, fn, parts)
-  local lines, from, to = source_of(fn)
-  if not lines then return add("<p class=dim>The source cannot be read.</p>") end
+  local lines, from, to, file = source_of(fn)
+  local by, costs, total = costs_of(e, parts)
+  if not lines then
+    add("<p class=dim>The source cannot be read.</p>")
+    return add_elsewhere(add, raw, costs, total, nil, 0, 0)
+  end
   local marks = marks_of(e, parts)
+  if total > 0 then
+    raw("<p class=dim>Times are those in kernels, a call; a kernel that holds operations of several lines is shared "
+      .. "among them. Gradients count where their operation stands.</p>")
+  end
   raw "<div class=scroll><table class=source>"
   for n = from, to do
     local m = marks[n] or { guards = 0, notes = {} }
@@ -113,11 +185,14 @@ local function add_source(add, raw, e, fn, parts)
     for _, note in ipairs(m.notes) do
       if note[1] == "bad" or worst == "" or worst == "good" then worst = note[1] end
     end
-    add("<tr class='%s'><td class=n>%d<td class=g title='guards'>%s<td><pre>%s</pre><td>", worst, n,
-      m.guards > 0 and plural(m.guards, "guard") or "", lines[n] or "")
+    add("<tr class='%s'><td class=n>%d", worst, n)
+    if total > 0 then add_cost(add, by[format("%s:%d", file, n)], total) end
+    add("<td><pre>%s</pre><td class=g title='guards'>%s<td>", lines[n] or "",
+      m.guards > 0 and plural(m.guards, "guard") or "")
     for _, note in ipairs(m.notes) do add("<span class='tag %s'>%s</span> ", note[1], note[2]) end
   end
   raw "</table></div>"
+  add_elsewhere(add, raw, costs, total, file, from, to)
 end
 
 -- Plans ---------------------------------------------------------------------------------------------------------------
@@ -139,7 +214,7 @@ local function read_plan(plan)
         end
         for word in gmatch(after, "%S+") do writes[#writes + 1] = word end
         steps[#steps + 1] = { number = tonumber(number), kind = kind, what = concat(what, " "), reads = reads,
-          writes = writes, bytes = tonumber(bytes) }
+          writes = writes, bytes = tonumber(bytes), root = tonumber(match(before, "^%%(%d+)")) }
       end
     elseif name then
       size[name] = tonumber(n)
@@ -147,6 +222,9 @@ local function read_plan(plan)
   end
   return steps, size
 end
+
+--- The steps of a plan's text.
+function M.steps(plan) return (read_plan(plan)) end
 
 --- From which step to which one each buffer is in use.
 local function lifetimes_of(steps)
@@ -177,13 +255,33 @@ end
 
 local MOST_BARS = 60
 
-local function add_plan(add, raw, plan)
+--- The lines of which a step holds operations: "5, 7", of other files with their names.
+local function lines_text(shares, file)
+  local list = {}
+  for _, s in ipairs(shares) do
+    local path, line = plan_text.place(s.site or "")
+    if path then
+      list[#list + 1] = (path == file and "" or match(path, "[^/\\]*$") .. ":") .. line .. (s.back and " back" or "")
+    end
+  end
+  return concat(list, ", ")
+end
+
+local function add_plan(add, raw, plan, t, file)
   local steps, size = read_plan(plan)
   if #steps == 0 then return end
-  raw "<h4>Plan</h4><div class=scroll><table><tr><th>step<th>kind<th>computes<th>reads<th>writes<th>bytes moved"
-  for _, s in ipairs(steps) do
-    add("<tr><td class=n>%d<td>%s<td>%s<td>%s<td>%s<td class=n>%s", s.number, s.kind, s.what, concat(s.reads, " "),
-      concat(s.writes, " "), bytes_text(s.bytes))
+  local timed, total = t and t.seconds, 0
+  local groups, nodes = plan_text.groups(t and t.graph or "")
+  for i = 1, timed and #steps or 0 do total = total + t.seconds[i] end
+  add("<h4>Plan%s</h4><div class=scroll><table><tr><th>step<th>kind<th>computes", timed
+    and format(": %s in its steps, the mean of %s that were timed", time_text(total), plural(t.timed, "run")) or "")
+  raw(timed and "<th>time<th>reads<th>writes<th>bytes moved<th>lines" or "<th>reads<th>writes<th>bytes moved<th>lines")
+  for i, s in ipairs(steps) do
+    local shares = t and plan_text.shares(groups, nodes, s.root, t.sites) or {}
+    add("<tr><td class=n>%d<td>%s<td>%s", s.number, s.kind, s.what)
+    if timed then add_cost(add, { seconds = t.seconds[i], backward = 0 }, total) end
+    add("<td>%s<td>%s<td class=n>%s<td class=dim>%s", concat(s.reads, " "), concat(s.writes, " "), bytes_text(s.bytes),
+      lines_text(shares, file))
   end
   raw "</table></div>"
   local order = lifetimes_of(steps)
@@ -247,7 +345,7 @@ local function add_list(add, title, list)
   add("</ol></details>")
 end
 
-local function add_trace(add, raw, i, t)
+local function add_trace(add, raw, i, t, file)
   add("<section><h3>Trace %d <code>%s</code></h3><p>%s; %s in %s and %s; %s moved; fusion saved %s and %s.</p>", i,
     t.key, plural(t.hits, "hit"), plural(t.operations, "operation"), plural(t.kernels, "kernel"),
     plural(t.steps - t.kernels, "other step"), bytes_text(t.bytes_moved), plural(t.operations_saved, "operation"),
@@ -260,7 +358,7 @@ local function add_trace(add, raw, i, t)
       bytes_text(v.bytes), v.by or "?")
   end
   add_list(add, "Kept for the backward pass", kept)
-  if t.plan and #t.plan > 0 then add_plan(add, raw, t.plan) end
+  if t.plan and #t.plan > 0 then add_plan(add, raw, t.plan, t, file) end
   if t.graph and #t.graph > 0 then add_graph(add, t.graph, "Graph") end
   for k, b in ipairs(t.backward or {}) do
     if type(b) == "table" and type(b.graph) == "string" then
@@ -287,9 +385,14 @@ h5 { margin: .4rem 0; color: var(--dim); font-weight: 600; }
 .dim { color: var(--dim); } .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .88rem; } th { text-align: left; color: var(--dim); font-weight: 600; }
 th, td { padding: .15rem .7rem .15rem 0; vertical-align: top; border-bottom: 1px solid var(--line); }
-td.n { text-align: right; white-space: nowrap; }
+.scroll td { white-space: nowrap; } .scroll .source td:last-child { white-space: normal; } td.n { text-align: right; }
 pre, code { font: 12.5px/1.45 ui-monospace, monospace; } pre { margin: 0; white-space: pre; }
 .source { width: 100%; } .source td { border: 0; padding: 0 .7rem 0 0; }
+td.t { position: relative; text-align: right; min-width: 5.5rem; padding-right: .7rem; }
+td.t i { position: absolute; left: 0; top: .2em; height: 1.1em; border-radius: 2px;
+  background: color-mix(in srgb, var(--t) 30%, transparent); }
+.source td.n, .source td.t, .source td.g { width: 1%; } .source td.t { font-size: .8rem; }
+.source td:last-child { min-width: 16rem; }
 .source td.n, .source td.g { color: var(--dim); font-size: .8rem; white-space: nowrap; }
 .source tr.good { background: color-mix(in srgb, var(--good) 9%, transparent); }
 .source tr.warn { background: color-mix(in srgb, var(--warn) 11%, transparent); }
@@ -310,6 +413,16 @@ svg text { font: 11px ui-monospace, monospace; fill: var(--fg); } svg text.dim {
 rect.in { fill: var(--in); } rect.t { fill: var(--t); } rect.out { fill: var(--out); }
 ]]
 
+--- What a call takes: the median of those that were timed, of parts together.
+local function time_of(e, parts)
+  if #parts < 2 then return e.time end
+  local seconds
+  for _, p in ipairs(parts) do
+    if p.time then seconds = (seconds or 0) + p.time * p.calls / max(e.calls, 1) end
+  end
+  return seconds
+end
+
 --- The page.
 ---@param e tycho.Explanation
 ---@param fn function the function that was compiled
@@ -324,11 +437,12 @@ function M.page(e, fn)
     e.fast and "compiled with fast: bits may differ from eager" or "compiled function")
   raw "<div class=numbers>"
   for _, pair in ipairs { { e.calls, "calls" }, { e.skips, "answered without its Lua code" },
-    { e.captures, "captures" }, { time_text(e.time), "a call, median" }, { #parts, "parts" } } do
+    { e.captures, "captures" }, { time_text(time_of(e, parts)), "a call, median" }, { #parts, "parts" } } do
     add("<div><b>%s</b>%s</div>", tostring(pair[1]), pair[2])
   end
   raw "</div>"
   raw "<h2>Source</h2>"
+  local file = select(4, source_of(fn))
   add_source(add, raw, e, fn, parts)
   if #parts > 1 then
     raw "<h2>Parts</h2><div class=scroll><table>"
@@ -349,7 +463,7 @@ function M.page(e, fn)
   for i, p in ipairs(parts) do
     if #p.traces > 0 then
       if #parts > 1 then add("<h2>Part %d, from %s</h2>", i, p.begins) else raw "<h2>Traces</h2>" end
-      for k, t in ipairs(p.traces) do add_trace(add, raw, k, t) end
+      for k, t in ipairs(p.traces) do add_trace(add, raw, k, t, file) end
     end
   end
   if #e.misses + #e.aborts > 0 then

@@ -27,7 +27,7 @@ local constructors = require "tycho.capture.constructors"
 local operators = require "tycho.capture.operators"
 
 local M = {
-  where = frames.where, level = frames.level, position = frames.position, forget = frames.forget,
+  where = frames.where, site = frames.site, level = frames.level, position = frames.position, forget = frames.forget,
 }
 
 local next_frame, take_results, clear, close_cells = frames.next, frames.take_results, frames.clear, frames.close_cells

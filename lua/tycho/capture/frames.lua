@@ -115,6 +115,29 @@ function M.where(world)
   end
 end
 
+--- The same with the whole name of its file, for profiles. Nil where that is not known.
+---@param world table
+---@return string|nil
+function M.site(world)
+  local stack = world.stack
+  for depth = stack and stack.depth or 0, 1, -1 do
+    local proto = stack[depth] and stack[depth].proto
+    if proto and not proto.own then
+      local line = line_of(stack[depth])
+      if not line then return nil end
+      local sites = proto.sites
+      if not sites then
+        sites = {}
+        proto.sites = sites
+      end
+      if not sites[line] then
+        sites[line] = (sub(proto.source, 1, 1) == "@" and sub(proto.source, 2) or proto.short) .. ":" .. line
+      end
+      return sites[line]
+    end
+  end
+end
+
 --- The evaluated function at a level of the native function that the world is just calling, 1 what has called it. Nil
 --- where a native one is there, or none, and the frame below a native one.
 ---@param world table

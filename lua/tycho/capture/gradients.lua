@@ -10,6 +10,9 @@
 -- 3. Leaves may be views of one storage, which has one gradient: the place is the storage's, and so is what it holds,
 --    in one dim. A leaf sees its part; each reading gives another view, as it does outside.
 -- 4. Leaves that have a gradient share memory in later calls as they do now, and with nobody else.
+-- 5. The hooks of a leaf from outside are a table that is read from the leaf, by an instruction of the program. Where
+--    any leaf has hooks, which is a part of every key, it is read of each leaf that gets a gradient. Hooks that are
+--    registered inside belong to tensors that are made inside: nobody else sees them.
 
 local gmatch = string.gmatch
 local type, tonumber, ipairs, rawequal = type, tonumber, ipairs, rawequal
@@ -90,6 +93,24 @@ return function(World)
     return write(self, o, whole, nil)
   end
 
+  --- The list of a leaf's hooks, read from its slot; nil where it has none.
+  local function hooks_at(world, slot, list)
+    local s = world.hook_lists[slot]
+    if s then return s end
+    local leaf = world.slots[slot]
+    s = world:slot(list, { "hooks", slot }, (leaf.path or "?") .. "'s hooks")
+    s.hooks = true
+    world:typed(list, s)
+    world.hook_lists[slot] = s
+    return s
+  end
+
+  --- The shadow of the list of hooks that a backward pass has just handed out, where a leaf from outside has them.
+  function World:hooks(list)
+    local slot = self.C.hooked()
+    return slot and hooks_at(self, slot, list)
+  end
+
   --- What the backward pass that just ended gave to leaves from outside.
   function World:take_gradients()
     local C, modes = self.C, self.core.internals.modes
@@ -98,8 +119,11 @@ return function(World)
     for slot in gmatch(given[1], "%d+") do
       k = k + 1
       local new = given[k]
+      local leaf = self.slots[tonumber(slot)]
+      local list, any = C.hooks(leaf.value)
+      if any then hooks_at(self, tonumber(slot), list) end
       if new.requires_grad then self:abort("backward with create_graph") end
-      local o = place_of(self, self.slots[tonumber(slot)].value)
+      local o = place_of(self, leaf.value)
       local old, s = read(self, o)
       if old ~= nil then
         local scope = self:tycho(modes.grad, "mode", { false }, {}, 1)[1]

@@ -63,6 +63,7 @@ World.EARLY, World.DEFERRED, World.DRAWN = 0, 1, 2
 
 --- "file:line" of the user's code that is evaluated, nil outside of it.
 World.where = evaluate.where
+World.site = evaluate.site
 --- What error() puts before its message.
 World.position = evaluate.position
 
@@ -705,7 +706,7 @@ local function new_world(core, f, options, ...)
     sizes = {},        -- that the program speaks of: shadows
     specialised = {},  -- by slot: numbers whose value a function of the library has asked for
     effects = {}, untyped = {},
-    gradients = {}, ngradients = 0, memories = {}, sharing = {}, -- see gradients.lua
+    gradients = {}, ngradients = 0, hook_lists = {}, memories = {}, sharing = {}, -- see gradients.lua
     around = core.internals.grad.around,
     made_tables = {}, made_tensors = {}, tensor_at = {},
     catching = 0,     -- pcalls that are being evaluated

@@ -72,7 +72,8 @@ return function(World)
     local kind = type(v)
     if kind == "nil" or kind == "number" or kind == "string" or kind == "boolean" then return v, nil end
     if kind == "table" then
-      local o = self.tables[v]
+      local o, hooks = self.tables[v], name == "grad.step" and self:hooks(v)
+      if hooks then return v, hooks end
       if o then return v, o.shadow and o.slot and o.shadow or nil end
       if self.constants[v] then return v, nil end
       if getmetatable(v) ~= nil then self:abort(format("%s returns a table with a metatable", name)) end
@@ -140,7 +141,7 @@ return function(World)
   function World:tycho(f, name, args, shadows, n)
     self:look_at_clock()
     local C, tape, symbols, count = self.C, self.tape, nil, 0
-    local keeps = f == self.core.internals.grad.join -- its first argument comes back, and is not looked into
+    local keeps = type(args[2]) == "table" and self.core.internals.grad.kept[f] -- it comes back, and is not looked into
     self.asking = true
     for i = 1, n do
       local v, s = args[i], shadows[i]
@@ -148,12 +149,14 @@ return function(World)
         symbols = symbols or {}
         symbols[count + 1], symbols[count + 2] = i, self:number_id(v, s)
         count = count + 2
-      elseif not keeps or i > 1 then
+      elseif i ~= keeps then
         self:expose(v, s, name)
       end
     end
     self.asking = false
-    if tape then tape:call(f, args, shadows, n, symbols, keeps) end
+    local site = self:site()
+    if site then C.place(site) end
+    if tape then tape:call(f, args, shadows, n, symbols, keeps, site) end
     if symbols then C.symbols(n, unpack(symbols, 1, count)) end
     local results, nresults = pack(f(unpack(args, 1, n)))
     local refused = C.reason()

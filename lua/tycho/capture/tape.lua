@@ -143,14 +143,15 @@ local function operand(tape, v, s)
   return { VALUE, v }
 end
 
---- Begins the entry of a call; symbols: positions of arguments and the numbers that they are. keeps: the first argument
---- comes back from a later call.
-function Tape:call(f, args, shadows, n, symbols, keeps)
+--- Begins the entry of a call; symbols: positions of arguments and the numbers that they are. keeps: the argument that
+--- comes back from a later call. site: where the code stands.
+function Tape:call(f, args, shadows, n, symbols, keeps, site)
   local operands = {}
-  if keeps then operands[1] = { KEPT, register(self, args[1]) } end
-  for i = keeps and 2 or 1, n do operands[i] = operand(self, args[i], shadows[i]) end
+  for i = 1, n do
+    operands[i] = i == keeps and { KEPT, register(self, args[i]) } or operand(self, args[i], shadows[i])
+  end
   self.given = args
-  self.open = { "call", self.at[f] and { REGISTER, self.at[f] } or { VALUE, f }, operands, n, symbols }
+  self.open = { "call", self.at[f] and { REGISTER, self.at[f] } or { VALUE, f }, operands, n, symbols, site = site }
 end
 
 --- What a result is; sizes get their shadows here.
@@ -170,7 +171,7 @@ local function result(tape, v, s, fresh, path)
     for i, a in pairs(tape.given) do
       if rawequal(a, v) then return { GIVEN, i }, s end
     end
-    tape.broken = tape.broken or not world.constants[v]
+    tape.broken = tape.broken or not (world.constants[v] or s and s.hooks) -- of hooks it must be the same list
     return { VALUE, v }, s
   end
   local fields, shadow = {}, world.tables[v].shadow
@@ -229,6 +230,7 @@ local read = {
   string_metatable = function() return metatable_of("") end,
   loaded = function(p) return p.C.loaded() end,
   grad = function(p, i) return (select(2, p.C.gradient(p:slot(i[2])))) end,
+  hooks = function(p, i) return (p.C.hooks(p:slot(i[2]))) end,
 }
 
 --- Finds the instruction of each slot and number.
@@ -396,6 +398,7 @@ function replay.call(p, e)
   local C, args, n, symbols = p.C, {}, e[4], e[5]
   for i = 1, n do args[i] = p:value(e[3][i]) end
   if symbols then C.symbols(n, unpack(symbols)) end
+  if e.site then C.place(e.site) end
   local results, count = pack(p:value(e[2])(unpack(args, 1, n)))
   p.args = args
   if count ~= e[7] or C.reason() or symbols and C.taken() ~= e.taken or not same_list(e.whole, C.wholeness()) then

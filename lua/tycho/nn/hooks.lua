@@ -6,6 +6,8 @@
 --    hook came. It guards the list of the hooks as well, as it does any table.
 -- 2. Hooks are called for m(...), not for m:forward(...). Compiled modules call them too.
 -- 3. They are plain Lua: captures evaluate them, and what they compute is part of the trace.
+-- 4. Hooks of the backward pass get a gradient for each input and result that requires grad: zeros where nothing has
+--    read it, so that lists have no holes.
 
 local type, ipairs, rawget, select, unpack = type, ipairs, rawget, select, unpack
 local getmetatable, setmetatable = getmetatable, setmetatable
@@ -16,7 +18,7 @@ local behind = require("tycho.tree").behind
 return function(ty, nn)
   local check = nn._check
   local Module, is_tensor = nn.Module, ty.is_tensor
-  local add = ty.internals.hooks.add
+  local add, fits, is_live = ty.internals.hooks.add, ty.internals.hooks.fits, ty.internals.is_live
 
   local function pack(...) return { n = select("#", ...), ... } end
 
@@ -42,6 +44,13 @@ return function(ty, nn)
         if type(given) ~= "table" or #given ~= #inputs then
           check.fail("register_full_backward_hook", "the hook must give nil or a list of %d gradients, got %s", #inputs,
             check.show(given))
+        end
+        for i, g in ipairs(inputs) do
+          local y = given[i]
+          if not is_live(y) or not fits(y, g) then
+            check.fail("register_full_backward_hook", "gradient %d that the hook gives must be %s, got %s", i,
+              check.text(g), is_live(y) and check.text(y) or check.show(y))
+          end
         end
         inputs = given
       end

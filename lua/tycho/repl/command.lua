@@ -69,7 +69,7 @@ end
 --- A script's error as LuaJIT's own command shows it.
 local function handler(message)
   if type(message) ~= "string" and not (getmetatable(message) or {}).__tostring then return message end
-  return debug.traceback(tostring(message), 2)
+  return debug.traceback(require("tycho.repl.problems").located(tostring(message)), 2)
 end
 
 local function call(fn, ...)

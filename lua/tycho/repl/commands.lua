@@ -33,28 +33,34 @@ end
 
 ------------------------------------------------------------------------------------------------------------------ time
 
---- Plans and kernels that were compiled so far.
+--- Plans and kernels that were compiled so far, and the seconds that this took.
 local function compiled()
   local stats = ty.stats()
-  return stats.plans.misses, stats.kernels.misses
+  return stats.plans.misses, stats.kernels.misses, stats.making
 end
 
---- Calls fn() and gives the seconds that captures took in it, then what it gives.
+--- Calls fn() and gives the seconds that captures took in it, and plans of what ran eagerly; then what fn gives.
 local function with_captures(fn)
   local internals = ty.internals
   local clock, before, spent, depth = internals.clock, internals.span, 0, 0
+  local _, _, made = compiled()
   internals.span = function(name)
     local ended, begin = before and before(name), clock()
+    local _, _, at = compiled()
     depth = depth + 1
     return function()
       depth = depth - 1
-      if depth == 0 then spent = spent + clock() - begin end
+      if depth == 0 then
+        local _, _, now = compiled()
+        spent, made = spent + clock() - begin, made + now - at -- a capture makes its plan itself
+      end
       if ended then ended() end
     end
   end
   local function finish(...)
     internals.span = before
-    return spent, ...
+    local _, _, now = compiled()
+    return spent + now - made, ...
   end
   return finish(fn())
 end
@@ -71,11 +77,9 @@ command("time", "expr", "runs it and tells how long it took, compiling and runni
     local more_plans, more_kernels = compiled()
     local text = seconds_text(whole)
     local made = ("%s, %s"):format(counted(more_plans - plans, "plan"), counted(more_kernels - kernels, "kernel"))
-    if compiling > 0 then
+    if more_plans > plans or compiling > 0 then
       text = ("%s: %s compiling (%s), %s running"):format(text, seconds_text(compiling), made,
         seconds_text(whole - compiling))
-    elseif more_plans > plans then
-      text = ("%s, with %s made"):format(text, made)
     end
     if input.expression then repl:show(input, ...) end
     repl:write(values.paint("dim", text, repl.colors))

@@ -1,6 +1,7 @@
 --- repl/history.lua -- what was typed, in a file.
 -- In: inputs. Out: those of earlier sessions. Each is written when it is entered, so that nothing is lost with the
--- process. The file is TYCHO_HISTORY, else ~/.tycho_history; where it cannot be written, there is none.
+-- process. The file is TYCHO_HISTORY, else ~/.tycho_history; where it cannot be written, there is none. It is made so
+-- that nobody but its owner can read it.
 --
 -- A line holds an input: a line's end in it is written \n, a backslash \\.
 
@@ -18,10 +19,21 @@ local function default_path()
   return home and home ~= "" and home .. "/.tycho_history" or nil
 end
 
+--- Opens a file to write; where it is made, it is its owner's alone.
+local function open_private(path, mode)
+  local found, ffi = pcall(require, "ffi")
+  local masks = found and pcall(ffi.cdef, "unsigned umask(unsigned mask);")
+  local was = masks and ffi.C.umask(63) -- 077
+  local file = io.open(path, mode)
+  if was then ffi.C.umask(was) end
+  return file
+end
+
 --- Cuts the file by writing another one that takes its place.
 local function cut(path, list)
   local fresh = path .. ".new"
-  local file = io.open(fresh, "w")
+  os.remove(fresh)
+  local file = open_private(fresh, "w")
   if not file then return end
   for _, text in ipairs(list) do file:write(encode(text), "\n") end
   if file:close() then os.rename(fresh, path) end
@@ -47,7 +59,7 @@ end
 function M:add(text)
   if not text:find "%S" or self.list[#self.list] == text then return false end
   self.list[#self.list + 1] = text
-  local file = self.path and io.open(self.path, "a")
+  local file = self.path and open_private(self.path, "a")
   if file then
     file:write(encode(text), "\n")
     file:close()

@@ -167,6 +167,7 @@ local function new(opts)
   if self.colors == nil then
     self.colors = terminal.size(OUTPUT) ~= nil and (os.getenv "NO_COLOR" or "") == ""
   end
+  require("tycho.plan_text").texts = self.session.texts
   self.known = {}
   for name in pairs(_G) do self.known[name] = true end
   return self

@@ -145,6 +145,18 @@ end
 ---@field message string
 ---@field frames { chunk: string, source: string, line: integer, name: string? }[]
 
+--- In an error handler: an error's text with the path of the module in whose `forward` it was raised, as errors of the
+--- library have it; what names no line stays as it is.
+---@param message string
+---@return string
+function M.located(message)
+  local name_module = ty.internals.name_module -- there where modules are in use
+  local where, text = message:match "^(.-:%d+): (.*)$"
+  if not name_module or not where or where:find "^[%w_.]+ %(%w+%), " then return message end
+  local ok, located = pcall(name_module, where, text)
+  return ok and located or message
+end
+
 --- In an error handler: the message and the stack down to the input's function, whose locals live on.
 ---@param session table
 ---@param input tycho.Input
@@ -153,7 +165,8 @@ function M.handler(session, input)
   return function(e)
     local ok, text = pcall(tostring, e)
     local problem = { value = e, message = ok and text or "an error whose __tostring fails", frames = {} }
-    if type(e) ~= "string" then problem.message = "error: " .. values.show(e) end
+    if type(e) == "string" then problem.message = M.located(e)
+    else problem.message = "error: " .. values.show(e) end
     local level = 2
     while true do
       local info = debug.getinfo(level, "Slnf")
