@@ -139,7 +139,8 @@ local compilation = {
 local jit_table = rawget(_G, "jit")
 for name, fn in pairs(require("tycho.compile").open(ty)) do
   local about = assert(compilation[name], name)
-  if not ty[name] then define(name, "m", about[1], about[2], fn) end -- jit.view is not the view of a tensor
+  if ty[name] then describe("jit." .. name, about[1], about[2]) -- jit.view is not the view of a tensor
+  else define(name, "m", about[1], about[2], fn) end
   if type(jit_table) == "table" then jit_table[name] = fn end
 end
 -- Modules, optimisers: loaded when they are asked for.
