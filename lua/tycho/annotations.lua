@@ -1,6 +1,6 @@
 ---@meta
---- annotations.lua -- what functions written in C take, give and raise: read as text by texts.lua and by editors, never run.
--- The one line that says what a function does stands beside it in core/ (ops.h, lua_*.c); here is the rest. Functions
+--- annotations.lua -- what functions written in C take, give and raise: read as text by texts.lua and by editors.
+-- It is never run. The one line that says what a function does stands beside it in core/ (ops.h, lua_*.c). Functions
 -- that work element by element are not here: their rows say it all. Headings are parts of the reference.
 
 -- luacheck: ignore

@@ -254,6 +254,7 @@ end
 --- the backward passes that it runs: the error names the operation, the element, the module, and the line of the call.
 --- Compiled functions run as they are written meanwhile. Or true: from now on, and false: no more; it gives whether it
 --- was on.
+--- Raises at that operation, and what fn raises.
 ---@param fn function|boolean
 ---@return ...
 return function(fn, ...)

@@ -37,7 +37,7 @@ local function described(entry)
     parts[#parts + 1] = filled(("%s: %s%s"):format(p.name, kind, p.text ~= "" and ": " .. p.text or ""), "    ", 110)
   end
   for _, r in ipairs(entry.returns) do
-    local kind = r.type:gsub("tycho%.", "")
+    local kind = r.type:gsub("tycho%.", "") .. (r.name and " " .. r.name or "")
     parts[#parts + 1] = filled(("gives %s%s"):format(kind, r.text ~= "" and ": " .. r.text or ""), "    ", 110)
   end
   local raises = texts.raises(entry)
@@ -188,6 +188,7 @@ local printed = { __tostring = function() return "" end }
 
 --- The help of a function as text; of a group the calls in it. Without an argument all names are printed; a list of
 --- them is given, groups as "nn.*".
+--- Raises for a name that is not known, and names the nearest.
 ---@param asked? string|function "softmax", "nn.Linear", "nn", "jit", ty.softmax
 ---@return string|string[]
 return function(asked)

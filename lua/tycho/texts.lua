@@ -34,7 +34,23 @@ local function split_type(text)
     elseif c == " " and depth == 0 and not find(sub(text, 1, at - 1), ":$") then break end
     at = at + 1
   end
-  return sub(text, 1, at - 1), (gsub(sub(text, at), "^%s*#?%s*", ""))
+  return sub(text, 1, at - 1), (gsub(sub(text, at), "^ ", ""))
+end
+
+--- Reads "tycho.Tensor? x, string? message # sizes": several results, the last of which has the description.
+local function read_returns(comment, text)
+  repeat
+    local kind, rest = split_type(text)
+    local more = sub(kind, -1) == ","
+    local name, behind = match(rest, "^([%a_]+)(.*)$")
+    local named = name and (behind == "" or find(behind, "^,") or find(behind, "^%s*#") or find(behind, "^  "))
+    local last = { type = gsub(kind, ",$", ""), name = named and name or nil, text = "" }
+    comment.returns[#comment.returns + 1] = last
+    comment.last = last
+    if named then more, rest = find(behind, "^,") ~= nil, behind end
+    text = match(rest, "^,?%s*(.*)$")
+    if not more then last.text = match(text, "^#?%s*(.*)$") end
+  until not more
 end
 
 --- Reads an annotation into params or returns; others (class, field, generic) are no business of a function's text.
@@ -44,12 +60,11 @@ local function annotate(comment, line)
     local name, optional, behind = match(rest, "^([%w_.]+)(%??)%s+(.*)$")
     if not name then return end
     local kind, text = split_type(behind)
+    text = match(text, "^%s*#?%s*(.*)$")
     comment.params[#comment.params + 1] = { name = name, type = kind, optional = optional == "?", text = text }
     comment.last = comment.params[#comment.params]
   elseif tag == "return" then
-    local kind, text = split_type(rest)
-    comment.returns[#comment.returns + 1] = { type = kind, text = text }
-    comment.last = comment.returns[#comment.returns]
+    read_returns(comment, rest)
   else
     comment.last = nil
   end
@@ -168,6 +183,8 @@ function M.members(group)
   local ok, t = internals.protect(M.groups[group])
   local found = {}
   collect(group, ok and t or {}, found, {})
+  local classes = ok and rawget(t, "_classes") or {} -- of what its functions make
+  for class, methods in pairs(classes) do collect(group .. "." .. class, methods, found, {}) end
   return found, ok and t or nil
 end
 
@@ -193,7 +210,7 @@ local function sentences(entry)
     entry.raises = gsub(sub(text, at), "\n", " ")
     entry.text = match(sub(text, 1, at - 1), "^(.-)%s*$")
   end
-  entry.see = match(text, "see (ty%.[%w_.]+)") or match(text, "see (nn%.[%w_.]+)")
+  entry.see = match(text, "see%s+(ty%.[%w_.]+)") or match(text, "see%s+(nn%.[%w_.]+)")
   if entry.see then entry.see = gsub(gsub(entry.see, "^ty%.", ""), "%.$", "") end
   return entry
 end
@@ -205,15 +222,24 @@ local function entry_of(name, call, comment)
   }
 end
 
---- The same text, without capitals, stops and what stands in brackets.
-local function plain(text) return gsub(gsub(text:lower(), "%b()", ""), "[%s%p]+", " ") end
+--- Whether the words of a line stand in a text: what the line says is said there.
+local function is_said(line, text)
+  local words, found, all = {}, 0, 0
+  for word in text:lower():gmatch "[%w]+" do words[word] = true end
+  for word in line:lower():gmatch "[%w]+" do
+    if #word > 2 then
+      all = all + 1
+      if words[word] then found = found + 1 end
+    end
+  end
+  return found >= 0.6 * all
+end
 
 --- Puts the one line of help before a text that does not say the same.
 local function with_summary(entry, line)
   entry.summary = line
-  local first = match(entry.text, "^[^\n]*") or ""
   if entry.text == "" then entry.text = line
-  elseif sub(plain(first), 1, 18) ~= sub(plain(line), 1, 18) then entry.text = line .. ".\n" .. entry.text end
+  elseif not is_said(line, entry.text) then entry.text = line .. ".\n" .. entry.text end
   return entry
 end
 
@@ -295,7 +321,8 @@ end
 local function section_of(name, f)
   if annotations().sections[name] then return annotations().sections[name] end
   local row = row_of(name)
-  if row then return (row.rule == "cmp" or row.rule == "bits" or row.rule == "int") and "Comparison and bits" or "Mathematics" end
+  local bits = row and (row.rule == "cmp" or row.rule == "bits" or row.rule == "int")
+  if row then return bits and "Comparison and bits" or "Mathematics" end
   local _, _, path = comments_at(f)
   return path and match(path, "([%w_]+)%.lua$") or "Other"
 end
@@ -352,7 +379,10 @@ local function of_group(group, name)
       return with_summary(entry_of(name, call, comment), about)
     end
   end
-  if not comment then return not readable and false or nil end
+  if not comment then
+    if readable then return nil end
+    return false
+  end
   local entry = entry_of(name, comment.call, comment)
   entry.method = comment.method
   return entry
@@ -389,6 +419,15 @@ function M.raises(entry)
   if entry.raises then return entry.raises end
   local other = entry.see and M.of(entry.see)
   return other and other ~= entry and M.raises(other) or nil
+end
+
+--- Whether an entry says what happens where a call fails: an error, or nil and a message.
+function M.tells_errors(entry)
+  if M.raises(entry) or find(entry.text, "nil and a message", 1, true) then return true end
+  for _, r in ipairs(entry.returns) do
+    if r.name == "message" or find(r.text, "nil and a message", 1, true) then return true end
+  end
+  return false
 end
 
 return M
