@@ -1,0 +1,74 @@
+--- doctest.lua -- the examples of the reference: reference.txt, read and run.
+-- A line "# softmax log_softmax" names what the lines behind it are examples of; "> code" is code, the rest is what it
+-- prints: an expression's values as print shows them, a statement nothing. Code goes on in further "> " lines right
+-- behind; every example begins with ty, nn, optim as locals and the seed 1.
+
+local M = {}
+
+--- The examples in order: {names, code, out, line}.
+function M.list(text)
+  local list, current, number = {}, nil, 0
+  for line in (text .. "\n"):gmatch "([^\n]*)\n" do
+    number = number + 1
+    local names, code = line:match "^# (.*)$", line:match "^> ?(.*)$"
+    if names then
+      current = { names = {}, lines = {}, line = number }
+      for name in names:gmatch "%S+" do current.names[#current.names + 1] = name end
+      list[#list + 1] = current
+    elseif current and code then
+      current.lines[#current.lines + 1] = { code = code, out = "" }
+    elseif current and line ~= "" and #current.lines > 0 then
+      local last = current.lines[#current.lines]
+      last.out = last.out .. line .. "\n"
+    end
+  end
+  return list
+end
+
+--- By name {code, out}: the code of all lines, then what they print.
+function M.read(text)
+  local by_name = {}
+  for _, e in ipairs(M.list(text)) do
+    local code, out = {}, {}
+    for i, l in ipairs(e.lines) do code[i], out[i] = l.code, l.out end
+    for _, name in ipairs(e.names) do
+      by_name[name] = { code = table.concat(code, "\n"), out = table.concat(out) }
+    end
+  end
+  return by_name
+end
+
+--- What a line prints: of an expression its values.
+function M.print(environment, code)
+  local chunk = loadstring("return " .. code) or assert(loadstring(code))
+  setfenv(chunk, environment)
+  local function text(ok, ...)
+    if not ok then return (tostring((...)):gsub("^[^:]*:%d+: ", "")) .. "\n" end
+    local n, parts = select("#", ...), { ... }
+    if n == 0 then return "" end
+    for i = 1, n do parts[i] = environment.shown(parts[i]) end
+    return table.concat(parts, "\t") .. "\n"
+  end
+  return text(pcall(chunk))
+end
+
+--- A value as text: plain tables as their entries in order.
+local function shown(v)
+  if type(v) ~= "table" or getmetatable(v) and getmetatable(v).__tostring then
+    return type(v) == "string" and ("%q"):format(v) or tostring(v)
+  end
+  local parts = {}
+  for i, e in ipairs(v) do parts[i] = shown(e) end
+  return "{" .. table.concat(parts, ", ") .. "}"
+end
+
+--- Runs an example: the text that each of its lines prints.
+function M.run(example, ty)
+  local environment = setmetatable({ ty = ty, nn = ty.nn, optim = ty.optim, shown = shown }, { __index = _G })
+  ty.manual_seed(1)
+  local out = {}
+  for i, l in ipairs(example.lines) do out[i] = M.print(environment, l.code) end
+  return out
+end
+
+return M
