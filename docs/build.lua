@@ -43,7 +43,8 @@ local tutorials = {
 local examples = {
   { "digits_mlp", nil, nil, "A network reads hand-written digits: 98 of 100 it never saw." },
   { "digits_cnn", nil, nil, "The same by convolutions." },
-  { "regression", "examples/data/cars.csv regression.svg 60", "regression.svg", "How far a car goes on a gallon: a table, a network, a plot." },
+  { "regression", "examples/data/cars.csv regression.svg 60", "regression.svg",
+    "How far a car goes on a gallon: a table, a network, a plot." },
   { "vae", "8 vae.png", "vae.png", "Digits that nobody wrote: a variational autoencoder." },
   { "pendulum", "14 pendulum.svg 3", "pendulum.svg", "Learns to swing up while a game runs, within its frames." },
   { "mandelbrot", "mandelbrot.ppm 640 400", "mandelbrot.ppm", "The Mandelbrot set, compiled." },
