@@ -46,7 +46,7 @@ function M.run(blocks, folder, name)
   end
   if #lua > 0 then
     local path = ("%s/%s.lua"):format(folder, name)
-    write(path, table.concat(parts, "\nio.write '\\1\\n'\n") .. "\n")
+    write(path, "io.stdout:setvbuf 'no' " .. table.concat(parts, "\nio.write '\\1\\n'\n") .. "\n")
     local out, status = shell(folder, ("TYCHO_LOG=0 luajit '%s.lua'"):format(name))
     os.remove(path)
     local at = 1

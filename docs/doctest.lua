@@ -1,7 +1,7 @@
 --- doctest.lua -- the examples of the reference: reference.txt, read and run.
 -- A line "# softmax log_softmax" names what the lines behind it are examples of; "> code" is code, the rest is what it
--- prints: an expression's values as print shows them, a statement nothing. Code goes on in further "> " lines right
--- behind; every example begins with ty, nn, optim as locals and the seed 1.
+-- prints: an expression its values, a statement what it writes. Every example begins with ty, nn, optim and the seed 1;
+-- its names are its own.
 
 local M = {}
 
@@ -38,20 +38,6 @@ function M.read(text)
   return by_name
 end
 
---- What a line prints: of an expression its values.
-function M.print(environment, code)
-  local chunk = loadstring("return " .. code) or assert(loadstring(code))
-  setfenv(chunk, environment)
-  local function text(ok, ...)
-    if not ok then return (tostring((...)):gsub("^[^:]*:%d+: ", "")) .. "\n" end
-    local n, parts = select("#", ...), { ... }
-    if n == 0 then return "" end
-    for i = 1, n do parts[i] = environment.shown(parts[i]) end
-    return table.concat(parts, "\t") .. "\n"
-  end
-  return text(pcall(chunk))
-end
-
 --- A value as text: plain tables as their entries in order.
 local function shown(v)
   if type(v) ~= "table" or getmetatable(v) and getmetatable(v).__tostring then
@@ -62,12 +48,35 @@ local function shown(v)
   return "{" .. table.concat(parts, ", ") .. "}"
 end
 
+--- Several values as a line of text; an error as its message.
+local function line_of(ok, ...)
+  if not ok then return (tostring((...)):gsub("^[^:]*:%d+: ", "")) .. "\n" end
+  local n, parts = select("#", ...), { ... }
+  for i = 1, n do parts[i] = shown(parts[i]) end
+  return n > 0 and table.concat(parts, "\t") .. "\n" or ""
+end
+
 --- Runs an example: the text that each of its lines prints.
 function M.run(example, ty)
-  local environment = setmetatable({ ty = ty, nn = ty.nn, optim = ty.optim, shown = shown }, { __index = _G })
+  local written
+  local function write(...)
+    for _, text in ipairs { ... } do written[#written + 1] = tostring(text) end
+  end
+  local function print_line(...)
+    local parts = { ... }
+    for i = 1, select("#", ...) do parts[i] = tostring(parts[i]) end
+    write(table.concat(parts, "\t"), "\n")
+  end
+  local environment = setmetatable({ ty = ty, nn = ty.nn, optim = ty.optim, print = print_line, io = { write = write } },
+    { __index = _G })
   ty.manual_seed(1)
   local out = {}
-  for i, l in ipairs(example.lines) do out[i] = M.print(environment, l.code) end
+  for i, l in ipairs(example.lines) do
+    written = {}
+    local chunk = loadstring("return " .. l.code, "=example") or assert(loadstring(l.code, "=example"))
+    write(line_of(pcall(setfenv(chunk, environment))))
+    out[i] = table.concat(written)
+  end
   return out
 end
 

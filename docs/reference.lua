@@ -92,8 +92,7 @@ end
 local function by_section()
   local sections = {}
   for name in pairs(help) do
-    local in_place = name:sub(-1) == "_" and help[name:sub(1, -2)]
-    if not in_place and not name:find(".", 1, true) then
+    if not texts.in_place(name) and not name:find(".", 1, true) then
       local entry = texts.of(name)
       local section = moved[name] or files[entry.section] or entry.section
       sections[section] = sections[section] or {}
@@ -185,14 +184,15 @@ function M.entry(name, link, example)
   add(("<section class=entry id=\"%s\"><h3><a href=\"#%s\">%s</a></h3>"):format(escape(anchor(name)), escape(anchor(name)),
     escape(name)))
   add("<pre class=\"code lua call\">" .. escape(table.concat(calls_of(entry), "\n")) .. "</pre>")
-  local text = entry.text:sub(1, 1):upper() .. entry.text:sub(2)
+  local text = entry.text
+  if text:find "^%l%l+[%s,:;.]" then text = text:sub(1, 1):upper() .. text:sub(2) end -- no formula
   if not text:find "[.:;!?]$" then text = text .. "." end
   add("<p>" .. with_sources(markdown.inline(marked(text), link)) .. "</p>")
   add_rows(add, entry, link)
   local raises = texts.raises(entry)
   if raises then add("<p class=raises>" .. markdown.inline(raises, link) .. "</p>") end
   local notes = {}
-  if help[name .. "_"] and entry.is_method then
+  if texts.in_place(name .. "_") then
     notes[#notes + 1] = ("<code>x:%s_(...)</code> writes the result to x."):format(escape(name))
   end
   if entry.constant then notes[#notes + 1] = "No gradient goes through it." end

@@ -273,15 +273,17 @@ function Tensor:data() end
 
 --- Raises where the sizes do not hold as many elements.
 ---@param x tycho.Tensor
----@param ... integer the sizes, or a table of them; one may be -1
+---@param sizes integer|integer[] one by one, or in a table; one may be -1
+---@param ... integer the others
 ---@return tycho.Tensor # these sizes; the dtype of x
-function ty.reshape(x, ...) end
+function ty.reshape(x, sizes, ...) end
 
 --- Raises where the sizes do not hold as many elements, or the strides need a copy.
 ---@param x tycho.Tensor
----@param ... integer the sizes, or a table of them; one may be -1
+---@param sizes integer|integer[] one by one, or in a table; one may be -1
+---@param ... integer the others
 ---@return tycho.Tensor # these sizes, sharing the memory of x
-function ty.view(x, ...) end
+function ty.view(x, sizes, ...) end
 
 --- Raises where both dtypes have different widths.
 ---@param x tycho.Tensor
@@ -291,15 +293,17 @@ function ty.view_as(x, dtype) end
 
 --- Raises where a dim that is not 1 would change.
 ---@param x tycho.Tensor
----@param ... integer the sizes, or a table of them; new dims stand in front
+---@param sizes integer|integer[] one by one, or in a table; new dims stand in front
+---@param ... integer the others
 ---@return tycho.Tensor # these sizes, sharing the memory of x
-function ty.expand(x, ...) end
+function ty.expand(x, sizes, ...) end
 
 --- Raises where a dim is missing, given twice or out of range.
 ---@param x tycho.Tensor
----@param ... integer every dim once, or a table of them
+---@param dims integer|integer[] every dim once, one by one or in a table
+---@param ... integer the others
 ---@return tycho.Tensor # a view
-function ty.permute(x, ...) end
+function ty.permute(x, dims, ...) end
 
 --- Raises where a dim is given twice or out of range, or the lists differ in length.
 ---@param x tycho.Tensor

@@ -256,6 +256,7 @@ end
 --- was on.
 --- Raises at that operation, and what fn raises.
 ---@param fn function|boolean
+---@param ... any what fn is given
 ---@return ...
 return function(fn, ...)
   if type(debug) ~= "table" then check.fail("detect_anomaly", "this host has no debug library") end

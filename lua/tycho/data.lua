@@ -124,7 +124,6 @@ function Dataset:count() return self.size end
 --- The values of sample i; a file that cannot be read gives nil and a message.
 --- Raises where i is out of range.
 ---@param i integer 1-based, negative from the end
----@param i integer 1-based
 ---@return any # the values of the sample
 function Dataset:get(i)
   local n = self.size
@@ -214,6 +213,7 @@ end
 --- table of csv.load. Entries of lists are put side by side: numbers as f32, strings as a list.
 --- Raises where columns have not the same number of rows.
 ---@param first tycho.Tensor|table|tycho.csv.Table
+---@param ... tycho.Tensor|table further columns
 ---@return tycho.data.Dataset # a sample for each row
 function M.tensors(first, ...)
   local who = "data.tensors"

@@ -491,6 +491,7 @@ return function(ty, define)
   --- of the arguments, in tables too; what f closes over and writes to is written a second time.
   --- Raises where f is no function, and what f raises.
   ---@param f fun(...): ...
+  ---@param ... any what f is given
   ---@return any # what f gives
   local function checkpoint(f, ...)
     callable("checkpoint", 1, f)
@@ -547,7 +548,7 @@ return function(ty, define)
   ---@return tycho.Tensor # the norm before, no dims
   local function clip_grad_norm(params, limit, p)
     local list = gradients_of("clip_grad_norm_", params)
-    bound("clip_grad_norm_", limit, "max")
+    bound("clip_grad_norm_", limit, "limit")
     p = check.number("clip_grad_norm_", 3, p, "p", 2)
     return no_grad(function()
       local norms = {}
@@ -566,7 +567,7 @@ return function(ty, define)
   ---@param v number
   local function clip_grad_value(params, v)
     local list = gradients_of("clip_grad_value_", params)
-    bound("clip_grad_value_", v, "value")
+    bound("clip_grad_value_", v, "v")
     no_grad(function()
       for _, g in ipairs(list) do g:minimum_(v):maximum_(-v) end
     end)
@@ -601,8 +602,8 @@ return function(ty, define)
     core.captured[ty.internals[name]] = name
   end
 
-  define("backward", "b", "x, g = 1, {retain_graph, create_graph}",
-    "adds the gradient of x to grad of every leaf that x was computed from", backward)
+  define("backward", "b", "y, g = 1, {retain_graph, create_graph}",
+    "adds the gradient of y to grad of every leaf that y was computed from", backward)
   define("grad", "m", "f, argnums = 1", "a function that gives f's gradient for one or more of its arguments", grad)
   define("value_and_grad", "m", "f, argnums = 1", "a function that gives f's value, then its gradients", value_and_grad)
   define("jacobian", "m", "f, argnums = 1", "a function that gives all derivatives of f's result, [result, argument]",
@@ -611,10 +612,10 @@ return function(ty, define)
   define("jvp", "m", "f, x, v", "f(x), and its derivative along v; x and v are tensors, or nested tables of them", jvp)
   define("no_grad", "m", "fn, ...", "calls fn(...) while nothing is recorded for gradients", no_grad)
   define("enable_grad", "m", "fn, ...", "calls fn(...) while gradients are recorded, also inside no_grad", enable_grad)
-  define("custom_grad", "m", "forward, backward",
-    "a function with a gradient of its own: forward gives y and what backward(saved, g) gets", custom_grad)
+  define("custom_grad", "m", "forward, rule",
+    "a function with a gradient of its own: forward gives y and what rule(saved, g) gets", custom_grad)
   define("checkpoint", "m", "f, ...", "f(...), which keeps nothing for its gradient but runs again there", checkpoint)
-  define("clip_grad_norm_", "m", "params, max, p = 2", "scales gradients to a p-norm of at most max, gives the norm",
+  define("clip_grad_norm_", "m", "params, limit, p = 2", "scales gradients to a p-norm of at most the limit, gives the norm",
     clip_grad_norm)
-  define("clip_grad_value_", "m", "params, value", "cuts gradients to -value .. value", clip_grad_value)
+  define("clip_grad_value_", "m", "params, v", "cuts gradients to -v .. v", clip_grad_value)
 end

@@ -773,7 +773,7 @@ end
 --- the reason where f wanted a value on the way, or recorded more than one graph takes.
 --- Raises where f is no function, and what f raises.
 ---@param f function
----@return tycho.GraphObject?, tycho.Tensor[]|string, tycho.Tensor[]?
+---@return tycho.GraphObject?, tycho.Tensor[]|string, tycho.Tensor[]? # what the graph takes and gives
 ---@param ... any what f is given
 function M.record(f, ...)
   if type(f) == "table" and type(f.forward) == "function" then return M.record(f.forward, f, ...) end

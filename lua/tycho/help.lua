@@ -77,7 +77,7 @@ end
 
 --- A group: its own help if it is a function too, then the calls in it.
 local function overview(group)
-  local of, lines = entries(group), { help[group] }
+  local of, lines = entries(group), { help[group] and text_of_entry(group) }
   for _, name in ipairs(sorted(of)) do
     if of[name] then lines[#lines + 1] = of[name] end
   end
@@ -189,10 +189,10 @@ local printed = { __tostring = function() return "" end }
 --- The help of a function as text; of a group the calls in it. Without an argument all names are printed; a list of
 --- them is given, groups as "nn.*".
 --- Raises for a name that is not known, and names the nearest.
----@param asked? string|function "softmax", "nn.Linear", "nn", "jit", ty.softmax
+---@param what? string|function "softmax", "nn.Linear", "nn", "jit", ty.softmax
 ---@return string|string[]
-return function(asked)
-  if asked ~= nil then return text_of(asked) end
+return function(what)
+  if what ~= nil then return text_of(what) end
   io.write(everything(), "\n")
   local list = sorted(help)
   for group in pairs(groups) do list[#list + 1] = group .. ".*" end

@@ -249,6 +249,7 @@ return function(M, check)
     return s
   end
 
+  --- Takes the metric of an epoch; the rates follow.
   --- Raises where it is no number.
   ---@param metric number
   function Plateau:step(metric)

@@ -178,13 +178,17 @@ local function collect(prefix, t, found, seen)
   end
 end
 
---- The functions and classes of a group by name, {} where it cannot be loaded.
+local members = {}
+
+--- The functions and classes of a group by name, {} where it cannot be loaded; and its table.
 function M.members(group)
+  if members[group] then return members[group].found, members[group].table end
   local ok, t = internals.protect(M.groups[group])
   local found = {}
   collect(group, ok and t or {}, found, {})
   local classes = ok and rawget(t, "_classes") or {} -- of what its functions make
   for class, methods in pairs(classes) do collect(group .. "." .. class, methods, found, {}) end
+  if ok then members[group] = { found = found, table = t } end
   return found, ok and t or nil
 end
 
@@ -327,9 +331,14 @@ local function section_of(name, f)
   return path and match(path, "([%w_]+)%.lua$") or "Other"
 end
 
+--- The function that `name` is the form of which writes to its first argument; nil: it is a function of its own.
+function M.in_place(name)
+  return find(help[name] or "", "; written to the first argument", 1, true) and sub(name, 1, -2) or nil
+end
+
 --- Everything about a function of the module or a method of tensors.
 local function of_module(name)
-  local plain_name = sub(name, -1) == "_" and help[sub(name, 1, -2)] and sub(name, 1, -2)
+  local plain_name = M.in_place(name)
   local known = plain_name or name
   local line = help[name]
   local call, about = match(line, "^[^(]*(%b())\n  (.*)$")
