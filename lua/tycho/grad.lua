@@ -230,7 +230,7 @@ return function(ty, define)
   ---@param f fun(x): tycho.Tensor
   ---@param x tycho.Tensor|table nested tables of tensors, given to f as they are
   ---@param v tycho.Tensor|table the direction, in the structure of x
-  ---@return tycho.Tensor value, tycho.Tensor derivative
+  ---@return tycho.Tensor value, tycho.Tensor derivative # both in the structure and sizes of f(x)
   local function jvp(f, x, v)
     callable("jvp", 1, f)
     if type(x) ~= "table" then check.float("jvp", 2, x) end
@@ -615,7 +615,7 @@ return function(ty, define)
   define("custom_grad", "m", "forward, rule",
     "a function with a gradient of its own: forward gives y and what rule(saved, g) gets", custom_grad)
   define("checkpoint", "m", "f, ...", "f(...), which keeps nothing for its gradient but runs again there", checkpoint)
-  define("clip_grad_norm_", "m", "params, limit, p = 2", "scales gradients to a p-norm of at most the limit, gives the norm",
-    clip_grad_norm)
+  define("clip_grad_norm_", "m", "params, limit, p = 2",
+    "scales gradients to a p-norm of at most the limit, gives the norm", clip_grad_norm)
   define("clip_grad_value_", "m", "params, v", "cuts gradients to -v .. v", clip_grad_value)
 end

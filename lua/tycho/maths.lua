@@ -478,7 +478,7 @@ return function(ty, check, row)
   --- Options: indexing = "ij", the first axis is the first dim; "xy": it is the second one.
   --- Raises where an axis has not one dim, or there are none or more than 8.
   ---@param ... tycho.Tensor one dim each; or one table of them; then options
-  ---@return tycho.Tensor[]
+  ---@return tycho.Tensor[] # one tensor an axis, of the sizes of all axes
   local function meshgrid(...)
     local axes, opts = { ... }, nil
     if #axes > 0 and check.is_options(axes[#axes]) then opts = table.remove(axes) end

@@ -517,7 +517,7 @@ end
 --- The loss times the factor.
 --- Raises where the loss is no float tensor.
 ---@param loss tycho.Tensor
----@return tycho.Tensor
+---@return tycho.Tensor # the sizes of the loss
 function Scaler:scale(loss)
   check.operand("scale", 1, loss)
   if not self.stepped or #self.stepped > 0 then begin(self) end

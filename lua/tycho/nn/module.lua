@@ -196,7 +196,7 @@ return function(ty, nn)
 
   --- The tensors that require gradients, in the order of the walk.
   --- Raises where it is called on what is no module.
-  ---@return tycho.Tensor[]
+  ---@return tycho.Tensor[] # the tensors themselves, each once
   function Module:parameters()
     local _, list = tensors("parameters", self, is_parameter)
     return list
@@ -204,12 +204,12 @@ return function(ty, nn)
 
   --- for name, p in m:named_parameters() do ... end
   --- Raises where it is called on what is no module.
-  ---@return fun(): string, tycho.Tensor
+  ---@return fun(): string, tycho.Tensor # path and tensor: "1.weight"
   function Module:named_parameters() return each(tensors("named_parameters", self, is_parameter)) end
 
   --- The tensors that are no parameters, such as running means.
   --- Raises where it is called on what is no module.
-  ---@return tycho.Tensor[]
+  ---@return tycho.Tensor[] # the tensors themselves
   function Module:buffers()
     local _, list = tensors("buffers", self, not_parameter)
     return list
@@ -217,7 +217,7 @@ return function(ty, nn)
 
   --- for name, b in m:named_buffers() do ... end
   --- Raises where it is called on what is no module.
-  ---@return fun(): string, tycho.Tensor
+  ---@return fun(): string, tycho.Tensor # path and tensor: "1.running_mean"
   function Module:named_buffers() return each(tensors("named_buffers", self, not_parameter)) end
 
   local function submodules(who, m)
