@@ -7,7 +7,7 @@
 #   make mutate   plants faults, tells which the tests catch      make fuzz-files  file formats: SECONDS=30
 #   make coverage what they never run, by folder                  make size     bytes of core.so, by folder
 #   make test-far specs on a second device                        make install, uninstall  PREFIX=/usr/local
-#   make docs     the site: DOCS=build/docs                       make pictures the prompt and the figures, as SVG
+#   make docs     the site: DOCS=build/docs                       make pictures a session at the prompt, as SVG
 #   make clean                                                    make bench-ops  every function beside NumPy, PyTorch
 #   make help     this list
 ifeq ($(origin CC),default)
@@ -240,6 +240,10 @@ docs: build
 	@LUA_PATH="$(CURDIR)/?.lua;$(CURDIR)/$(B)/?.lua;$(CURDIR)/$(B)/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(B)/?.so;;" \
 	  $(LUAJIT) docs/build.lua "$(DOCS)"
 
+# What README and site show of the prompt: typed into it, drawn from its screen.
+pictures: build
+	@LUA_PATH="$(CURDIR)/?.lua;;" $(LUAJIT) docs/prompt.lua docs/pictures/prompt.svg
+
 lint: build
 	@clang-format --dry-run -Werror core/*/*.[ch] core/*/*/*.[ch] kernels/*.h bench/*.c spec/*.c
 	@luacheck -q lua spec examples bench docs
@@ -283,5 +287,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build docs library install installed uninstall help demo test test-far test-programs fuzz fuzz-files mutate bench bench-ops lint asan sanitized \
+.PHONY: all deps build docs pictures library install installed uninstall help demo test test-far test-programs fuzz fuzz-files mutate bench bench-ops lint asan sanitized \
         coverage covered size clean

@@ -255,9 +255,7 @@ local function build_front()
     local wrong = blocks.wrong(b)
     if wrong then error("docs/front.md: " .. wrong, 0) end
   end
-  for _, name in ipairs { "prompt.svg", "prompt-dark.svg" } do
-    shell(("cp '%s/docs/pictures/%s' '%s/%s'"):format(ROOT, name, OUT, name))
-  end
+  shell(("cp '%s/docs/pictures/prompt.svg' '%s/prompt.svg'"):format(ROOT, OUT))
   shell(("cp '%s/bench/figures.svg' '%s/figures.svg'"):format(ROOT, OUT))
   local html = markdown.html(text, linker "")
   local cards = { "<h2>Tutorials</h2><div class=cards>" }

@@ -336,6 +336,13 @@ function M.in_place(name)
   return find(help[name] or "", "; written to the first argument", 1, true) and sub(name, 1, -2) or nil
 end
 
+--- A row's formula without what the text says: the paper that it is from, or all of it.
+local function formula_beside(text, formula)
+  local paper = match(formula, "arXiv:%S+$")
+  if paper and find(text, paper, 1, true) then formula = gsub(formula, ",? ?%u%l[^=]* %d%d%d%d, arXiv:%S+$", "") end
+  return formula ~= "" and not find(text, formula, 1, true) and formula or nil
+end
+
 --- Everything about a function of the module or a method of tensors.
 local function of_module(name)
   local plain_name = M.in_place(name)
@@ -361,7 +368,7 @@ local function of_module(name)
       .. " where the result does not fit into the first argument, or that is a leaf that requires a gradient."
   end
   local composite = composite_of(known)
-  entry.formula = composite and composite.formula
+  entry.formula = composite and composite.formula and formula_beside(entry.text, composite.formula)
   entry.shape = composite and composite.shape
   entry.section = section_of(known, f)
   entry.in_module = rawget(ty, name) ~= nil
