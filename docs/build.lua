@@ -5,6 +5,7 @@
 
 local blocks, markdown, highlight = require "docs.blocks", require "docs.markdown", require "docs.highlight"
 local reference = require "docs.reference"
+local texts = require "tycho.texts"
 local escape = markdown.escape
 
 local ROOT = io.popen("pwd"):read "*l"
@@ -126,10 +127,17 @@ end
 local function linker(base)
   return function(code)
     local name = code:match "^ty%.([%a_][%w_.]*)" or code:match "^(jit%.[%a_]+)" or code:match "^(nn%.[%w_.]+)"
-      or code:match "^(optim%.[%w_.]+)" or code:match "^[%a_]+:([%a_][%w_]*)%(?"
+      or code:match "^(optim%.[%w_.]+)"
+    local method = code:match "^[%a_]+:([%a_][%w_]*)"
+    if method then
+      local of_tensors = texts.of(method) and texts.of(method).is_method
+      for _, class in ipairs { "nn.Module", "optim.Optimizer", "data.Loader", "data.Dataset", "csv.Table" } do
+        name = name or (not of_tensors and addresses[class .. "." .. method] and class .. "." .. method)
+      end
+      name = name or of_tensors and method
+    end
     if not name then return nil end
-    local to = addresses[name] or name:sub(-1) == "_" and addresses[name:sub(1, -2)]
-      or addresses["nn.Module." .. name] or addresses["optim.Optimizer." .. name]
+    local to = addresses[name] or addresses[texts.in_place(name) or ""]
     return to and base .. to
   end
 end
@@ -178,10 +186,22 @@ end
 
 ------------------------------------------------------------------------------------------------------------ tutorials
 
-local function copy_pictures(html)
-  for src in html:gmatch "<img src=\"([^\"]+)\"" do
-    if not src:find "/" then shell(("cp '%s/%s' '%s/%s'"):format(WORK, src, OUT, src)) end
-  end
+local SCHEME = "@media %(prefers%-color%-scheme: dark%)"
+
+--- Takes a page's pictures from a folder. One that follows its reader's scheme becomes two, of which the page shows one:
+--- a picture in a page does not know of the page's own switch. Gives the HTML with both.
+local function with_pictures(html, folder)
+  return (html:gsub("<img src=\"([^\"/]+)\"([^>]*)>", function(src, rest)
+    local svg = src:find "%.svg$" and read(folder .. "/" .. src)
+    if not svg or not svg:find(SCHEME) then
+      shell(("cp '%s/%s' '%s/%s'"):format(folder, src, OUT, src))
+      return nil
+    end
+    local dark = src:gsub("%.svg$", "-dark.svg")
+    write(src, (svg:gsub(SCHEME, "@media not all")))
+    write(dark, (svg:gsub(SCHEME, "@media all")))
+    return ("<img class=on-light src=\"%s\"%s><img class=on-dark src=\"%s\"%s>"):format(src, rest, dark, rest)
+  end))
 end
 
 local function build_tutorials()
@@ -192,7 +212,7 @@ local function build_tutorials()
       if wrong then error(("docs/tutorials/%s.md: %s"):format(t[1], wrong), 0) end
     end
     local html, headings = markdown.html(text, linker "")
-    copy_pictures(html)
+    html = with_pictures(html, WORK)
     local toc = {}
     for _, h in ipairs(headings) do
       if h.level > 1 then
@@ -255,9 +275,8 @@ local function build_front()
     local wrong = blocks.wrong(b)
     if wrong then error("docs/front.md: " .. wrong, 0) end
   end
-  shell(("cp '%s/docs/pictures/prompt.svg' '%s/prompt.svg'"):format(ROOT, OUT))
-  shell(("cp '%s/bench/figures.svg' '%s/figures.svg'"):format(ROOT, OUT))
-  local html = markdown.html(text, linker "")
+  shell(("cp '%s/docs/pictures/prompt.svg' '%s/bench/figures.svg' '%s'"):format(ROOT, ROOT, WORK))
+  local html = with_pictures((markdown.html(text, linker "")), WORK)
   local cards = { "<h2>Tutorials</h2><div class=cards>" }
   for _, t in ipairs(tutorials) do
     cards[#cards + 1] = ("<a href=\"%s.html\"><b>%s</b><span>%s</span></a>"):format(t[1], escape(t[2]), escape(t[3]))

@@ -4,7 +4,7 @@
 
 local terminal = require "spec.terminal_screen"
 
-local COLUMNS, WIDE, TALL, PAD = 96, 8.4, 18, 16
+local COLUMNS, WIDE, TALL, PAD = 100, 8.4, 18, 16
 
 local lines = {
   "local m = ty.nn.Sequential(ty.nn.Linear(4, 8), ty.nn.ReLU(), ty.nn.Linear(8, 2))",
