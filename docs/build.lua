@@ -113,13 +113,14 @@ end
 
 local index, addresses = {}, {} -- what is found; where names are described
 
-local function findable(name, address, about) index[#index + 1] = { name, address, about } end
+--- also: further words by which it is found.
+local function findable(name, address, about, also) index[#index + 1] = { name, address, about, also } end
 
 local function js(text) return '"' .. text:gsub('[\\"]', "\\%0"):gsub("\n", " "):gsub("<", "\\x3c") .. '"' end
 
 local function write_index()
   local lines = {}
-  for i, e in ipairs(index) do lines[i] = ("[%s,%s,%s]"):format(js(e[1]), js(e[2]), js(e[3])) end
+  for i, e in ipairs(index) do lines[i] = ("[%s,%s,%s,%s]"):format(js(e[1]), js(e[2]), js(e[3]), js(e[4] or "")) end
   write("index.js", "var INDEX = [\n" .. table.concat(lines, ",\n") .. "\n];\n")
 end
 
@@ -176,7 +177,7 @@ local function build_reference()
       add(reference.entry(n.name, link, shown[n.name]))
       toc[#toc + 1] = { n.name, n.name, true }
       local called = not n.name:find "%." and "ty." .. n.name or n.name
-      findable(called, addresses[n.name], reference.summary(n.name))
+      findable(called, addresses[n.name], reference.summary(n.name), reference.also[n.name])
     end
     add "<footer>Errors name the function, the argument and the shapes, at the line of the call. Dims and positions count from 1.</footer>"
     page("reference/" .. p[1] .. ".html", p[2], table.concat(out, "\n"), toc)

@@ -39,13 +39,10 @@ local function look_of(pen)
   while i <= #codes do
     local code = codes[i]
     if code == 38 or code == 48 then
-      local key, color = code == 38 and "front" or "back", nil
-      if codes[i + 1] == 5 then
-        color, i = of_256(codes[i + 2]), i + 2
-      else
-        color, i = ("#%02x%02x%02x"):format(codes[i + 2], codes[i + 3], codes[i + 4]), i + 4
-      end
-      look[key] = look[key] or color
+      local key, few = code == 38 and "front" or "back", codes[i + 1] == 5
+      look[key] = look[key] or few and of_256(codes[i + 2])
+        or ("#%02x%02x%02x"):format(codes[i + 2], codes[i + 3], codes[i + 4])
+      i = i + (few and 2 or 4)
     elseif code == 1 then look.bold = true
     elseif code == 2 then look.dim = true
     elseif code >= 30 and code <= 37 then look.front = look.front or palette[code - 30]
@@ -93,9 +90,9 @@ local function svg(t)
         end
         local look, text = look_of(pen), table.concat(letters)
         if text:find "%S" then
-          put("<text x=\"%.1f\" y=\"%d\" fill=\"%s\"%s%s textLength=\"%.1f\" lengthAdjust=\"spacingAndGlyphs\">%s</text>", PAD + first * WIDE,
-            top + 13, look.front or FRONT, look.bold and " font-weight=\"600\"" or "", look.dim and " opacity=\"0.65\"" or "",
-            #letters * WIDE, escape(text))
+          local weight = (look.bold and " font-weight=\"600\"" or "") .. (look.dim and " opacity=\"0.65\"" or "")
+          put("<text x=\"%.1f\" y=\"%d\" fill=\"%s\"%s textLength=\"%.1f\" lengthAdjust=\"spacingAndGlyphs\">%s</text>",
+            PAD + first * WIDE, top + 13, look.front or FRONT, weight, #letters * WIDE, escape(text))
         end
       else
         x = x + 1

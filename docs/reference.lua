@@ -71,6 +71,33 @@ for _, name in ipairs { "mse_loss", "l1_loss", "huber_loss", "smooth_l1_loss", "
   moved[name] = "Losses"
 end
 
+--- Words that others use: NumPy, PyTorch, Torch7.
+M.also = {
+  cat = "concatenate concat hstack vstack", to = "cast astype type dtype convert float half cuda", matmul = "mm mv @ gemm",
+  permute = "transpose axes", unsqueeze = "newaxis expand_dims", reshape = "view resize", nonzero = "argwhere",
+  masked_select = "boolean_mask", clamp = "clip", neg = "negative", remainder = "mod", pow = "power", mul = "multiply",
+  sub = "subtract", div = "divide", abs = "absolute", max = "amax maximum", min = "amin minimum", totable = "tolist numpy",
+  stack = "vstack", tile = "repeat", repeat_interleave = "repeat", roll = "shift", std = "deviation", sigmoid = "logistic",
+  silu = "swish", cross_entropy = "categorical loss classification", bce_with_logits = "binary cross entropy loss",
+  mse_loss = "squared error loss", l1_loss = "absolute error mae loss", nll_loss = "negative log likelihood",
+  scaled_dot_product_attention = "sdpa flash attention", interpolate = "upsample resize", manual_seed = "seed",
+  tensor = "array from table", from_ptr = "from_blob frombuffer numpy memory", range = "sequence", detach = "stop_gradient",
+  checkpoint = "remat rematerialisation", scan = "loop rnn fold", vmap = "batch map", grad = "autograd derivative",
+  jvp = "forward mode derivative", detect_anomaly = "nan infinity debug", deadline = "timeout", scope = "memory free",
+  release = "free delete memory", threads = "set_num_threads cores", blas = "mkl openblas", save = "write dump",
+  load = "read open", save_checkpoint = "state", profile = "profiler timing trace", show = "imshow terminal", plot = "chart matplotlib",
+  ["nn.Module.parameters"] = "weights", ["nn.Module.state_dict"] = "weights save", ["nn.Linear"] = "dense fully connected",
+  ["nn.TransformerBlock"] = "gpt", ["jit.explain"] = "why slow recompile", ["jit.view"] = "html page source",
+  ["jit.warmup"] = "compile ahead", ["jit.budget"] = "games frame", ["data.loader"] = "dataloader minibatch",
+  ["data.tensors"] = "tensordataset", ["image.load"] = "imread png jpeg", ["csv.load"] = "pandas read_csv table",
+  ["optim.GradScaler"] = "amp mixed precision", autocast = "amp mixed precision half",
+  ["files.safetensors.load"] = "hugging face weights", ["files.gguf.load"] = "llama quantised weights",
+}
+for _, name in ipairs { "StepLR", "MultiStepLR", "ExponentialLR", "CosineLR", "WarmupLR", "WarmupCosineLR", "OneCycleLR", "LambdaLR",
+  "ReduceLROnPlateau" } do
+  M.also["optim." .. name] = "learning rate scheduler schedule"
+end
+
 local classes = { ["nn.Module"] = true, ["optim.Optimizer"] = true, ["data.Dataset"] = true, ["data.Loader"] = true }
 
 --- Whether a name of a group is public: classes of layers have methods that calling them calls.

@@ -1,4 +1,4 @@
-/* The site's few lines: theme, menu, search, copying. Search reads INDEX (index.js): [name, address, about] each. */
+/* The site's few lines: theme, menu, search, copying. Search reads INDEX (index.js): [name, address, about, also] each. */
 (function () {
   "use strict";
   var root = document.documentElement, box = document.querySelector(".search input"), list = document.getElementById("found");
@@ -40,6 +40,7 @@
       if (name === w || last === w) v = 100 - (name === w ? 0 : 3);
       else if (last.indexOf(w) === 0 || name.indexOf(w) === 0) v = 60;
       else if (name.indexOf(w) >= 0) v = 40;
+      else if ((" " + entry[3]).indexOf(" " + w) >= 0) v = 30;
       else if (entry[2].toLowerCase().indexOf(w) >= 0) v = 15;
       if (!v) return 0;
       sum += v;

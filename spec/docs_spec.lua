@@ -240,6 +240,23 @@ describe("the site", function()
   end)
 end)
 
+describe("the picture of the prompt", function()
+  local has_library = pcall(H.ffi.load, "libedit.so.2")
+
+  it("shows what the prompt says to the lines that are typed into it", function()
+    if not has_library then return pending "libedit is not there" end
+    local prompt = require "docs.prompt"
+    local drawn, now = H.read "docs/pictures/prompt.svg", prompt.svg(prompt.session())
+    local function words(svg) -- without the first line, which names versions
+      local list = {}
+      for text in svg:gmatch "<text[^>]*>([^<]*)</text>" do list[#list + 1] = text end
+      return table.concat(list, "\n", 2)
+    end
+    assert.truthy(words(drawn):find("the input must be", 1, true))
+    assert.equal(words(drawn), words(now))
+  end)
+end)
+
 describe("pages", function()
   it("are told when what they show is not what the code prints", function()
     local page = "```lua\nprint(1)\n```\n\n```text\n2\n```\n\n```lua\nerror 'no'\n```\n\n```lua\nprint(3)\n```\n"

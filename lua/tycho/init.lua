@@ -122,7 +122,7 @@ require("tycho.hooks")(ty, define)
 -- Compilation; also where users of LuaJIT look for it.
 
 local compilation = {
-  compile = { "f, {fast, fullgraph, dynamic, passes, backend}",
+  compile = { "f, {fast, fullgraph, parts, dynamic, passes, backend}",
     "a function that runs f's tensor operations in fused kernels, bits equal" },
   explain = { "f", "what a compiled function did: traces, guards, misses, aborts, kernels; prints well" },
   graph = { "f, ...", "the graph that f(...) records: text, nodes, dot" },

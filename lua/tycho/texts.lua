@@ -419,7 +419,9 @@ function M.of(name)
       local call, about = match(help["jit.view"], "^[^(]*(%b())\n  (.*)$")
       entry = with_summary(entry_of(name, call, comments and comments.above[at]), about)
     elseif help[of] then
-      entry = setmetatable({ name = name }, { __index = M.of(of) })
+      entry = {}
+      for k, v in pairs(M.of(of)) do entry[k] = v end
+      entry.name, entry.in_module, entry.is_method = name, false, false
     end
   elseif group and M.groups[group] then
     entry = of_group(group, name)
