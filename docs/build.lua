@@ -143,12 +143,45 @@ local function linker(base)
   end
 end
 
+------------------------------------------------------------------------------------------------------------- pictures
+
+local SCHEME = "@media %(prefers%-color%-scheme: dark%)"
+
+--- Takes a page's pictures from a folder. One that follows its reader's scheme becomes two, of which the page shows one:
+--- a picture in a page does not know of the page's own switch. Gives the HTML with both. base: leads to the top.
+local function with_pictures(html, folder, base)
+  base = base or ""
+  return (html:gsub("<img src=\"([^\"/]+)\"([^>]*)>", function(src, rest)
+    local svg = src:find "%.svg$" and read(folder .. "/" .. src)
+    if not svg or not svg:find(SCHEME) then
+      shell(("cp '%s/%s' '%s/%s'"):format(folder, src, OUT, src))
+      return ("<img src=\"%s%s\"%s>"):format(base, src, rest)
+    end
+    local dark = src:gsub("%.svg$", "-dark.svg")
+    write(src, (svg:gsub(SCHEME, "@media not all")))
+    write(dark, (svg:gsub(SCHEME, "@media all")))
+    return ("<img class=on-light src=\"%s%s\"%s><img class=on-dark src=\"%s%s\"%s>"):format(base, src, rest, base, dark, rest)
+  end))
+end
+
 ------------------------------------------------------------------------------------------------------------ reference
 
 --- The examples of the reference: by name {code, out}. See reference.txt.
 local function reference_examples()
   local list = require "docs.doctest"
   return list.read(read(ROOT .. "/docs/reference.txt"))
+end
+
+--- An example of plots with its picture: what it calls p.
+local function drawn(name, example)
+  if not example or not name:find "^plot" then return example end
+  local _, names = require("docs.doctest").run(example.example, require "tycho")
+  local picture = name:gsub("%.", "-") .. ".svg"
+  local p = rawget(names, "p")
+  if not p then return example end
+  p.theme = "auto"
+  assert(p:save(WORK .. "/" .. picture))
+  return { code = example.code, out = "", picture = picture }
 end
 
 local function build_reference()
@@ -174,7 +207,7 @@ local function build_reference()
         add(("<h2 id=\"%s\">%s</h2>"):format(markdown.slug(section), escape(section)))
         toc[#toc + 1] = { markdown.slug(section), section }
       end
-      add(reference.entry(n.name, link, shown[n.name]))
+      add(with_pictures(reference.entry(n.name, link, drawn(n.name, shown[n.name])), WORK, "../"))
       toc[#toc + 1] = { n.name, n.name, true }
       local called = not n.name:find "%." and "ty." .. n.name or n.name
       findable(called, addresses[n.name], reference.summary(n.name), reference.also[n.name])
@@ -186,24 +219,6 @@ local function build_reference()
 end
 
 ------------------------------------------------------------------------------------------------------------ tutorials
-
-local SCHEME = "@media %(prefers%-color%-scheme: dark%)"
-
---- Takes a page's pictures from a folder. One that follows its reader's scheme becomes two, of which the page shows one:
---- a picture in a page does not know of the page's own switch. Gives the HTML with both.
-local function with_pictures(html, folder)
-  return (html:gsub("<img src=\"([^\"/]+)\"([^>]*)>", function(src, rest)
-    local svg = src:find "%.svg$" and read(folder .. "/" .. src)
-    if not svg or not svg:find(SCHEME) then
-      shell(("cp '%s/%s' '%s/%s'"):format(folder, src, OUT, src))
-      return nil
-    end
-    local dark = src:gsub("%.svg$", "-dark.svg")
-    write(src, (svg:gsub(SCHEME, "@media not all")))
-    write(dark, (svg:gsub(SCHEME, "@media all")))
-    return ("<img class=on-light src=\"%s\"%s><img class=on-dark src=\"%s\"%s>"):format(src, rest, dark, rest)
-  end))
-end
 
 local function build_tutorials()
   for i, t in ipairs(tutorials) do

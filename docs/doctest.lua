@@ -32,7 +32,7 @@ function M.read(text)
     local code, out = {}, {}
     for i, l in ipairs(e.lines) do code[i], out[i] = l.code, l.out end
     for _, name in ipairs(e.names) do
-      by_name[name] = { code = table.concat(code, "\n"), out = table.concat(out) }
+      by_name[name] = { code = table.concat(code, "\n"), out = table.concat(out), example = e }
     end
   end
   return by_name
@@ -56,7 +56,7 @@ local function line_of(ok, ...)
   return n > 0 and table.concat(parts, "\t") .. "\n" or ""
 end
 
---- Runs an example: the text that each of its lines prints.
+--- Runs an example: the text that each of its lines prints, and its names.
 function M.run(example, ty)
   local written
   local function write(...)
@@ -77,7 +77,7 @@ function M.run(example, ty)
     write(line_of(pcall(setfenv(chunk, environment))))
     out[i] = table.concat(written)
   end
-  return out
+  return out, environment
 end
 
 return M

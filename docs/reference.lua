@@ -230,6 +230,9 @@ function M.entry(name, link, example)
   if #notes > 0 then add("<p class=notes>" .. table.concat(notes, " ") .. "</p>") end
   if example then
     add(markdown.code("lua", example.code) .. (example.out ~= "" and markdown.code("text", (example.out:gsub("\n$", ""))) or ""))
+    if example.picture then
+      add(("<figure><img src=\"%s\" alt=\"what the example of %s draws\" loading=lazy></figure>"):format(example.picture, escape(name)))
+    end
   end
   add "</section>"
   return table.concat(out, "\n")

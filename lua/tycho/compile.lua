@@ -287,11 +287,12 @@ function M.open(core)
   local show = require("tycho.arguments")(core).show
 
   --- A function that runs f's tensor operations in fused kernels, with the results of f to the bit. Compiling twice
-  --- gives the same function. Options: fast = true lets the engine contract and re-associate for this function: results
-  --- may then differ from eager in the last bits. fullgraph = true: a call that cannot be captured whole raises, and
-  --- names the line. parts = false: what no trace holds whole runs as it is, instead of in parts. dynamic = true: a
-  --- trace for any size from the start, or {x = {1}}: for these dims of an argument; false: sizes stay fixed. passes = {fn or
-  --- name, ...} change each captured graph before it is compiled; backend = fn makes a function of it, to run instead.
+  --- gives the same function. Options: fast = true lets the engine contract and re-associate for this function:
+  --- results may then differ from eager in the last bits. fullgraph = true: a call that cannot be captured whole
+  --- raises, and names the line. parts = false: what no trace holds whole runs as it is, instead of in parts. dynamic
+  --- = true: a trace for any size from the start, or {x = {1}}: for these dims of an argument; false: sizes stay
+  --- fixed. passes = {fn or name, ...} change each captured graph before it is compiled; backend = fn makes a
+  --- function of it, to run instead.
   --- Raises where f is neither a function nor a module, an option is not known, or as fullgraph says.
   ---@param f function|table a function, or a module, which gives a callable table whose fields read and write through
   ---@param opts? {fast: boolean?, fullgraph: boolean?, parts: boolean?, dynamic: any, passes: any[]?, backend: any}
