@@ -183,7 +183,7 @@ local function add_rows(add, entry, link)
   add "<div class=scroll><table class=args>"
   for _, p in ipairs(entry.params) do
     add(("<tr><td><code>%s</code><td class=type>%s%s<td>%s"):format(escape(p.name), escape((p.type:gsub("tycho%.", ""))),
-      p.optional and " <span class=opt>optional</span>" or "", markdown.inline(p.text, link)))
+      p.optional and " <span class=opt>optional</span>" or "", markdown.inline(texts.about(p), link)))
   end
   for _, r in ipairs(entry.returns) do
     add(("<tr class=gives><td>gives%s<td class=type>%s<td>%s"):format(r.name and " <code>" .. escape(r.name) .. "</code>" or "",

@@ -58,7 +58,8 @@ local function format_of(who, what, path)
   return check.fail(who, "%q does not end in one of %s", path, table.concat(known, " "))
 end
 
---- What a file holds, by its ending; see the format's own load.
+--- What a file holds, by its ending: .npy .npz .safetensors .gguf .csv .tsv .png .jpg .jpeg .ppm .pgm .pnm. Options are
+--- those of the format's own load: ty.csv.load, ty.image.load, ty.files.npy.load and so on.
 --- Raises where the path is no string, its ending is no known format, or an option is not known. What cannot be read
 --- gives nil and a message.
 ---@param path string
@@ -66,7 +67,8 @@ end
 ---@return any value, any more # a tensor, tensors by name, a table; nil and a message where the file cannot be read
 function M.load(path, opts) return format_of("load", "load", path).load(path, opts) end
 
---- Writes a file, by its ending; the file is whole or, where that fails, as it was before.
+--- Writes a file, by its ending, as load has them but .gguf; the file is whole or, where that fails, as it was before.
+--- Options are those of the format's own save.
 --- Raises where the path is no string, its ending is no known format, or the value is not what the format takes. What
 --- cannot be written gives nil and a message.
 ---@param path string

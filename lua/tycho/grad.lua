@@ -404,7 +404,7 @@ return function(ty, define)
   end
 
   --- A function whose gradient is the user's: forward(...) gives the result (or a list of them) and what to save;
-  --- backward(saved, g, ...) gives a gradient for each argument, nil for none.
+  --- rule(saved, g, ...) gives a gradient for each argument, nil for none.
   --- Raises where an argument is no function; in the backward pass where the rule gives another number of gradients, or
   --- other sizes.
   ---@param forward fun(...): tycho.Tensor|tycho.Tensor[], any

@@ -34,7 +34,8 @@ local function described(entry)
   local parts = { "  " .. entry.text:gsub("\n", "\n  ") }
   for _, p in ipairs(entry.params) do
     local kind = p.type:gsub("tycho%.", "") .. (p.optional and ", optional" or "")
-    parts[#parts + 1] = filled(("%s: %s%s"):format(p.name, kind, p.text ~= "" and ": " .. p.text or ""), "    ", 110)
+    local about = texts.about(p)
+    parts[#parts + 1] = filled(("%s: %s%s"):format(p.name, kind, about ~= "" and ": " .. about or ""), "    ", 110)
   end
   for _, r in ipairs(entry.returns) do
     local kind = r.type:gsub("tycho%.", "") .. (r.name and " " .. r.name or "")

@@ -31,7 +31,7 @@ local function split_type(text)
     local c = sub(text, at, at)
     if find(c, "[%(%[{<]") then depth = depth + 1
     elseif find(c, "[%)%]}>]") then depth = depth - 1
-    elseif c == " " and depth == 0 and not find(sub(text, 1, at - 1), ":$") then break end
+    elseif c == " " and depth == 0 and not find(sub(text, 1, at - 1), "fun%b():?[^)]*[:,]$") then break end
     at = at + 1
   end
   return sub(text, 1, at - 1), (gsub(sub(text, at), "^ ", ""))
@@ -226,24 +226,13 @@ local function entry_of(name, call, comment)
   }
 end
 
---- Whether the words of a line stand in a text: what the line says is said there.
-local function is_said(line, text)
-  local words, found, all = {}, 0, 0
-  for word in text:lower():gmatch "[%w]+" do words[word] = true end
-  for word in line:lower():gmatch "[%w]+" do
-    if #word > 2 then
-      all = all + 1
-      if words[word] then found = found + 1 end
-    end
-  end
-  return found >= 0.6 * all
-end
-
---- Puts the one line of help before a text that does not say the same.
-local function with_summary(entry, line)
+--- An entry with the one line of help. What annotations.lua says goes on from that line; a comment beside a function of
+--- Lua says it in its own words: the longer of the two stands.
+local function with_summary(entry, line, goes_on)
   entry.summary = line
   if entry.text == "" then entry.text = line
-  elseif not is_said(line, entry.text) then entry.text = line .. ".\n" .. entry.text end
+  elseif goes_on then entry.text = line .. ".\n" .. entry.text
+  elseif #entry.text < #line then entry.text = line end
   return entry
 end
 
@@ -351,12 +340,13 @@ local function of_module(name)
   local call, about = match(line, "^[^(]*(%b())\n  (.*)$")
   local declared = annotations().declared
   local comment = declared["ty." .. known] or declared["Tensor:" .. known]
+  local goes_on = comment ~= nil
   local f = definition(known)
   if not comment then
     local comments, at = comments_at(f)
     comment = comments and (comments.above[at] or comments.named["ty." .. known])
   end
-  local entry = with_summary(entry_of(name, call, comment), about)
+  local entry = with_summary(entry_of(name, call, comment), about, goes_on)
   local row = row_of(known)
   if row and row.class == "map" and not comment then of_row(entry, row) end
   if row and not entry.constant and row.class ~= "leaf" and row.gradients == 0 then entry.constant = true end
@@ -392,7 +382,7 @@ local function of_group(group, name)
     comment = annotations().declared["ty." .. name]
     if comment and help[name] then
       local call, about = match(help[name], "^[^(]*(%b())\n  (.*)$")
-      return with_summary(entry_of(name, call, comment), about)
+      return with_summary(entry_of(name, call, comment), about, true)
     end
   end
   if not comment then
@@ -430,6 +420,18 @@ function M.of(name)
   end
   known[name] = entry
   return entry
+end
+
+--- Words that a description of a default begins with; so do numbers and texts in quotes.
+local defaults = { ["true"] = true, ["false"] = true, all = true, flattened = true, f32 = true }
+
+--- What is said of an argument: where nothing is of a tensor, that it may have any shape; of a default, that it is one.
+function M.about(param)
+  local text = param.text
+  if text == "" then return find(param.type, "^tycho%.Tensor") and not param.optional and "any shape" or "" end
+  local first = match(text, "^[%w.-]+") or ""
+  local is_default = tonumber(first) or find(text, '^"') or defaults[first] or find(text, "^the last")
+  return param.optional and is_default and "default: " .. text or text
 end
 
 --- The errors of an entry: what it says, or what that says which it refers to; nil where both are silent.
