@@ -7,7 +7,14 @@ local M = {
     "nn", "grad", "training", "steps", "orders", "scopes", "convolution", "sharing", "oracle", "layout", "threads",
     "checked", "hooks", "index", "far", "check", "errors", "progress", "files", "log", "miss", "drawn", "random", "moves", "product",
     "parts", "worlds", "interrupt", "forward", "scan", "vmap", "composite", "composites", "answered", "lifetimes", "ranges", "binding",
-    "explain", "coroutines", "repl", "gradient_hooks", "location", "anomaly", "view" },
+    "explain", "coroutines", "repl", "gradient_hooks", "location", "anomaly", "view", "docs" },
+
+  { file = "lua/tycho/texts.lua", what = "errors that a text tells are lost",
+    from = "if entry.raises then return entry.raises end", to = "" },
+  { file = "lua/tycho/texts.lua", what = "what follows from an operation's row is not said",
+    from = "if row and row.class == \"map\" and not comment then of_row(entry, row) end", to = "" },
+  { file = "docs/blocks.lua", what = "a page may show what its code does not print",
+    from = "if b.out:match(\"^\" .. pattern .. \"$\") then return nil end", to = "do return nil end" },
 
   { file = "core/engine/entry.c", what = "a trace gives a leaf its gradient past a hook that came later",
     from = "(u32)(S->hooks > 0) << 31", to = "0" },
