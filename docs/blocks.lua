@@ -33,6 +33,7 @@ local function shell(folder, command)
 end
 M.shell = shell
 
+local HEADERS = "-I/usr/include/luajit-2.1 -I/usr/local/include/luajit-2.1"
 local MARK = "\1\n" -- between what two blocks print
 
 --- Runs the blocks of a page in a folder: each gets `out`, what it printed, and `failed` where the program ended in it.
@@ -62,8 +63,8 @@ function M.run(blocks, folder, name)
     if b.language == "c" then
       local program = ("%s-%d"):format(name, i)
       write(("%s/%s.c"):format(folder, program), b.code .. "\n")
-      local out, status = shell(folder, ("cc -O1 -Wall -Werror -I/usr/include/luajit-2.1 '%s.c' -o '%s' -lluajit-5.1 && './%s'")
-        :format(program, program, program))
+      local command = "cc -O1 -Wall -Werror %s '%s.c' -o '%s' -lluajit-5.1 && './%s'"
+      local out, status = shell(folder, command:format(HEADERS, program, program, program))
       os.remove(("%s/%s.c"):format(folder, program))
       os.remove(("%s/%s"):format(folder, program))
       b.out, b.failed = out, status ~= 0 or nil

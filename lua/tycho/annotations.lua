@@ -145,7 +145,7 @@ function ty.randperm(n, opts) end
 
 --- Raises where high lies below low, or the dtype is no float.
 ---@param low number
----@param high number never reached
+---@param high number
 ---@param sizes integer|integer[]
 ---@param opts? {dtype: tycho.dtype?, device: string?}
 ---@return tycho.Tensor # these sizes; f32
