@@ -211,11 +211,14 @@ function M.entry(name, link, example)
   add(("<section class=entry id=\"%s\"><h3><a href=\"#%s\">%s</a></h3>"):format(escape(anchor(name)), escape(anchor(name)),
     escape(name)))
   add("<pre class=\"code lua call\">" .. escape(table.concat(calls_of(entry), "\n")) .. "</pre>")
-  local text = entry.text
+  local text, other = entry.text, entry.see and texts.of(entry.see)
+  if other and text:find "^see%s+[%w_.]+%.?$" then -- a module around a function: what that does, and gives
+    text = ("`ty.%s` as a module: %s"):format(entry.see, other.summary or other.text)
+  end
   if text:find "^%l%l+[%s,:;.]" then text = text:sub(1, 1):upper() .. text:sub(2) end -- no formula
   if not text:find "[.:;!?]$" then text = text .. "." end
   add("<p>" .. with_sources(markdown.inline(marked(text), link)) .. "</p>")
-  add_rows(add, entry, link)
+  add_rows(add, { params = entry.params, returns = #entry.returns == 0 and other and other.returns or entry.returns }, link)
   local raises = texts.raises(entry)
   if raises then add("<p class=raises>" .. markdown.inline(raises, link) .. "</p>") end
   local notes = {}

@@ -143,6 +143,9 @@ local function feed(self, text)
     elseif c == "\t" then self.x, at = math.min(self.x - self.x % 8 + 8, self.columns - 1), at + 1
     elseif c < " " then at = at + 1
     else
+      local lead = c:byte()
+      local length = lead >= 240 and 4 or lead >= 224 and 3 or lead >= 194 and 2 or 1
+      if at + length - 1 > #text then break end -- the rest of the letter is still to come
       local letter = text:match("^[%z\1-\127\194-\244][\128-\191]*", at) or c
       put(self, letter)
       at = at + #letter

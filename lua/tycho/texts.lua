@@ -428,7 +428,7 @@ local defaults = { ["true"] = true, ["false"] = true, all = true, flattened = tr
 --- What is said of an argument: where nothing is of a tensor, that it may have any shape; of a default, that it is one.
 function M.about(param)
   local text = param.text
-  if text == "" then return find(param.type, "^tycho%.Tensor") and not param.optional and "any shape" or "" end
+  if text == "" then return find(param.type, "^tycho%.Tensor$") and not param.optional and "any shape" or "" end
   local first = match(text, "^[%w.-]+") or ""
   local is_default = tonumber(first) or find(text, '^"') or defaults[first] or find(text, "^the last")
   return param.optional and is_default and "default: " .. text or text

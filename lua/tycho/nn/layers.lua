@@ -71,7 +71,7 @@ return function(ty, nn)
   local Embedding = class "Embedding"
   nn.Embedding = Embedding
 
-  --- nn.Embedding(entries, features): a row of the weight for each index, which count from 1.
+  --- nn.Embedding(entries, features): one row of the weight for each index; indices count from 1.
   --- Raises where a count is not whole, or an index is no integer or out of range.
   ---@param entries integer
   ---@param features integer
