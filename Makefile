@@ -7,6 +7,7 @@
 #   make mutate   plants faults, tells which the tests catch      make fuzz-files  file formats: SECONDS=30
 #   make coverage what they never run, by folder                  make size     bytes of core.so, by folder
 #   make test-far specs on a second device                        make install, uninstall  PREFIX=/usr/local
+#   make docs     the site: DOCS=build/docs                       make pictures a session at the prompt, as SVG
 #   make hosts    LÖVE, Neovim, nginx ... run a training step
 #   make clean                                                    make bench-ops  every function beside NumPy, PyTorch
 #   make deb      Debian packages in build/deb                    make test-packages  they and luarocks, in a fresh Debian
@@ -318,10 +319,20 @@ $(B)/bench/inside.so: bench/inside.c $(OBJ) Makefile
 	@mkdir -p $(@D)
 	@$(CC) $(CFLAGS) $(LDFLAGS) $< $(OBJ) $(LIBS) -o $@
 
+# The site, which needs no server: open index.html. Its code runs, and its pictures are drawn, meanwhile.
+DOCS    ?= $(B)/docs
+docs: build
+	@LUA_PATH="$(CURDIR)/?.lua;$(CURDIR)/$(B)/?.lua;$(CURDIR)/$(B)/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(B)/?.so;;" \
+	  $(LUAJIT) docs/build.lua "$(DOCS)"
+
+# What README and site show of the prompt: typed into it, drawn from its screen.
+pictures: build
+	@LUA_PATH="$(CURDIR)/?.lua;;" $(LUAJIT) docs/prompt.lua docs/pictures/prompt.svg
+
 lint: build
 	@clang-format --dry-run -Werror core/*/*.[ch] core/*/*/*.[ch] kernels/*.h bench/*.c spec/*.c
-	@luacheck -q lua spec examples bench editors
-	@sh -n tycho && sh -n spec/fresh_debian.sh && bash -n .ci/run
+	@luacheck -q lua spec examples bench editors docs
+	@sh -n tycho && sh -n spec/fresh_debian.sh && sh -n spec/hosts/install.sh && bash -n .ci/run
 	@echo "lint: clean"
 
 # LuaJIT itself is not instrumented: the sanitizers are loaded before it, and leaks are not looked for.
@@ -370,5 +381,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build library install copied installed uninstall deb test-packages meta help demo test test-far test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
+.PHONY: all deps build docs pictures library install copied installed uninstall deb test-packages meta help demo test test-far test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
         coverage covered size clean

@@ -63,7 +63,10 @@ local function add_lines(file, proto)
 end
 
 local function read_lua()
-  for path in lines_of "ls lua/tycho/*.lua lua/tycho/*/*.lua | grep -v '/meta.lua'" do add_lines(file_of(path), assert(loadfile(path))) end
+  for path in lines_of "ls lua/tycho/*.lua lua/tycho/*/*.lua" do
+    local runs = not path:find "annotations%.lua$" and not path:find "/meta%.lua$"
+    if runs then add_lines(file_of(path), assert(loadfile(path))) end
+  end
   for line in lines_of(("cat '%s'/lines/*"):format(BUILD)) do
     local path, number = line:match "^(.*) (%d+)$"
     local file = files["lua/tycho/" .. path]

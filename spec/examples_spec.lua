@@ -352,7 +352,7 @@ describe("README.md", function()
   end)
 
   it("names files that exist", function()
-    for _, folder in ipairs { "core", "kernels", "lua", "spec", "examples", "bench" } do
+    for _, folder in ipairs { "core", "kernels", "lua", "spec", "examples", "bench", "docs" } do
       for path in text:gmatch("`(" .. folder .. "/[%w_/.]*%.%w+)`") do
         local f = io.open(H.root .. path)
         assert.truthy(f, path)

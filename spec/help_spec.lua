@@ -59,9 +59,9 @@ describe("help of a group", function()
 
   it("is the comment in the source, to the letter", function()
     local source = H.read "lua/tycho/nn/layers.lua"
-    local head, about = ty.help("nn.Linear"):match "^(.-)\n  (.*)$"
+    local head, about = ty.help("nn.Linear"):match "^(.-)\n  ([^\n]*)\n"
     assert.truthy(source:find("--- " .. head .. ": " .. about .. "\n", 1, true))
-    about = ty.help("data.images"):match "\n  (.*)$"
+    about = ty.help("data.images"):match "\n  (Images.-)\n    dir: string"
     assert.truthy(H.read("lua/tycho/data.lua"):find("--- " .. about:gsub("\n  ", "\n--- ") .. "\n", 1, true))
   end)
 

@@ -8,7 +8,14 @@ local M = {
     "checked", "hooks", "index", "far", "check", "errors", "progress", "files", "log", "miss", "drawn", "random", "moves", "product",
     "parts", "turns", "worlds", "interrupt", "slices", "forward", "scan", "vmap", "composite", "composites", "answered",
     "lifetimes", "ranges", "binding",
-    "explain", "keys", "coroutines", "repl", "gradient_hooks", "location", "anomaly", "view", "learner", "profile" },
+    "explain", "keys", "coroutines", "repl", "gradient_hooks", "location", "anomaly", "view", "learner", "profile", "docs" },
+
+  { file = "lua/tycho/texts.lua", what = "errors that a text tells are lost",
+    from = "if entry.raises then return entry.raises end", to = "" },
+  { file = "lua/tycho/texts.lua", what = "what follows from an operation's row is not said",
+    from = "if row and row.class == \"map\" and not comment then of_row(entry, row) end", to = "" },
+  { file = "docs/blocks.lua", what = "a page may show what its code does not print",
+    from = "if b.out:match(\"^\" .. pattern .. \"$\") then return nil end", to = "do return nil end" },
 
   { file = "core/lua/lua_slice.c", what = "a call in slices takes no notice of a field that was set meanwhile",
     from = "same &= lua_rawequal(L, now + i, s->olds + i);", to = "" },

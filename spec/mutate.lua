@@ -59,7 +59,7 @@ end
 
 -- A copy of what is built and tested, with its objects, so that a mutant compiles one file.
 local function copy_tree()
-  assert(shell(("mkdir -p %s && cp -a Makefile core kernels lua spec examples bench README.md tycho %s/"):format(ROOT, ROOT)))
+  assert(shell(("mkdir -p %s && cp -a Makefile core kernels lua spec examples bench docs README.md tycho %s/"):format(ROOT, ROOT)))
   assert(shell(("mkdir -p %s/build && cp -a build/obj build/tycho %s/build/"):format(ROOT, ROOT)))
   shell(("cp -a build/spec %s/build/ 2>/dev/null"):format(ROOT))
   assert(shell(("cd %s && make -s library >/dev/null"):format(ROOT)), "the copy does not build")

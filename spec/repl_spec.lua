@@ -194,7 +194,7 @@ describe("the prompt", function()
   end)
 
   it("explains with ? and ??", function()
-    ask(t, "?ty.softmax", "softmax%(x, dim = %-1%)\n  exp")
+    ask(t, "?ty.softmax", "softmax%(x, dim = %-1%)\n  Softmax over one dim.-dim: integer")
     ask(t, "?nn.Linear", "nn.Linear%(inputs, outputs, {bias = true}%)\n")
     ask(t, "?sofmax", 'did you mean "softmax"')
     ask(t, "function mine(v) return v end")

@@ -210,6 +210,7 @@ describe("help", function()
 
   it("describes nothing that is not there", function()
     local names = public_names()
+    names["jit.view"] = rawget(jit, "view") ~= nil -- another function than ty.view
     for name in pairs(internals.help) do assert.truthy(names[name], name) end
   end)
 

@@ -1,6 +1,7 @@
 --- terminal_screen.lua -- a program in a terminal: keys are typed, and its screen is read.
 -- In: a command and its environment. Out: an object with send, expect, screen. A pseudo-terminal by FFI; what the
--- program writes moves a cursor over a grid of letters, as a VT100 with the few escapes does that line editors use.
+-- program writes moves a cursor over a grid of letters, as a VT100 with the few escapes does that line editors use. Each
+-- letter knows the colours that it was written in: pens[y][x], the parameters of the escapes since the last reset.
 
 local ffi = require "ffi"
 local bit = require "bit"
@@ -50,7 +51,8 @@ M.seconds = seconds
 ---@param columns? integer
 ---@param rows? integer
 function M.start(words, environment, columns, rows)
-  local self = setmetatable({ columns = columns or 90, rows = rows or 40, x = 0, y = 0, lines = {}, bytes = "", raw = "" }, M)
+  local self = setmetatable({ columns = columns or 90, rows = rows or 40, x = 0, y = 0, lines = {}, pens = {},
+    pen = "", bytes = "", raw = "" }, M)
   local main = C.posix_openpt(bit.bor(RDWR, NOCTTY))
   assert(main >= 0 and C.grantpt(main) == 0 and C.unlockpt(main) == 0, "no pseudo-terminal")
   local name = ffi.string(C.ptsname(main))
@@ -89,6 +91,8 @@ end
 local function put(self, letter)
   if self.x >= self.columns then self.x, self.y = 0, self.y + 1 end
   line_at(self, self.y)[self.x] = letter
+  self.pens[self.y] = self.pens[self.y] or {}
+  self.pens[self.y][self.x] = self.pen
   self.x = self.x + 1
 end
 
@@ -101,6 +105,8 @@ local function escape(self, parameters, letter)
   elseif letter == "C" then self.x = math.min(self.x + n, self.columns - 1)
   elseif letter == "D" then self.x = math.max(self.x - n, 0)
   elseif letter == "G" then self.x = n - 1
+  elseif letter == "m" then
+    self.pen = (parameters == "" or parameters == "0") and "" or parameters:gsub("^0;", "") .. ";" .. self.pen
   elseif letter == "K" then
     local from, to = self.x, self.columns
     if parameters == "1" then from, to = 0, self.x end
@@ -137,6 +143,9 @@ local function feed(self, text)
     elseif c == "\t" then self.x, at = math.min(self.x - self.x % 8 + 8, self.columns - 1), at + 1
     elseif c < " " then at = at + 1
     else
+      local lead = c:byte()
+      local length = lead >= 240 and 4 or lead >= 224 and 3 or lead >= 194 and 2 or 1
+      if at + length - 1 > #text then break end -- the rest of the letter is still to come
       local letter = text:match("^[%z\1-\127\194-\244][\128-\191]*", at) or c
       put(self, letter)
       at = at + #letter

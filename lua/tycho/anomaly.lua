@@ -254,7 +254,9 @@ end
 --- the backward passes that it runs: the error names the operation, the element, the module, and the line of the call.
 --- Compiled functions run as they are written meanwhile. Or true: from now on, and false: no more; it gives whether it
 --- was on.
+--- Raises at that operation, and what fn raises.
 ---@param fn function|boolean
+---@param ... any what fn is given
 ---@return ...
 return function(fn, ...)
   if type(debug) ~= "table" then check.fail("detect_anomaly", "this host has no debug library") end

@@ -107,6 +107,8 @@ return function(ty, check, row)
   --- training = true, else there is no dropout; scale = 1 / sqrt(features).
   --- Keys and values may have fewer heads (dim -3) than queries: each serves as many that stand side by side.
   --- Vaswani and others 2017, arXiv:1706.03762. Memory grows with queries + keys, not with their product.
+  --- Raises where features, positions, dtypes or leading sizes do not fit each other, or the mask does not broadcast to
+  --- the scores.
   ---@param q tycho.Tensor floats [..., queries, features]
   ---@param k tycho.Tensor floats [..., keys, features]
   ---@param v tycho.Tensor floats [..., keys, width]

@@ -106,6 +106,7 @@ return function(ty, C, check, quoted, save_safetensors)
   end
 
   --- Writes a checkpoint: the parts, and the state of the random numbers.
+  --- Raises where the path is no string, or a part is neither savable nor has state_dict.
   ---@param path string
   ---@param parts table<string, any> such as {model = m, optimizer = opt, schedule = s, step = 100}
   ---@return true? ok, string? message

@@ -296,14 +296,17 @@ function M.open(core)
   core.internals.disabled = disabled
   local show = require("tycho.arguments")(core).show
 
-  --- A function that runs f's tensor operations in fused kernels, with the results of f to the bit.
-  --- f: a function, or a module (a table with `forward`), which gives a callable table whose fields
-  --- read and write through. opts: {fast = true} lets the engine contract and re-associate for this
-  --- function: results may then differ from eager in the last bits. Compiling twice gives the same
-  --- function. {parts = false}: what no trace holds whole runs as it is, instead of in parts. Raises when f is neither.
-  ---@param f function|table
+  --- A function that runs f's tensor operations in fused kernels, with the results of f to the bit. Compiling twice
+  --- gives the same function. Options: fast = true lets the engine contract and re-associate for this function:
+  --- results may then differ from eager in the last bits. fullgraph = true: a call that cannot be captured whole
+  --- raises, and names the line. parts = false: what no trace holds whole runs as it is, instead of in parts. dynamic
+  --- = true: a trace for any size from the start, or {x = {1}}: for these dims of an argument; false: sizes stay
+  --- fixed. passes = {fn or name, ...} change each captured graph before it is compiled; backend = fn makes a
+  --- function of it, to run instead.
+  --- Raises where f is neither a function nor a module, an option is not known, or as fullgraph says.
+  ---@param f function|table a function, or a module, which gives a callable table whose fields read and write through
   ---@param opts? tycho.CompileOptions
-  ---@return function|table
+  ---@return function|table # of the same arguments and results
   function api.compile(f, opts)
     opts = check_options(opts)
     if opts.passes or opts.backend then
@@ -374,6 +377,7 @@ function M.open(core)
   --- signature_misses, evicted, differences, signatures[i] = {signature, hits, rests (runs eagerly for now, since
   --- recording does not pay), graphs = {{runs, text}}}. Traces and graphs tell their work: operations,
   --- operations_saved (that take no step of their own), kernels, steps, bytes_moved, bytes_saved.
+  --- Raises where f is no compiled function.
   ---@param f function
   ---@return tycho.Explanation
   function api.explain(f)
@@ -394,6 +398,7 @@ function M.open(core)
 
   --- Writes one page for a browser, which needs nothing else: the source's lines with what became of them, parts,
   --- guards, graphs, plans with the lifetimes of buffers, kernels as loop programs beside their machine code, times.
+  --- Raises where f is no compiled function, or the path no string.
   ---@param f function compiled, and called at least once
   ---@param path string "f.html"
   ---@return true? written, string? message
@@ -415,6 +420,7 @@ function M.open(core)
   end
 
   --- Forgets the signatures and counters of a compiled function.
+  --- Raises where f is no compiled function.
   ---@param f function
   function api.reset(f)
     local h = handle("reset", f)
@@ -425,6 +431,7 @@ function M.open(core)
 
   --- Keeps a function from being captured: compiled functions that call it run as they are, recording what they do.
   --- Gives the function.
+  --- Raises where f is no function.
   ---@param f function
   ---@return function
   function api.disable(f)
@@ -435,7 +442,10 @@ function M.open(core)
 
   --- Calls f once so that later calls find their trace: no budget applies, and a capture that waits for its turn is
   --- tried. Gives f's results; what f writes is written.
+  --- Raises where f is no compiled function, and what f raises.
   ---@param f function a compiled function
+  ---@param ... any what f is given
+  ---@return any # what f gives
   function api.warmup(f, ...)
     local h = handle("warmup", f)
     core._wake(h.handle)
@@ -444,6 +454,7 @@ function M.open(core)
 
   --- How compiled functions are run: "default"; "eager": as if they were not compiled; "no_recompile": a call that
   --- would be captured again raises and says why. Without an argument nothing changes. Gives the stance so far.
+  --- Raises for other names.
   ---@param name? "default"|"eager"|"no_recompile"
   ---@return string
   function api.stance(name)
@@ -455,6 +466,7 @@ function M.open(core)
 
   --- How many milliseconds a capture may take inside a call; one that needs more is given up, and waits for warmup.
   --- math.huge, as it is at first: as many as it needs. Without an argument nothing changes. Gives the budget so far.
+  --- Raises where it is no number from 0.
   ---@param ms? number
   ---@return number
   function api.budget(ms)
@@ -469,8 +481,11 @@ function M.open(core)
   --- fn(...), in which operations raise when so many milliseconds are over: at their beginning, and within those that
   --- take their time, of which nothing is seen then. Of deadlines inside of each other the earliest holds. Lua code
   --- between operations, LAPACK and files are not looked at.
+  --- Raises where ms is no number from 0 or fn no function; in operations when the time is over; and what fn raises.
   ---@param ms number
   ---@param fn function
+  ---@param ... any what fn is given
+  ---@return any # what fn gives
   function api.deadline(ms, fn, ...)
     if type(ms) ~= "number" or ms ~= ms or ms < 0 then
       fail("deadline: argument 1 must be a number of milliseconds, got " .. show(ms))
@@ -499,6 +514,8 @@ function M.open(core)
   --- results, of what was written, of the random state. What the plain run changes is put back, but output and what C
   --- libraries keep: they happen twice. n = 0 or nil ends it. Not for functions compiled with {fast = true}, whose bits
   --- may differ.
+  --- Raises where f is no compiled function, n no count, or f was compiled with {fast = true}; in calls where a bit
+  --- differs.
   ---@param f function a compiled function
   ---@param n? integer
   function api.check(f, n)
@@ -539,8 +556,10 @@ function M.open(core)
   --- `dot`, printed as text. Where f demands a value there are several graphs, and a list of them is
   --- returned. f runs once; tensors that it writes to are put back, but not what it writes by set() or to
   --- memory whose address was taken.
+  --- Raises where f is no function, and what f raises.
   ---@param f function
   ---@return tycho.Graph
+  ---@param ... any what f is given
   function api.graph(f, ...)
     if type(f) == "table" and type(f.forward) == "function" then
       return api.graph(f.forward, f, ...)

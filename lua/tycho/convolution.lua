@@ -139,6 +139,7 @@ return function(ty, check, row)
 
   --- Convolution over one dim, as in networks: the weight is not turned around.
   --- Options: stride = 1, padding = 0, or "same", dilation = 1, groups = 1.
+  --- Raises where channels, groups or bias do not fit the weight, or the kernel does not fit into the padded input.
   ---@param x tycho.Tensor [batch, channels, length] or [channels, length]
   ---@param weight tycho.Tensor [out, channels / groups, size]
   ---@param bias? tycho.Tensor [out]
@@ -148,6 +149,7 @@ return function(ty, check, row)
 
   --- Convolution over two dims, as in networks: the weight is not turned around.
   --- Options, a number or {rows, columns}: stride = 1, padding = 0, or "same", dilation = 1; groups = 1.
+  --- Raises where channels, groups or bias do not fit the weight, or the kernel does not fit into the padded input.
   ---@param x tycho.Tensor [batch, channels, height, width] or [channels, height, width]
   ---@param weight tycho.Tensor [out, channels / groups, rows, columns]
   ---@param bias? tycho.Tensor [out]
@@ -156,6 +158,7 @@ return function(ty, check, row)
   local function conv2d(x, weight, bias, opts) return conv("conv2d", 2, x, weight, bias, opts) end
 
   --- Convolution over three dims, as in networks. Options as conv2d's, but all channels are in one group.
+  --- Raises where channels or bias do not fit the weight, or the kernel does not fit into the padded input.
   ---@param x tycho.Tensor [batch, channels, depth, height, width] or [channels, depth, height, width]
   ---@param weight tycho.Tensor [out, channels, planes, rows, columns]
   ---@param bias? tycho.Tensor [out]
@@ -202,6 +205,7 @@ return function(ty, check, row)
   --- The transpose of conv1d, which is its gradient by x: each place adds its multiple of the weight to the output.
   --- Options: stride = 1, padding = 0 (cut from the output), output_padding = 0 (added behind), dilation = 1,
   --- groups = 1.
+  --- Raises where channels, groups or bias do not fit the weight, or nothing is left of the result.
   ---@param x tycho.Tensor [batch, channels, length] or [channels, length]
   ---@param weight tycho.Tensor [channels, out / groups, size]
   ---@param bias? tycho.Tensor [out]
@@ -214,6 +218,7 @@ return function(ty, check, row)
   --- The transpose of conv2d, which is its gradient by x: each place adds its multiple of the weight to the output.
   --- Options, a number or {rows, columns}: stride = 1, padding = 0 (cut from the output), output_padding = 0 (added
   --- behind), dilation = 1; groups = 1.
+  --- Raises where channels, groups or bias do not fit the weight, or nothing is left of the result.
   ---@param x tycho.Tensor [batch, channels, height, width] or [channels, height, width]
   ---@param weight tycho.Tensor [channels, out / groups, rows, columns]
   ---@param bias? tycho.Tensor [out]
@@ -481,6 +486,7 @@ return function(ty, check, row)
 
   --- The largest element of each window. NaN wins. Of equals, and of NaNs, the first has the gradient; padding never.
   --- Options: stride = kernel, padding = 0 (of -inf), dilation = 1, ceil_mode = false.
+  --- Raises where x has other dims, a window does not fit, or an option is out of range.
   ---@param x tycho.Tensor floats, [batch, channels, length] or [channels, length]
   ---@param kernel integer
   ---@param opts? {stride: any, padding: any, dilation: any, ceil_mode: boolean?}
@@ -489,6 +495,7 @@ return function(ty, check, row)
 
   --- The largest element of each window. NaN wins. Of equals, and of NaNs, the first has the gradient; padding never.
   --- Options, a number or {rows, columns}: stride = kernel, padding = 0 (of -inf), dilation = 1; ceil_mode = false.
+  --- Raises where x has other dims, a window does not fit, or an option is out of range.
   ---@param x tycho.Tensor floats, [batch, channels, height, width] or [channels, height, width]
   ---@param kernel integer|integer[]
   ---@param opts? {stride: any, padding: any, dilation: any, ceil_mode: boolean?}
@@ -497,6 +504,7 @@ return function(ty, check, row)
 
   --- The mean of each window.
   --- Options: stride = kernel, padding = 0 (of zeros), ceil_mode = false, count_include_pad = true.
+  --- Raises where x has other dims, a window does not fit, or an option is out of range.
   ---@param x tycho.Tensor floats, [batch, channels, length] or [channels, length]
   ---@param kernel integer
   ---@param opts? {stride: any, padding: any, ceil_mode: boolean?, count_include_pad: boolean?}
@@ -506,6 +514,7 @@ return function(ty, check, row)
   --- The mean of each window.
   --- Options, a number or {rows, columns}: stride = kernel, padding = 0 (of zeros); ceil_mode = false,
   --- count_include_pad = true.
+  --- Raises where x has other dims, a window does not fit, or an option is out of range.
   ---@param x tycho.Tensor floats, [batch, channels, height, width] or [channels, height, width]
   ---@param kernel integer|integer[]
   ---@param opts? {stride: any, padding: any, ceil_mode: boolean?, count_include_pad: boolean?}
@@ -569,24 +578,28 @@ return function(ty, check, row)
   end
 
   --- Means of as many windows as asked for, which cover each dim evenly.
+  --- Raises where x has other dims, or the size is not above 0.
   ---@param x tycho.Tensor floats, [batch, channels, length] or [channels, length]
   ---@param size integer
   ---@return tycho.Tensor # [batch, channels, size]
   local function adaptive_avg_pool1d(x, size) return adaptive("adaptive_avg_pool1d", 1, x, size, adapt_mean) end
 
   --- Means of as many windows as asked for, which cover each dim evenly.
+  --- Raises where x has other dims, or a size is not above 0.
   ---@param x tycho.Tensor floats, [batch, channels, height, width] or [channels, height, width]
   ---@param size integer|integer[]
   ---@return tycho.Tensor # [batch, channels, rows, columns]
   local function adaptive_avg_pool2d(x, size) return adaptive("adaptive_avg_pool2d", 2, x, size, adapt_mean) end
 
   --- The largest of as many windows as asked for, which cover each dim evenly.
+  --- Raises where x has other dims, or the size is not above 0.
   ---@param x tycho.Tensor floats, [batch, channels, length] or [channels, length]
   ---@param size integer
   ---@return tycho.Tensor # [batch, channels, size]
   local function adaptive_max_pool1d(x, size) return adaptive("adaptive_max_pool1d", 1, x, size, adapt_max) end
 
   --- The largest of as many windows as asked for, which cover each dim evenly.
+  --- Raises where x has other dims, or a size is not above 0.
   ---@param x tycho.Tensor floats, [batch, channels, height, width] or [channels, height, width]
   ---@param size integer|integer[]
   ---@return tycho.Tensor # [batch, channels, rows, columns]
@@ -650,6 +663,7 @@ return function(ty, check, row)
   --- Another number of places in each dim behind batch and channels.
   --- Options: size, a number or a list; or scale, likewise; mode = "nearest", or "linear" (also "bilinear"): between
   --- neighbours; align_corners = false: whether the outer places keep their values.
+  --- Raises where x has other dims than 3 or 4, not one of size and scale is given, or the mode is not known.
   ---@param x tycho.Tensor [batch, channels, length] or [batch, channels, height, width]
   ---@param opts {size: any, scale: any, mode: string?, align_corners: boolean?}
   ---@return tycho.Tensor # [batch, channels, size...]

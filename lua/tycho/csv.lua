@@ -52,6 +52,7 @@ return function(C, add, check)
   end
 
   --- A column by name or number: numbers and categories as a tensor [rows], text as a list.
+  --- Raises where there is no such column.
   ---@param key string|integer
   ---@return tycho.Tensor|string[]
   function Table:column(key) return self.columns[self.names[position("column", self, key)]] end
@@ -357,6 +358,7 @@ return function(C, add, check)
   --- Writes a table of csv.load, columns by name ({x = tensor, label = {"a", "b"}}), or a tensor [rows] or
   --- [rows, columns]. Numbers and bools read back as they are. Options: names = the columns' names and order; header =
   --- false; delimiter; missing = how NaN is written, by default as an empty field.
+  --- Raises where columns differ in length, or an option is not known.
   ---@param path string
   ---@param value tycho.csv.Table|tycho.Tensor|table<string, tycho.Tensor|string[]>
   ---@param opts? table
@@ -403,6 +405,7 @@ return function(C, add, check)
     --- "i64" | "f32" | "f64" | "text" | "category"}, or one for all (bool takes 0 and 1 too); dtype = "f32" | "f64" for
     --- all numbers; missing = spellings; fill = what missing numbers become, or "error"; classes = {name = list}: names
     --- whose positions are the codes.
+    --- Raises where the path is no string, or an option is not known.
     ---@param path string
     ---@param opts? table
     ---@return tycho.csv.Table? t, string? message
@@ -410,6 +413,7 @@ return function(C, add, check)
       return read("csv.load", check_path("csv.load", path), nil, opts)
     end,
     --- The same of a text.
+    --- Raises where the text is no string, or an option is not known.
     ---@param text string
     ---@param opts? table
     ---@return tycho.csv.Table? t, string? message

@@ -117,11 +117,14 @@ local function kind_of_dataset()
 end
 
 --- How many samples there are, as the field `size` says; # of a dataset is 0, as Lua counts a table without a list.
+--- Raises never.
 ---@return integer
 function Dataset:count() return self.size end
 
 --- The values of sample i; a file that cannot be read gives nil and a message.
+--- Raises where i is out of range.
 ---@param i integer 1-based, negative from the end
+---@return any # the values of the sample
 function Dataset:get(i)
   local n = self.size
   if type(i) ~= "number" or i % 1 ~= 0 or i == 0 or i > n or i < -n then
@@ -208,8 +211,10 @@ end
 
 --- The rows of tensors or lists: tensors(x, y) gives samples of two values, tensors{x = a, y = b} tables, and so does a
 --- table of csv.load. Entries of lists are put side by side: numbers as f32, strings as a list.
+--- Raises where columns have not the same number of rows.
 ---@param first tycho.Tensor|table|tycho.csv.Table
----@return tycho.data.Dataset
+---@param ... tycho.Tensor|table further columns
+---@return tycho.data.Dataset # a sample for each row
 function M.tensors(first, ...)
   local who = "data.tensors"
   if getmetatable(first) == files.csv.Table then first = first.columns end
@@ -249,9 +254,10 @@ function Lazy:reader(order)
 end
 
 --- n samples, each made by fn(i) when it is asked for.
+--- Raises where n is no count, or fn no function.
 ---@param n integer
 ---@param fn fun(i: integer): any, any
----@return tycho.data.Dataset
+---@return tycho.data.Dataset # n samples
 function M.lazy(n, fn)
   if n ~= 0 then check_count("data.lazy", "argument 1", n) end
   if type(fn) ~= "function" then fail("data.lazy", "argument 2 must be a function, got %s", show(fn)) end
@@ -259,8 +265,9 @@ function M.lazy(n, fn)
 end
 
 --- The entries of a list: a list among them is several values, anything else is one.
+--- Raises where the argument is no list.
 ---@param list any[]
----@return tycho.data.Dataset
+---@return tycho.data.Dataset # a sample for each entry
 function M.list(list)
   if type(list) ~= "table" then fail("data.list", "argument 1 must be a list, got %s", show(list)) end
   return M.lazy(#list, function(i)
@@ -346,6 +353,7 @@ end
 --- Images of a folder: (image, label) where it has sub-folders, one for each class, whose sorted names the labels
 --- count from 1 (ds.classes); else single images. Options as of image.load: channels, size, dtype, limit (for each
 --- image: what is over it is refused when its turn comes).
+--- Raises where an option is not known; a folder that cannot be read gives nil and a message.
 ---@param dir string
 ---@param opts? {channels: integer?, size: integer[]?, dtype: string?, limit: integer?}
 ---@return tycho.data.Dataset? ds, string? message
@@ -380,6 +388,7 @@ end
 
 --- Records of one size, one behind the other in a file, as tensors. Options: shape (a list of sizes), dtype (u8),
 --- offset (bytes before the first), count (as many as there are).
+--- Raises where the shape is missing or a number is out of range; a file that cannot be read gives nil and a message.
 ---@param path string
 ---@param opts {shape: integer[], dtype: string?, offset: integer?, count: integer?}
 ---@return tycho.data.Dataset? ds, string? message
@@ -414,6 +423,7 @@ end
 --- that hold numbers but the target; target = a column: text counts as categories (ds.classes), true and
 --- false too but where types say "bool"; dtype of the inputs, default f32; all else as csv.load takes it. ds.table is
 --- the table.
+--- Raises where an option is not known; a file that cannot be read gives nil and a message.
 ---@param path string
 ---@param opts? table
 ---@return tycho.data.Dataset? ds, string? message
@@ -481,6 +491,7 @@ function Mapped:reader(order, opts)
 end
 
 --- Samples fn(sample): the values that fn returns for those of each sample, when it is asked for.
+--- Raises where fn is no function, and in a loop where it gives nothing.
 ---@param fn fun(...): ...
 ---@return tycho.data.Dataset
 function Dataset:map(fn)
@@ -495,6 +506,7 @@ function Subset:reader(order, opts)
 end
 
 --- The samples whose numbers are given, in that order.
+--- Raises where a number is out of range.
 ---@param indices integer[]|tycho.Tensor 1-based
 ---@return tycho.data.Dataset
 function Dataset:subset(indices)
@@ -504,6 +516,7 @@ end
 
 --- Several datasets, of these shares of the samples, which share none: train, test = ds:split({0.8, 0.2}, 1). With a
 --- seed they are drawn at random, without one they lie one behind the other.
+--- Raises where fractions are no list, or add up to more than 1.
 ---@param fractions number[] together at most 1
 ---@param seed? integer
 ---@return tycho.data.Dataset ...
@@ -547,6 +560,7 @@ local loader_options = {
 --- last = "keep" | "drop": a last batch that is smaller; device: where the tensors of a batch are moved to;
 --- transform = fn(values of a batch), what it returns is the batch; workers (1) threads that read files in the
 --- background, the result does not depend on them; ahead (2): batches that are read before they are asked for.
+--- Raises where ds is no dataset, or an option is not known or out of range.
 ---@param ds tycho.data.Dataset
 ---@param opts? table
 ---@return tycho.data.Loader
@@ -573,11 +587,13 @@ function M.loader(ds, opts)
 end
 
 --- Its batches, with the options of data.loader.
+--- Raises where an option is not known or out of range.
 ---@param opts? table
 ---@return tycho.data.Loader
 function Dataset:loader(opts) return M.loader(self, opts) end
 
 --- How many batches an epoch has.
+--- Raises never.
 ---@return integer
 function Loader:count()
   local n = self.dataset:count() / self.batch
@@ -586,12 +602,14 @@ end
 
 --- Where the loader stands: plain numbers for a checkpoint. A loader over the same data, with the same options, that
 --- is given them by restore goes on with the batch that would have come next.
+--- Raises never.
 ---@return {epoch: integer, position: integer, seed: integer}
 function Loader:state()
   return { epoch = self.at.epoch, position = self.at.position, seed = self.seed }
 end
 
 --- Goes on where a loader stood that gave this state.
+--- Raises where it is no state of such a loader.
 ---@param state {epoch: integer, position: integer, seed: integer}
 function Loader:restore(state)
   if type(state) ~= "table" then fail("restore", "argument 1 must be a loader's state, got %s", show(state)) end
@@ -608,13 +626,13 @@ end
 Loader.state_dict, Loader.load_state_dict = Loader.state, Loader.restore -- so that it can be a part of a checkpoint
 
 --- Ends the reading in the background; the collector does so too. The loader can be used again.
+--- Raises never.
 function Loader:close()
   self:rest()
   self.spare = {}
 end
 
---- Ends an epoch's reading; the memory that it was read into waits for the next.
----@private
+--- Ends an epoch's reading; the memory that it was read into waits for the next. Raises never.
 function Loader:rest()
   local reader = self.reader
   self.reader, self.running, self.given = nil, nil, nil
@@ -651,6 +669,7 @@ end
 
 --- One epoch: for x, y, i in loader:epoch() do; the batch's number is the last value. The next epoch begins where this
 --- is called again, unless restore has set where to go on. A loader walks through one epoch at a time.
+--- Raises in the loop where another epoch of the loader has begun, or a file cannot be read.
 ---@return fun(): ...
 function Loader:epoch()
   self:rest()

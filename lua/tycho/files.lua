@@ -59,13 +59,19 @@ local function format_of(who, what, path)
   return check.fail(who, "%q does not end in one of %s", path, table.concat(known, " "))
 end
 
---- What a file holds, by its ending; see the format's own load.
+--- What a file holds, by its ending: .npy .npz .safetensors .gguf .csv .tsv .png .jpg .jpeg .ppm .pgm .pnm. Options are
+--- those of the format's own load: ty.csv.load, ty.image.load, ty.files.npy.load and so on.
+--- Raises where the path is no string, its ending is no known format, or an option is not known. What cannot be read
+--- gives nil and a message.
 ---@param path string
 ---@param opts? table
----@return any value, any more  nil and a message where the file cannot be read
+---@return any value, any more # a tensor, tensors by name, a table; nil and a message where the file cannot be read
 function M.load(path, opts) return format_of("load", "load", path).load(path, opts) end
 
---- Writes a file, by its ending; the file is whole or, where that fails, as it was before.
+--- Writes a file, by its ending, as load has them but .gguf; the file is whole or, where that fails, as it was before.
+--- Options are those of the format's own save.
+--- Raises where the path is no string, its ending is no known format, or the value is not what the format takes. What
+--- cannot be written gives nil and a message.
 ---@param path string
 ---@param value any a tensor, or tensors by name: what the format takes
 ---@param opts? table
@@ -100,6 +106,7 @@ end
 add("npy", "npy", {
   --- A tensor of a .npy file. u16 becomes i32, u32 and u64 i64 (so it takes up to twice the file's size); column-major
   --- files give a view with turned strides.
+  --- Raises where the path is no string, or an option is not known. What cannot be read gives nil and a message.
   ---@param path string
   ---@param opts? {mmap: boolean?} mmap: the elements stay in the file, which must not be cut short meanwhile
   ---@return tycho.Tensor? t, string? message
@@ -113,6 +120,7 @@ add("npy", "npy", {
     return turned(t, reversed)
   end,
   --- Writes a tensor as .npy.
+  --- Raises where t is no tensor of a dtype that .npy has. What cannot be written gives nil and a message.
   ---@param path string
   ---@param t tycho.Tensor
   ---@param opts? table there are none
@@ -152,11 +160,16 @@ local function place_of(self, who, name)
 end
 
 --- Whether it holds a tensor of that name.
+--- Raises where the name is no string.
+---@param name string
+---@return boolean
 function file_methods:has(name) return place_of(self, "has", name) ~= nil end
 
 --- The sizes and dtype of a tensor as get gives it, without reading it; a third value says why there can be none. nil
 --- where it has none of that name.
+--- Raises where the name is no string.
 ---@return integer[]? shape, string? dtype, string? why
+---@param name string
 function file_methods:info(name)
   local place = place_of(self, "info", name)
   if not place then return nil end
@@ -164,6 +177,7 @@ function file_methods:info(name)
 end
 
 --- Reads one tensor.
+--- Raises where the file has no tensor of that name; what cannot be read gives nil and a message.
 ---@param name string
 ---@return tycho.Tensor? t, string? message
 function file_methods:get(name)
@@ -175,6 +189,7 @@ function file_methods:get(name)
 end
 
 --- Closes the file; tensors that were read stay.
+--- Raises never.
 function file_methods:close() C.close(self.handle) end
 
 local function open_file(format, path, opts)
@@ -240,6 +255,7 @@ local known_options = {
 local function opener(format)
   local known = { mmap = known_options[format].mmap, limit = known_options[format].limit }
   --- An open file, of which tensors are read one by one: its names, info(name), get(name). Options as of load.
+  --- Raises where the path is no string, or an option is not known. What cannot be read gives nil and a message.
   ---@param path string
   ---@param opts? {mmap: boolean?, limit: number?}
   ---@return tycho.TensorFile? file, string? message
@@ -272,6 +288,7 @@ end
 add("npz", "npz", {
   --- The arrays of a .npz file by name, as numpy.load gives them. Compressed files that unpack to more than the file's
   --- size and 64 MB are refused unless `limit` allows it: a small file may stand for any number of bytes.
+  --- Raises where the path is no string, or an option is not known. What cannot be read gives nil and a message.
   ---@param path string
   ---@param opts? {names: string[]?, limit: number?}
   ---@return table<string, tycho.Tensor>? tensors, string? message
@@ -282,6 +299,7 @@ add("npz", "npz", {
   end,
   open = opener "npz",
   --- Writes tensors by name, as numpy.savez does; compress: as numpy.savez_compressed.
+  --- Raises where a name or a tensor is none. What cannot be written gives nil and a message.
   ---@param path string
   ---@param tensors table<string, tycho.Tensor>
   ---@param opts? {compress: boolean?}
@@ -364,6 +382,7 @@ end
 add("safetensors", "safetensors", {
   --- The tensors of a .safetensors file by name, and its metadata. names: only these are read. mmap: the elements stay
   --- in the file until they are looked at; cutting the file short meanwhile ends the process.
+  --- Raises where the path is no string, or an option is not known. What cannot be read gives nil and a message.
   ---@param path string
   ---@param opts? {names: string[]?, mmap: boolean?}
   ---@return table<string, tycho.Tensor>? tensors, table<string, string>|string metadata or message
@@ -373,6 +392,7 @@ add("safetensors", "safetensors", {
   end,
   open = opener "safetensors",
   --- Writes tensors by name, byte for byte as the reference implementation does.
+  --- Raises where a name or a tensor is none. What cannot be written gives nil and a message.
   ---@param path string
   ---@param tensors table<string, tycho.Tensor>
   ---@param opts? {metadata: table<string, string>?}
@@ -390,6 +410,7 @@ add("gguf", "gguf", {
   --- The tensors of a .gguf file by name, and its metadata. Q8_0 and Q4_0 become f32, about 4 and 7 bytes for each of
   --- the file, so that a model takes up to 7 times its size (names: only these are read); other types keep their dtype
   --- unless `dtype` names one. Whole numbers of the metadata beyond 2^53 are texts.
+  --- Raises where the path is no string, or an option is not known. What cannot be read gives nil and a message.
   ---@param path string
   ---@param opts? {names: string[]?, mmap: boolean?, dtype: string?}
   ---@return table<string, tycho.Tensor>? tensors, table|string metadata or message
@@ -455,6 +476,7 @@ end
 
 --- The weights of a model as other libraries save them: a .safetensors file, a model.safetensors.index.json with the
 --- files that it names, or a directory with one of these. For model:load_state_dict(weights, {from = "torch"}).
+--- Raises where the path is no string, or an option is not known.
 ---@param path string
 ---@param opts? {mmap: boolean?}
 ---@return table<string, tycho.Tensor>? weights, string? message

@@ -51,11 +51,20 @@ return function(ty, define)
   end
 
   --- Calls fn(...) while nothing is taped.
+  --- Raises where fn is no function, and what fn raises.
+  ---@param fn fun(...): ...
+  ---@param ... any what fn is given
+  ---@return any # what fn gives
   local function no_grad(fn, ...)
     callable("no_grad", 1, fn)
     return restore(grad_mode(false), pcall(fn, ...))
   end
 
+  --- Calls fn(...) while operations are taped, also inside of no_grad.
+  --- Raises where fn is no function, and what fn raises.
+  ---@param fn fun(...): ...
+  ---@param ... any what fn is given
+  ---@return any # what fn gives
   local function enable_grad(fn, ...)
     callable("enable_grad", 1, fn)
     return restore(grad_mode(true), pcall(fn, ...))
@@ -92,6 +101,8 @@ return function(ty, define)
   end
 
   --- Fills `grad` of every leaf that y was computed from with dy/dleaf times g; what is there is added to.
+  --- Raises where y does not depend on a leaf that requires a gradient, g has other sizes, or what was kept has been
+  --- overwritten or freed (retain_graph).
   ---@param y tycho.Tensor
   ---@param g? tycho.Tensor of y's shape; 1 where y has one element
   ---@param opts? {retain_graph: boolean?, create_graph: boolean?}
@@ -182,6 +193,7 @@ return function(ty, define)
 
   --- A function of f's arguments that gives f's value, then its gradient for argument `argnums` (or each of a list), in
   --- the structure of that argument: tables of tensors give tables of gradients.
+  --- Raises where f is no function, or gives no float tensor of one element.
   ---@param f fun(...): tycho.Tensor gives a float tensor of one element
   ---@param argnums? integer|integer[] 1
   ---@return fun(...): tycho.Tensor, ...
@@ -192,6 +204,10 @@ return function(ty, define)
   end
 
   --- The same without the value.
+  --- Raises where f is no function, or gives no float tensor of one element.
+  ---@param f fun(...): tycho.Tensor gives a float tensor of one element
+  ---@param argnums? integer|integer[] 1
+  ---@return fun(...): ... # of the same arguments: the gradient in the structure of that argument
   local function grad(f, argnums)
     callable("grad", 1, f)
     local list = numbers_of("grad", argnums)
@@ -217,10 +233,11 @@ return function(ty, define)
   end
 
   --- f(x) and its derivative along v: the gradient of the gradient's product with a vector, which is linear in that.
+  --- Raises where x and v differ in structure or sizes.
   ---@param f fun(x): tycho.Tensor
   ---@param x tycho.Tensor|table nested tables of tensors, given to f as they are
   ---@param v tycho.Tensor|table the direction, in the structure of x
-  ---@return tycho.Tensor value, tycho.Tensor derivative
+  ---@return tycho.Tensor value, tycho.Tensor derivative # both in the structure and sizes of f(x)
   local function jvp(f, x, v)
     callable("jvp", 1, f)
     if type(x) ~= "table" then check.float("jvp", 2, x) end
@@ -288,6 +305,7 @@ return function(ty, define)
 
   --- A function of f's arguments that gives the derivatives of f's result by argument `argnums` (or each of a list), a
   --- tensor: [result's dims, argument's dims]. All rows are computed at once, by vmap.
+  --- Raises where f is no function, or gives no float tensor.
   ---@param f fun(...): tycho.Tensor gives a float tensor of any dims
   ---@param argnums? integer|integer[] 1
   ---@return fun(...): ...
@@ -305,6 +323,7 @@ return function(ty, define)
 
   --- A function of f's arguments that gives the second derivatives of f's value by argument `argnum`, a tensor: the
   --- argument's dims twice.
+  --- Raises where f is no function, or gives no float tensor of one element.
   ---@param f fun(...): tycho.Tensor gives a float tensor of one element
   ---@param argnum? integer 1
   ---@return fun(...): tycho.Tensor
@@ -392,7 +411,9 @@ return function(ty, define)
   end
 
   --- A function whose gradient is the user's: forward(...) gives the result (or a list of them) and what to save;
-  --- backward(saved, g, ...) gives a gradient for each argument, nil for none.
+  --- rule(saved, g, ...) gives a gradient for each argument, nil for none.
+  --- Raises where an argument is no function; in the backward pass where the rule gives another number of gradients, or
+  --- other sizes.
   ---@param forward fun(...): tycho.Tensor|tycho.Tensor[], any
   ---@param rule fun(saved: any, ...: tycho.Tensor): ...
   ---@return fun(...): ...
@@ -475,7 +496,10 @@ return function(ty, define)
   --- same random numbers, under the same autocast. It is taped the first time too, as long as it runs: so what it
   --- writes to other tensors, or puts into tables, has its gradient without running again. The second run gets copies
   --- of the arguments, in tables too; what f closes over and writes to is written a second time.
+  --- Raises where f is no function, and what f raises.
   ---@param f fun(...): ...
+  ---@param ... any what f is given
+  ---@return any # what f gives
   local function checkpoint(f, ...)
     callable("checkpoint", 1, f)
     -- gradients outside of a vmap would not see the backward pass
@@ -524,9 +548,14 @@ return function(ty, define)
   end
 
   --- Scales the gradients so that their p-norm together is at most `limit`. Gives the norm before.
+  --- Raises where the parameters are no tensors, or a number is negative.
+  ---@param params tycho.Tensor|tycho.Tensor[] those without a gradient are passed over
+  ---@param limit number
+  ---@param p? number 2
+  ---@return tycho.Tensor # the norm before, no dims
   local function clip_grad_norm(params, limit, p)
     local list = gradients_of("clip_grad_norm_", params)
-    bound("clip_grad_norm_", limit, "max")
+    bound("clip_grad_norm_", limit, "limit")
     p = check.number("clip_grad_norm_", 3, p, "p", 2)
     return no_grad(function()
       local norms = {}
@@ -539,9 +568,13 @@ return function(ty, define)
     end)
   end
 
+  --- Cuts each element of the gradients to -v .. v.
+  --- Raises where the parameters are no tensors, or v is negative.
+  ---@param params tycho.Tensor|tycho.Tensor[] those without a gradient are passed over
+  ---@param v number
   local function clip_grad_value(params, v)
     local list = gradients_of("clip_grad_value_", params)
-    bound("clip_grad_value_", v, "value")
+    bound("clip_grad_value_", v, "v")
     no_grad(function()
       for _, g in ipairs(list) do g:minimum_(v):maximum_(-v) end
     end)
@@ -577,8 +610,8 @@ return function(ty, define)
     core.captured[ty.internals[name]] = name
   end
 
-  define("backward", "b", "x, g = 1, {retain_graph, create_graph}",
-    "adds the gradient of x to grad of every leaf that x was computed from", backward)
+  define("backward", "b", "y, g = 1, {retain_graph, create_graph}",
+    "adds the gradient of y to grad of every leaf that y was computed from", backward)
   define("grad", "m", "f, argnums = 1", "a function that gives f's gradient for one or more of its arguments", grad)
   define("value_and_grad", "m", "f, argnums = 1", "a function that gives f's value, then its gradients", value_and_grad)
   define("jacobian", "m", "f, argnums = 1", "a function that gives all derivatives of f's result, [result, argument]",
@@ -587,10 +620,10 @@ return function(ty, define)
   define("jvp", "m", "f, x, v", "f(x), and its derivative along v; x and v are tensors, or nested tables of them", jvp)
   define("no_grad", "m", "fn, ...", "calls fn(...) while nothing is recorded for gradients", no_grad)
   define("enable_grad", "m", "fn, ...", "calls fn(...) while gradients are recorded, also inside no_grad", enable_grad)
-  define("custom_grad", "m", "forward, backward",
-    "a function with a gradient of its own: forward gives y and what backward(saved, g) gets", custom_grad)
+  define("custom_grad", "m", "forward, rule",
+    "a function with a gradient of its own: forward gives y and what rule(saved, g) gets", custom_grad)
   define("checkpoint", "m", "f, ...", "f(...), which keeps nothing for its gradient but runs again there", checkpoint)
-  define("clip_grad_norm_", "m", "params, max, p = 2", "scales gradients to a p-norm of at most max, gives the norm",
-    clip_grad_norm)
-  define("clip_grad_value_", "m", "params, value", "cuts gradients to -value .. value", clip_grad_value)
+  define("clip_grad_norm_", "m", "params, limit, p = 2",
+    "scales gradients to a p-norm of at most the limit, gives the norm", clip_grad_norm)
+  define("clip_grad_value_", "m", "params, v", "cuts gradients to -v .. v", clip_grad_value)
 end

@@ -125,6 +125,7 @@ end
 --- Options: eps = 1e-6, the step; atol = 1e-5 and rtol = 1e-3: the gradient a is right where |a - n| <= atol + rtol
 --- |n|; raise = true, false gives false and the text. Every element is moved on its own: use tensors of some hundred
 --- elements.
+--- Raises where gradients differ from differences, unless raise = false; where there is no float tensor to go back to.
 ---@param fn fun(...): ...
 ---@param args any[]|tycho.Tensor
 ---@param opts? {eps: number?, atol: number?, rtol: number?, raise: boolean?}

@@ -60,6 +60,9 @@ local Node = {}
 local function is_node(v) return type(v) == "table" and getmetatable(v) == Node end
 
 --- Whether a value is a graph.
+--- Raises never.
+---@param v any
+---@return boolean
 local function is_graph(v) return type(v) == "table" and getmetatable(v) == Graph end
 
 M.is_graph, M.Graph = is_graph, Graph
@@ -218,6 +221,7 @@ end
 
 --- The nodes in an order in which operands come first. The walk is over those that there were when it began, without
 --- those that were erased meanwhile.
+--- Raises in the walk where the graph has a cycle.
 ---@return fun(): tycho.GraphNode?
 function Graph:nodes()
   in_order("nodes", self)
@@ -231,6 +235,7 @@ end
 local function by_number(a, b) return a.number < b.number end
 
 --- The nodes `input` in the order in which tensors are given for them.
+--- Raises never.
 ---@return tycho.GraphNode[]
 function Graph:inputs()
   check_self("inputs", self)
@@ -243,10 +248,12 @@ function Graph:inputs()
 end
 
 --- The nodes whose values are the graph's results, in order.
+--- Raises never.
 ---@return tycho.GraphNode[]
 function Graph:outputs() return ops.copy(check_self("outputs", self)._outputs) end
 
 --- Says which nodes are the results.
+--- Raises where a node is none of the graph.
 ---@param list tycho.GraphNode[]
 function Graph:set_outputs(list)
   check_self("set_outputs", self)
@@ -258,6 +265,7 @@ function Graph:set_outputs(list)
 end
 
 --- Numbers recorded for the scalar slots: defaults of what is given behind the inputs.
+--- Raises never.
 ---@return number[]
 function Graph:scalars()
   in_order("scalars", self)
@@ -272,6 +280,7 @@ local function reads(user, n)
 end
 
 --- The nodes that read a node, each once; outputs of the graph are not among them.
+--- Raises where a node is none of the graph.
 ---@param node tycho.GraphNode
 ---@return tycho.GraphNode[]
 function Graph:users(node)
@@ -419,6 +428,7 @@ end
 --- where: nil for the end, a node for right behind it, {before = node}, {after = node}; operands come first always.
 --- op: a row of the table of operations. inputs: nodes; a number stands for a constant of the others' dtype.
 --- args: the operation's arguments by name; `dtype` of casts and leaves, `shape` of views and leaves; `name`.
+--- Raises where the operation is not known, or operands or arguments do not fit it.
 ---@param where? tycho.GraphNode|{before?: tycho.GraphNode, after?: tycho.GraphNode}
 ---@param op string
 ---@param inputs (tycho.GraphNode|number)[]
@@ -489,6 +499,7 @@ end
 
 --- Lets all who read `node`, and the graph's outputs, read `with` in its place. Where `with` is itself made of `node`,
 --- what lies between the two keeps reading it. `node` stays, without users, until it is erased.
+--- Raises where a node is none of the graph.
 ---@param node tycho.GraphNode
 ---@param with tycho.GraphNode of the same dtype and shape
 ---@return tycho.GraphNode with
@@ -518,6 +529,7 @@ function Graph:erase(node)
 end
 
 --- Erases what no output is made of, but the inputs: their number stays. Returns how many nodes went.
+--- Raises where the graph breaks a rule: see lint.
 ---@return integer
 function Graph:dce()
   in_order("dce", self)
@@ -552,6 +564,7 @@ end
 
 --- Where a pattern holds: with a node the table of the pattern's names, and `root`, or nil; without one a list of such
 --- tables, in the order of nodes. What patterns look like: graph_match.lua; for instance "add(mul(?x, ?y), ?z)".
+--- Raises where the pattern is malformed.
 ---@param pattern string|table|function
 ---@param node? tycho.GraphNode
 ---@return table?
@@ -569,6 +582,7 @@ local REWRITES = 4096 -- at one call, as many as a graph of the core has nodes: 
 --- Replaces the root of each match by the node that fn(match, graph) returns, until nothing new matches; what no longer
 --- has readers is erased. fn may return nil to leave a match as it is. A node is asked about once for each time that it
 --- matches as it stands, so a rule may keep its root: wrap it, for instance. Returns how many were replaced.
+--- Raises where the pattern is malformed, or fn gives something else than a node.
 ---@param pattern string|table|function
 ---@param fn fun(match: table, graph: tycho.GraphObject): tycho.GraphNode?
 ---@return integer
@@ -631,6 +645,7 @@ local function said(who, g)
 end
 
 --- The graph as text, which graph.parse and the core read back. Equal nodes are one there. A remark names the outputs.
+--- Raises where the graph breaks a rule: see lint.
 ---@return string
 function Graph:text()
   local text, number_of = said("text", self)
@@ -640,6 +655,7 @@ function Graph:text()
 end
 
 --- nil when the graph keeps all rules, else what is wrong, with the node's name.
+--- Raises never.
 ---@return string?
 function Graph:lint()
   check_self("lint", self)
@@ -722,6 +738,7 @@ local function parse(who, text, outputs)
 end
 
 --- The graph of a text. Its outputs are those that a remark `# outputs: %3 %5` names, else the nodes that nobody reads.
+--- Raises where the text is none of a graph; it names the line.
 ---@param text string
 ---@return tycho.GraphObject
 function M.parse(text)
@@ -730,6 +747,7 @@ function M.parse(text)
 end
 
 --- The graph of an exchange table (see above), or of what jit.graph gives. A graph is given back as it is.
+--- Raises where it is no graph.
 ---@param t table
 ---@return tycho.GraphObject
 function M.from(t)
@@ -753,8 +771,10 @@ end
 --- Runs f(...) once and gives the graph of what it computed, the tensors that were its inputs, and the results of f.
 --- All results must be tensors: they are the outputs. What f writes to is written, but is no part of the graph. nil and
 --- the reason where f wanted a value on the way, or recorded more than one graph takes.
+--- Raises where f is no function, and what f raises.
 ---@param f function
----@return tycho.GraphObject?, tycho.Tensor[]|string, tycho.Tensor[]?
+---@return tycho.GraphObject?, tycho.Tensor[]|string, tycho.Tensor[]? # what the graph takes and gives
+---@param ... any what f is given
 function M.record(f, ...)
   if type(f) == "table" and type(f.forward) == "function" then return M.record(f.forward, f, ...) end
   if type(f) ~= "function" then errorf("record: argument 1 must be a function, got %s", show(f)) end
@@ -769,6 +789,7 @@ function M.record(f, ...)
 end
 
 --- The exchange table of a graph: what the core takes back.
+--- Raises where the graph breaks a rule: see lint.
 ---@return {text: string, outputs: integer[]}
 function Graph:export()
   local text, number_of = said("export", self)
@@ -778,6 +799,7 @@ function Graph:export()
 end
 
 --- A graph of its own with the same nodes, and a table from the old nodes to the new ones.
+--- Raises where the graph breaks a rule: see lint.
 ---@return tycho.GraphObject, table<tycho.GraphNode, tycho.GraphNode>
 function Graph:clone()
   in_order("clone", self)
@@ -849,6 +871,7 @@ end
 --- Lua source of the graph: `local ty = require "tycho"` ... `return function(x1, x2, s1) ... end`, which takes tensors
 --- for the inputs, then numbers for the scalar slots (nil: what was recorded), and returns the outputs. Only public
 --- functions are called, and the bits are those of the graph.
+--- Raises where the graph breaks a rule: see lint.
 ---@return string
 function Graph:source()
   sound("source", self)
@@ -856,7 +879,9 @@ function Graph:source()
 end
 
 --- Computes the outputs for the given inputs, node by node, by public functions. Takes what the source's function does.
----@return tycho.Tensor ...
+--- Raises where inputs do not have the types of the graph.
+---@param ... tycho.Tensor|number one tensor for each input, then a number for each scalar slot
+---@return tycho.Tensor # the outputs
 function Graph:run(...)
   sound("run", self)
   local inputs, slots, values = self:inputs(), self:scalars(), {}

@@ -22,6 +22,7 @@ return function(graph, ops, internals, show)
 
   --- Registers a pass under a name: {passes = {name}} of jit.compile runs it. fn(graph, example_inputs) changes the
   --- graph or returns another one. A name may be given anew: functions that are compiled later get the new pass.
+  --- Raises where the name is no string, or fn no function.
   ---@param name string
   ---@param fn fun(graph: tycho.GraphObject, inputs: tycho.Tensor[]): tycho.GraphObject?
   function P.pass(name, fn)
@@ -48,6 +49,7 @@ return function(graph, ops, internals, show)
 
   --- Checks {passes =, backend =} of jit.compile, and finds named passes. Returns nil when there is neither, else what
   --- customize takes, with `key`: a text that is equal where the same functions run in the same order.
+  --- Raises where a pass or the backend is none.
   ---@param options table
   ---@return {passes: table[], backend?: function, key: string}?
   function P.options(options)
@@ -139,6 +141,7 @@ return function(graph, ops, internals, show)
   --- What a compiled function with passes or a backend does with a captured graph.
   --- options: what P.options gave. t: an exchange table or a graph. inputs: an example tensor for each of its inputs.
   --- Returns the exchange table of the graph that the passes left, or with a backend the function that it gave.
+  --- Raises where a pass leaves no sound graph, or the backend gives no function.
   ---@param options {passes: table[], backend?: function}
   ---@param t table
   ---@param inputs tycho.Tensor[]

@@ -3,116 +3,70 @@
 -- the call, then what it does; of a group ("nn", "jit") the calls in it. Without an argument all groups and names are
 -- printed. A name that is not known raises and names one that is near it.
 --
--- 1. Functions of the module and methods are described where they are defined (`define`, ops.h).
--- 2. Those of the groups below have comments, three dashes, which are their help. A comment that begins with the call,
---    `nn.Linear(inputs, outputs, {bias = true}): ...`, is that name's; any other is the function's under it, and the
---    call is read off the function's first line. Lines of annotations (`---@`) are left out.
--- 3. The comments are read from the sources when they are asked for. Where these cannot be read, names are known still.
--- 4. Names that begin with _ are no help's business.
+-- What is said stands beside the functions: texts.lua. Where sources cannot be read, names are known still. Names that
+-- begin with _ are no help's business.
 
 local ty = require "tycho"
 
 local internals = ty.internals
+local texts = internals.load "tycho.texts"
+local groups = texts.groups
 local fail, nearest, help = internals.error, internals.nearest, internals.help
-local getinfo = type(debug) == "table" and debug.getinfo
 
---- What the groups hold: for nn the classes and functions in ty.nn, for plot the methods of plots.
-local groups = {
-  nn = function() return ty.nn end,
-  optim = function() return ty.optim end,
-  data = function() return ty.data end,
-  csv = function() return ty.csv end,
-  image = function() return ty.image end,
-  files = function() return ty.files end,
-  linalg = function() return ty.linalg end,
-  plot = function() return getmetatable(ty.plot {}) end,
-  progress = function() return getmetatable(ty.progress()) end,
-  graph = function() return ty.internals.load "tycho.graph" end,
-}
+---------------------------------------------------------------------------------------------------------- as text
 
------------------------------------------------------------------------------------------------------- the comments
-
-local sources = {} -- by path, what its comments say: named[name], above[line] = {arguments, text, is it a method}
-
---- Notes a comment that ends before a line of code.
-local function note(comments, lines, number, code)
-  local name, rest = lines[1]:match "^(%l+%.[%w_.:]+)([({].*)$"
-  local whole = name and table.concat({ rest, unpack(lines, 2) }, "\n")
-  local call = whole and (whole:match "^%b()" or whole:match "^%b{}")
-  if call then
-    comments.named[name:gsub(":", ".")] = { call:gsub("%s*\n%s*", " "), whole:sub(#call + 1):match "^[.:]?%s*(.*)$" }
-    return
-  end
-  local method = code:find "function [%w_.]+:"
-  comments.above[number] = { code:match "%b()" or "(...)", table.concat(lines, "\n"), method }
-end
-
---- The comments of a file, nil where it cannot be read.
-local function comments_of(path)
-  if sources[path] then return sources[path] end
-  local file = io and io.open(path, "r")
-  if not file then return nil end
-  local comments, lines, number, annotated = { named = {}, above = {} }, {}, 0, false
-  for line in file:lines() do
-    number = number + 1
-    local text = line:match "^%s*%-%-%- ?([^-].*)$"
-    if not text then
-      if #lines > 0 then note(comments, lines, number, line) end
-      lines, annotated = {}, false
-    elseif annotated or text:sub(1, 1) == "@" then
-      annotated = true -- they come last, and go on in further lines
-    else
-      lines[#lines + 1] = text
+--- Words in lines of at most `width` letters behind an indent.
+local function filled(text, indent, width)
+  local lines, line = {}, ""
+  for word in text:gmatch "%S+" do
+    if line ~= "" and #indent + #line + 1 + #word > width then
+      lines[#lines + 1] = indent .. line
+      line = ""
     end
+    line = line == "" and word or line .. " " .. word
   end
-  file:close()
-  sources[path] = comments
-  return comments
+  lines[#lines + 1] = indent .. line
+  return table.concat(lines, "\n")
 end
 
---- The comments of the file that a function stands in, and its line there.
-local function comments_at(f)
-  local info = type(f) == "function" and getinfo and getinfo(f, "S")
-  local path = info and info.what ~= "C" and info.source:match "^@(.*)$"
-  if path then return comments_of(path), info.linedefined end
-end
-
----------------------------------------------------------------------------------------------------------- the names
-
-local function is_callable(v) return type(v) == "function" or (getmetatable(v) or {}).__call ~= nil end
-
---- Puts the functions and classes of a table, and of tables in it, into `found` by name.
-local function collect(prefix, t, found, seen)
-  seen[t] = true
-  for k, v in pairs(t) do
-    local kind = type(v)
-    if type(k) == "string" and k:sub(1, 1) ~= "_" and (kind == "function" or kind == "table") then
-      local name = prefix .. "." .. k
-      if is_callable(v) then found[name] = v end
-      if kind == "table" and k ~= "parent" and not seen[v] and not groups[k] then collect(name, v, found, seen) end
-    end
+--- What an entry says behind its call: description, arguments, results, errors, sources.
+local function described(entry)
+  local parts = { "  " .. entry.text:gsub("\n", "\n  ") }
+  for _, p in ipairs(entry.params) do
+    local kind = p.type:gsub("tycho%.", "") .. (p.optional and ", optional" or "")
+    local about = texts.about(p)
+    parts[#parts + 1] = filled(("%s: %s%s"):format(p.name, kind, about ~= "" and ": " .. about or ""), "    ", 110)
   end
+  for _, r in ipairs(entry.returns) do
+    local kind = r.type:gsub("tycho%.", "") .. (r.name and " " .. r.name or "")
+    parts[#parts + 1] = filled(("gives %s%s"):format(kind, r.text ~= "" and ": " .. r.text or ""), "    ", 110)
+  end
+  local raises = texts.raises(entry)
+  if raises then parts[#parts + 1] = filled(raises, "  ", 110) end
+  if entry.accuracy then parts[#parts + 1] = "  Accuracy: " .. entry.accuracy .. "." end
+  if entry.formula and not entry.text:find(entry.formula, 1, true) then
+    parts[#parts + 1] = filled("Formula: " .. entry.formula, "  ", 110)
+  end
+  return table.concat(parts, "\n")
 end
 
---- The functions of a group by name, with their help, false where no source of theirs can be read; and the functions.
+--- The name as it is called: plot:line, nn.Linear.
+local function called(entry) return entry.method and entry.name:gsub("%.([^.]*)$", ":%1") or entry.name end
+
+--- Everything that is said of a name, nil where it is not known; false where no source can be read.
+local function text_of_entry(name)
+  local entry = texts.of(name)
+  return entry and ("%s%s\n%s"):format(called(entry), entry.call, described(entry)) or entry
+end
+
+--- The functions of a group by name, with their calls; false where no source of theirs can be read.
 local function entries(group)
-  local ok, t = ty.internals.protect(groups[group])
-  local found, named, readable, y = {}, {}, false, {}
-  collect(group, ok and t or {}, found, {})
-  for _, f in pairs(found) do
-    local comments = comments_at(f)
-    for name, entry in pairs(comments and comments.named or {}) do named[name] = entry end
-    readable = readable or comments ~= nil
+  local y = {}
+  for name in pairs((texts.members(group))) do
+    local entry = texts.of(name)
+    y[name] = entry and called(entry) .. entry.call or entry
   end
-  for name, f in pairs(found) do
-    local comments, line = comments_at(f)
-    local entry = named[name] or comments and comments.above[line]
-    local shown = entry and entry[3] and name:gsub("%.([^.]*)$", ":%1") or name
-    if entry then entry = ("%s%s\n  %s"):format(shown, entry[1], (entry[2]:gsub("\n", "\n  "))) end
-    y[name] = help[name] or entry
-    if y[name] == nil and not readable then y[name] = false end
-  end
-  return y, found
+  return y
 end
 
 local function sorted(t)
@@ -124,9 +78,9 @@ end
 
 --- A group: its own help if it is a function too, then the calls in it.
 local function overview(group)
-  local of, lines = entries(group), { help[group] }
+  local of, lines = entries(group), { help[group] and text_of_entry(group) }
   for _, name in ipairs(sorted(of)) do
-    if of[name] then lines[#lines + 1] = of[name]:match "^[^\n]*" end
+    if of[name] then lines[#lines + 1] = of[name] end
   end
   return table.concat(lines, "\n")
 end
@@ -151,32 +105,19 @@ local function unknown(name)
   fail(("help: no function %q%s"):format(name, near and (", did you mean %q?"):format(near) or ""))
 end
 
---- The help of the functions that compile and look at what was compiled, by name: those of the module that LuaJIT's own
---- table has, too, and those that this one alone has.
-local function jit_help()
-  local y, jit_table = {}, rawget(_G, "jit")
-  for name, text in pairs(help) do
-    local own = name:match "^jit%.(.*)$"
-    local f = type(jit_table) == "table" and rawget(jit_table, own or name)
-    if own then y[own] = text
-    elseif f ~= nil and f == rawget(ty, name) then y[name] = "jit." .. text end
-  end
-  return y
-end
-
 --- The name under which a function or class is known, nil: it is none of the library's.
 local function name_of(f)
   for name in pairs(help) do
     if rawget(ty, name) == f or internals.methods[name] == f then return name end
   end
-  for group, open in pairs(groups) do
-    local ok, t = internals.protect(open)
-    local found = {}
-    collect(group, ok and t or {}, found, {})
+  local jit_table = rawget(_G, "jit")
+  if type(jit_table) == "table" and jit_table.view == f then return "jit.view" end
+  for group in pairs(groups) do
+    local found, t = texts.members(group)
     for name, value in pairs(found) do
       if value == f then return name end
     end
-    if ok and t == f then return group end
+    if t ~= nil and t == f then return group end
   end
 end
 
@@ -193,23 +134,30 @@ local function text_of(asked)
   local key = asked:gsub(":", "."):gsub("%.%*$", ""):gsub("^ty%.", ""):gsub("^[Tt]ensor%.", "")
   if key == "jit" then
     local lines = {}
-    local of = jit_help()
-    for _, name in ipairs(sorted(of)) do lines[#lines + 1] = of[name]:match "^[^\n]*" end
+    for _, name in ipairs(texts.jit_names()) do
+      lines[#lines + 1] = "jit." .. name .. texts.of("jit." .. name).call
+    end
     return table.concat(lines, "\n")
   end
   if groups[key] then return overview(key) end
-  if help[key] then return help[key] end
-  local of_jit = key:match "^jit%.([%w_]+)$"
-  if of_jit and jit_help()[of_jit] then return jit_help()[of_jit] end
-  local group = key:match "^[^.]*"
-  local text = groups[group] and entries(group)[key]
+  local text = text_of_entry(key)
   if text == false then return asked .. "\n  its help stands in the sources, which cannot be read here" end
   return text or unknown(key)
 end
 internals.help_text = text_of
 
 -- For what is made of it (editors/make_meta.lua).
-internals.help_groups, internals.help_entries, internals.help_jit = groups, entries, jit_help
+internals.help_groups = groups
+function internals.help_entries(group)
+  local y, found = {}, texts.members(group)
+  for name in pairs(found) do y[name] = text_of_entry(name) end
+  return y, found
+end
+function internals.help_jit()
+  local y = {}
+  for _, name in ipairs(texts.jit_names()) do y[name] = text_of_entry("jit." .. name) end
+  return y
+end
 
 --- Words in lines of at most `width` letters.
 local function wrapped(words, width)
@@ -234,7 +182,7 @@ local function everything()
   end
   local parts = {
     "functions of ty, most of them methods of tensors, too; with _ at the end many write to their first argument",
-    wrapped(names, 100), "jit", wrapped(sorted(jit_help()), 100),
+    wrapped(names, 100), "jit", wrapped(texts.jit_names(), 100),
   }
   for _, group in ipairs(sorted(groups)) do
     local of_group = {}
@@ -254,10 +202,11 @@ local printed = { __tostring = function() return "" end }
 
 --- The help of a function as text; of a group the calls in it. Without an argument all names are printed; a list of
 --- them is given, groups as "nn.*".
----@param asked? string|function "softmax", "nn.Linear", "nn", "jit", ty.softmax
+--- Raises for a name that is not known, and names the nearest.
+---@param what? string|function "softmax", "nn.Linear", "nn", "jit", ty.softmax
 ---@return string|string[]
-return function(asked)
-  if asked ~= nil then return text_of(asked) end
+return function(what)
+  if what ~= nil then return text_of(what) end
   io.write(everything(), "\n")
   local list = sorted(help)
   for group in pairs(groups) do list[#list + 1] = group .. ".*" end

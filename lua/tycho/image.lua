@@ -111,7 +111,12 @@ return function(M, C, add, check)
     end
   end
 
-  --- Images of one size side by side, for a sheet of samples. `list` is [n,c,h,w], [n,h,w] or a list of images.
+  --- Images of one size side by side, as one sheet. Options: columns (about as many as rows), padding (2
+  --- pixels), value (0) between.
+  --- Raises where the images are none, or differ in size.
+  ---@param list tycho.Tensor|tycho.Tensor[] [n,c,h,w], [n,h,w] or a list of [c,h,w] or [h,w]
+  ---@param opts? {columns: integer?, padding: integer?, value: number?}
+  ---@return tycho.Tensor # [c, height, width]
   local function grid(list, opts)
     local who = "image.grid"
     opts = check.options(who, opts, { columns = "number", padding = "number", value = "number" })
@@ -151,6 +156,7 @@ return function(M, C, add, check)
     --- file's own, at its peak, as the header has it: pixels, the decoder's work, conversions. The default of 58 MB
     --- keeps every file, also a hostile one, within its size and 64 MB; it holds photographs of 16 megapixels (of 6 as
     --- progressive JPEG, of 3 as f32), and a limit of 16 bytes a pixel holds any as bytes.
+    --- Raises where an option is not known or out of range. What cannot be read gives nil and a message.
     ---@param path string
     ---@param opts? {channels: integer?, size: integer[]?, dtype: string?, limit: integer?}
     ---@return tycho.Tensor? image, string? message
@@ -159,6 +165,7 @@ return function(M, C, add, check)
       return read("image.load", path, nil, opts)
     end,
     --- The same of a file's bytes.
+    --- Raises where the bytes are no string, or an option is out of range.
     ---@param bytes string
     ---@param opts? table
     ---@return tycho.Tensor? image, string? message
@@ -168,6 +175,7 @@ return function(M, C, add, check)
     end,
     --- Writes an image by the path's ending: u8, or floats from 0 to 1, or bool; [h,w] or [c,h,w]. Options: quality of
     --- JPEG, 1 to 100, 90; level of PNG's compression, 0 to 9, 6.
+    --- Raises where x is no image, or the ending no format that is written.
     ---@param path string
     ---@param x tycho.Tensor
     ---@param opts? {quality: integer?, level: integer?}
@@ -179,6 +187,7 @@ return function(M, C, add, check)
       return C.write(path, { bytes }, false)
     end,
     --- The bytes of such a file.
+    --- Raises where x is no image, or the format is not known.
     ---@param x tycho.Tensor
     ---@param format "png"|"jpg"|"ppm"|"pgm"
     ---@param opts? table
@@ -186,6 +195,7 @@ return function(M, C, add, check)
     encode = function(x, format, opts) return encode("image.encode", 1, x, format, opts) end,
     --- Images of another size, u8 or f32 [..., height, width], as Pillow's resize with antialiasing (for bytes the
     --- same bits). Without gradients: see ty.interpolate.
+    --- Raises where x is not u8 or f32, has no pixels, or the mode is not known.
     ---@param x tycho.Tensor
     ---@param size integer[] {height, width}
     ---@param mode? "bilinear"|"nearest"|"box"|"bicubic"
@@ -206,10 +216,6 @@ return function(M, C, add, check)
       shape[n - 1], shape[n] = h, w
       return y:reshape(shape)
     end,
-    --- One sheet of many images. Options: columns (about as many as rows), padding (2 pixels), value (0) between.
-    ---@param list tycho.Tensor|tycho.Tensor[] [n,c,h,w], [n,h,w] or a list of [c,h,w] or [h,w]
-    ---@param opts? {columns: integer?, padding: integer?, value: number?}
-    ---@return tycho.Tensor [c, height, width]
     grid = grid,
   })
 end

@@ -134,7 +134,7 @@ require("tycho.hooks")(ty, define)
 -- Compilation; also where users of LuaJIT look for it.
 
 local compilation = {
-  compile = { "f, {fast, fullgraph, dynamic, passes, backend}",
+  compile = { "f, {fast, fullgraph, parts, dynamic, passes, backend}",
     "a function that runs f's tensor operations in fused kernels, bits equal" },
   explain = { "f", "what a compiled function did: traces, guards, misses, aborts, kernels; prints well" },
   graph = { "f, ...", "the graph that f(...) records: text, nodes, dot" },
@@ -168,7 +168,7 @@ for name, about in pairs {
     "the help of a function, given or named, \"nn.Linear\", or of a group, \"nn\"; without one prints all names" },
   plot = { "{title, xlabel, ylabel, xscale, yscale, xlim, ylim, width, height, legend, grid, theme, axes}",
     "an empty plot, or rows of plots as one; its methods draw, save writes SVG or PNG" },
-  progress = { "n, {label, unit, per_step, total, curve, height}",
+  progress = { "what, {label, unit, per_step, total, curve, height}",
     "a progress bar over n steps, a list or an iterator, with rate, values, time left" },
   show = { "x, {mode, width, map, lim, columns, text}", "shows a vector, a matrix or an image in the terminal" },
   anomaly = { "fn, ...",

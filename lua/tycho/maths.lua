@@ -42,6 +42,7 @@ return function(ty, check, row)
   ---------------------------------------------------------------------------------------------------------- unary
 
   --- x * x, element by element.
+  --- Raises where an argument is neither a tensor nor a number.
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # shape and dtype of x; bool gives i64
   local function square(x)
@@ -50,6 +51,7 @@ return function(ty, check, row)
   end
 
   --- 1 / x, element by element; inf at zero.
+  --- Raises where an argument is neither a tensor nor a number.
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # shape of x, floats; integers give the default float
   local function reciprocal(x)
@@ -58,6 +60,7 @@ return function(ty, check, row)
   end
 
   --- 1 / sqrt(x), element by element; inf at zero, NaN below.
+  --- Raises where an argument is neither a tensor nor a number.
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # shape of x, floats; integers give the default float
   local function rsqrt(x)
@@ -66,6 +69,7 @@ return function(ty, check, row)
   end
 
   --- -1, 0 or 1 as x is below, equal to or above zero; NaN stays, and so does the sign of zero.
+  --- Raises where an argument is neither a tensor nor a number.
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # shape and dtype of x; bool gives i64
   local function sign(x)
@@ -76,6 +80,7 @@ return function(ty, check, row)
   end
 
   --- Whether x is not a number.
+  --- Raises where an argument is neither a tensor nor a number.
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # bool, shape of x
   local function isnan(x)
@@ -84,6 +89,7 @@ return function(ty, check, row)
   end
 
   --- Whether x is infinite, of either sign.
+  --- Raises where an argument is neither a tensor nor a number.
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # bool, shape of x
   local function isinf(x)
@@ -93,6 +99,7 @@ return function(ty, check, row)
   end
 
   --- Whether x is neither infinite nor NaN.
+  --- Raises where an argument is neither a tensor nor a number.
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # bool, shape of x
   local function isfinite(x)
@@ -120,6 +127,7 @@ return function(ty, check, row)
   end
 
   --- Whether both are true; what is not zero is.
+  --- Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
   ---@param a tycho.Tensor|number|boolean
   ---@param b tycho.Tensor|number|boolean broadcasts with a
   ---@return tycho.Tensor # bool, the broadcast shape
@@ -129,6 +137,7 @@ return function(ty, check, row)
   end
 
   --- Whether either is true; what is not zero is.
+  --- Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
   ---@param a tycho.Tensor|number|boolean
   ---@param b tycho.Tensor|number|boolean broadcasts with a
   ---@return tycho.Tensor # bool, the broadcast shape
@@ -138,6 +147,7 @@ return function(ty, check, row)
   end
 
   --- Whether one alone is true; what is not zero is.
+  --- Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
   ---@param a tycho.Tensor|number|boolean
   ---@param b tycho.Tensor|number|boolean broadcasts with a
   ---@return tycho.Tensor # bool, the broadcast shape
@@ -147,6 +157,7 @@ return function(ty, check, row)
   end
 
   --- Whether it is false, that is zero.
+  --- Raises where an argument is neither a tensor nor a number.
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # bool, shape of x
   local function logical_not(x)
@@ -184,6 +195,7 @@ return function(ty, check, row)
 
   --- Whether |a - b| <= atol + rtol * |b|, or a equals b; infinities are close to themselves alone.
   --- Options: rtol = 1e-5, atol = 1e-8, equal_nan = false.
+  --- Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
   ---@param a tycho.Tensor|number
   ---@param b tycho.Tensor|number broadcasts with a
   ---@param opts? {rtol: number?, atol: number?, equal_nan: boolean?}
@@ -191,6 +203,7 @@ return function(ty, check, row)
   local function isclose(a, b, opts) return close_to("isclose", a, b, opts) end
 
   --- Whether all elements are close, see isclose. Computes: gives a Lua boolean.
+  --- Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
   ---@param a tycho.Tensor|number
   ---@param b tycho.Tensor|number broadcasts with a
   ---@param opts? {rtol: number?, atol: number?, equal_nan: boolean?}
@@ -200,6 +213,7 @@ return function(ty, check, row)
   end
 
   --- Whether shapes and all elements are equal; NaN equals nothing. Computes: gives a Lua boolean.
+  --- Raises where an argument is not a tensor.
   ---@param a tycho.Tensor
   ---@param b tycho.Tensor
   ---@return boolean
@@ -231,6 +245,7 @@ return function(ty, check, row)
   end
 
   --- x, not below `min` and not above `max`; where these cross, `max` holds. Either may be nil. NaN stays.
+  --- Raises where neither bound is given, or the sizes do not broadcast.
   ---@param x tycho.Tensor any shape
   ---@param min? tycho.Tensor|number
   ---@param max? tycho.Tensor|number
@@ -248,6 +263,7 @@ return function(ty, check, row)
   end
 
   --- a + weight * (b - a): a at weight 0, b at weight 1.
+  --- Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
   ---@param a tycho.Tensor
   ---@param b tycho.Tensor|number
   ---@param weight tycho.Tensor|number
@@ -267,6 +283,7 @@ return function(ty, check, row)
   }
 
   --- Numbers in place of NaN and infinities.
+  --- Raises where x is not a tensor or a number given is none.
   ---@param x tycho.Tensor any shape
   ---@param nan? number for NaN, 0
   ---@param posinf? number for inf, the dtype's largest
@@ -283,6 +300,7 @@ return function(ty, check, row)
   end
 
   --- sqrt(a^2 + b^2) without overflow on the way.
+  --- Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
   ---@param a tycho.Tensor|number
   ---@param b tycho.Tensor|number broadcasts with a
   ---@return tycho.Tensor # the broadcast shape, floats
@@ -301,6 +319,7 @@ return function(ty, check, row)
   local LN2 = math.log(2)
 
   --- log(exp(a) + exp(b)) without overflow.
+  --- Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
   ---@param a tycho.Tensor|number
   ---@param b tycho.Tensor|number broadcasts with a
   ---@return tycho.Tensor # the broadcast shape, floats
@@ -326,6 +345,7 @@ return function(ty, check, row)
   ---------------------------------------------------------------------------------------------------------- masks
 
   --- x with `value` where the mask holds.
+  --- Raises where the mask is not bool or does not broadcast to x, or the value does not fit the dtype.
   ---@param x tycho.Tensor
   ---@param mask tycho.Tensor bool, broadcasts with x
   ---@param value tycho.Tensor|number|boolean a number or 0-d tensor, cast to x's dtype
@@ -351,6 +371,7 @@ return function(ty, check, row)
   end
 
   --- x with src's places added at the positions of a dim that the index names, one after the other.
+  --- Raises where the index is not of integers or out of range, or the source has other sizes.
   ---@param x tycho.Tensor
   ---@param dim integer
   ---@param index tycho.Tensor integers [n], from 1, negative from the end
@@ -376,6 +397,7 @@ return function(ty, check, row)
   end
 
   --- 1 at the class's place of a new last dim, else 0.
+  --- Raises where the index is not of integers, or one lies outside of 1 to the number of classes.
   ---@param index tycho.Tensor integers, classes from 1
   ---@param classes? integer how many; by default the largest class, which computes the index
   ---@return tycho.Tensor # i64, shape of the index and `classes` behind
@@ -413,6 +435,7 @@ return function(ty, check, row)
   end
 
   --- Ones on and below the k-th diagonal, zeros above.
+  --- Raises where a size is negative.
   ---@param n integer rows
   ---@param m? integer columns, n
   ---@param k? integer the diagonal, 0; above zero: higher
@@ -438,12 +461,14 @@ return function(ty, check, row)
   end
 
   --- The matrices in the last two dims, with zeros above the k-th diagonal.
+  --- Raises where x has fewer than two dims.
   ---@param x tycho.Tensor [.., n, m]
   ---@param k? integer 0; above zero: higher
   ---@return tycho.Tensor # shape and dtype of x
   local function tril(x, k) return triangle("tril", x, k, true) end
 
   --- The matrices in the last two dims, with zeros below the k-th diagonal.
+  --- Raises where x has fewer than two dims.
   ---@param x tycho.Tensor [.., n, m]
   ---@param k? integer 0; above zero: higher
   ---@return tycho.Tensor # shape and dtype of x
@@ -451,8 +476,9 @@ return function(ty, check, row)
 
   --- Coordinates of a grid: one tensor for each axis, all of the grid's shape, as views.
   --- Options: indexing = "ij", the first axis is the first dim; "xy": it is the second one.
+  --- Raises where an axis has not one dim, or there are none or more than 8.
   ---@param ... tycho.Tensor one dim each; or one table of them; then options
-  ---@return tycho.Tensor[]
+  ---@return tycho.Tensor[] # one tensor an axis, of the sizes of all axes
   local function meshgrid(...)
     local axes, opts = { ... }, nil
     if #axes > 0 and check.is_options(axes[#axes]) then opts = table.remove(axes) end

@@ -33,6 +33,7 @@ return function(ty, check, row)
   ---------------------------------------------------------------------------------------------------------- activations
 
   --- The larger of x and 0. NaN stays.
+  --- Raises where x is not a tensor.
   ---@param x tycho.Tensor any shape and dtype
   ---@return tycho.Tensor # shape and dtype of x; bool gives i64
   local function relu(x)
@@ -41,6 +42,7 @@ return function(ty, check, row)
   end
 
   --- x above zero, else slope * x.
+  --- Raises where x is not floating.
   ---@param x tycho.Tensor floats
   ---@param slope? number 0.01
   ---@return tycho.Tensor # shape and dtype of x
@@ -52,6 +54,7 @@ return function(ty, check, row)
 
   --- x above zero, else alpha * (exp(x) - 1).
   --- Clevert, Unterthiner, Hochreiter 2015, arXiv:1511.07289.
+  --- Raises where x is not floating.
   ---@param x tycho.Tensor floats
   ---@param alpha? number 1
   ---@return tycho.Tensor # shape and dtype of x
@@ -62,6 +65,7 @@ return function(ty, check, row)
   end
 
   --- x times the chance that a normal variable lies below x. Hendrycks, Gimpel 2016, arXiv:1606.08415.
+  --- Raises where x is not floating, or for another form.
   ---@param x tycho.Tensor floats
   ---@param opts? {approximate: "none"|"tanh"|nil} "tanh": the paper's faster form
   ---@return tycho.Tensor # shape and dtype of x
@@ -79,6 +83,7 @@ return function(ty, check, row)
   end
 
   --- x * sigmoid(x), also called swish. Elfwing, Uchibe, Doya 2017, arXiv:1702.03118.
+  --- Raises where x is not floating.
   ---@param x tycho.Tensor floats
   ---@return tycho.Tensor # shape and dtype of x
   local function silu(x)
@@ -91,6 +96,7 @@ return function(ty, check, row)
   local function soft(w) return maximum(w, 0) + log1p(exp(where(w:lt(0), w, -w))) end
 
   --- log(1 + exp(beta * x)) / beta: a smooth relu.
+  --- Raises where x is not floating.
   ---@param x tycho.Tensor floats
   ---@param beta? number 1
   ---@return tycho.Tensor # shape and dtype of x
@@ -102,6 +108,7 @@ return function(ty, check, row)
   end
 
   --- x * tanh(softplus(x)). Misra 2019, arXiv:1908.08681.
+  --- Raises where x is not floating.
   ---@param x tycho.Tensor floats
   ---@return tycho.Tensor # shape and dtype of x
   local function mish(x)
@@ -145,6 +152,7 @@ return function(ty, check, row)
   end
 
   --- The logarithm of softmax over one dim, exact for small probabilities.
+  --- Raises where x is not floating or dim is out of range.
   ---@param x tycho.Tensor floats, any shape
   ---@param dim? integer the last
   ---@return tycho.Tensor # shape and dtype of x
@@ -184,6 +192,7 @@ return function(ty, check, row)
 
   --- Over the last dim (or dims): (x - mean) / sqrt(var + eps) * weight + bias, the variance with correction 0.
   --- Ba, Kiros, Hinton 2016, arXiv:1607.06450.
+  --- Raises where x is not floating, a dim is out of range, or weight or bias does not broadcast to x.
   ---@param x tycho.Tensor floats
   ---@param weight? tycho.Tensor broadcasts to x
   ---@param bias? tycho.Tensor broadcasts to x
@@ -201,6 +210,7 @@ return function(ty, check, row)
   end
 
   --- Over the last dim (or dims): x / sqrt(mean(x^2) + eps) * weight. Zhang, Sennrich 2019, arXiv:1910.07467.
+  --- Raises where x is not floating, a dim is out of range, or the weight does not broadcast to x.
   ---@param x tycho.Tensor floats
   ---@param weight? tycho.Tensor broadcasts to x
   ---@param opts? {dims: integer|integer[]|nil, eps: number?} the last dim, 1e-5
@@ -215,6 +225,7 @@ return function(ty, check, row)
 
   --- Elements zeroed by chance p, the others divided by 1 - p; takes a stream of random numbers when training.
   --- Srivastava and others 2014, JMLR 15.
+  --- Raises where x is not floating, or p lies outside of 0 to 1.
   ---@param x tycho.Tensor floats
   ---@param p? number 0.5, in 0..1
   ---@param training? boolean true; false gives x
@@ -287,6 +298,8 @@ return function(ty, check, row)
   --- Minus the log-probability of each label.
   --- Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
   --- nothing.
+  --- Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to
+  --- the number of classes.
   ---@param x tycho.Tensor floats: log-probabilities, the classes in the last dim
   ---@param target tycho.Tensor integer labels from 1, sizes of x without the class dim
   ---@param opts? {reduction: string?, dim: integer?, ignore_index: integer?}
@@ -303,6 +316,8 @@ return function(ty, check, row)
   --- Minus the log-probability of each label under softmax(x); or of probabilities: -sum(target * log_softmax(x)).
   --- Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
   --- nothing; label_smoothing = 0, the share that is spread over all classes.
+  --- Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to
+  --- the number of classes; where probabilities have other sizes than x.
   ---@param x tycho.Tensor floats: logits, the classes in the last dim
   ---@param target tycho.Tensor integer labels from 1, sizes of x without the class dim; or floats, shape of x
   ---@param opts? {reduction: string?, dim: integer?, ignore_index: integer?, label_smoothing: number?}
@@ -354,6 +369,7 @@ return function(ty, check, row)
   end
 
   --- The squared differences, reduced.
+  --- Raises where sizes differ so that each would be repeated to fit the other, or the reduction is not known.
   ---@param x tycho.Tensor
   ---@param y tycho.Tensor|number broadcasts to x, or x to it
   ---@param opts? {reduction: string?} "mean", "sum" or "none"
@@ -367,6 +383,7 @@ return function(ty, check, row)
   end
 
   --- The magnitudes of the differences, reduced.
+  --- Raises where sizes differ so that each would be repeated to fit the other, or the reduction is not known.
   ---@param x tycho.Tensor
   ---@param y tycho.Tensor|number broadcasts to x, or x to it
   ---@param opts? {reduction: string?} "mean", "sum" or "none"
@@ -383,6 +400,7 @@ return function(ty, check, row)
   end
 
   --- Half the squared difference up to delta, beyond it delta * (|difference| - delta / 2). Huber 1964.
+  --- Raises where sizes do not fit each other, delta is not above 0, or the reduction is not known.
   ---@param x tycho.Tensor
   ---@param y tycho.Tensor|number broadcasts to x, or x to it
   ---@param opts? {reduction: string?, delta: number?} delta: 1
@@ -398,6 +416,7 @@ return function(ty, check, row)
 
   --- Huber's loss divided by beta: half the squared difference over beta, beyond beta the difference less beta / 2.
   --- Girshick 2015, arXiv:1504.08083.
+  --- Raises where sizes do not fit each other, beta is negative, or the reduction is not known.
   ---@param x tycho.Tensor
   ---@param y tycho.Tensor|number broadcasts to x, or x to it
   ---@param opts? {reduction: string?, beta: number?} beta: 1
@@ -413,6 +432,7 @@ return function(ty, check, row)
 
   --- Of logits and chances in 0..1: -(y log sigmoid(x) + (1 - y) log(1 - sigmoid(x))), without overflow.
   --- Options: reduction; weight, which multiplies the losses; pos_weight, which multiplies those of y.
+  --- Raises where sizes do not fit each other, or the reduction is not known.
   ---@param x tycho.Tensor logits
   ---@param y tycho.Tensor|number broadcasts to x, or x to it
   ---@param opts? {reduction: string?, weight: any, pos_weight: any} tensors or numbers that broadcast with x
@@ -438,6 +458,7 @@ return function(ty, check, row)
   --- How far target, a distribution, is from x, logarithms of one: target * (log(target) - x); 0 where target is.
   --- Options: reduction, also "batchmean": the sum divided by the size of dim 1; log_target = false: target holds
   --- logarithms too. Kullback, Leibler 1951.
+  --- Raises where sizes do not fit each other, or the reduction is not known.
   ---@param x tycho.Tensor log-probabilities
   ---@param target tycho.Tensor broadcasts to x, or x to it
   ---@param opts? {reduction: string?, log_target: boolean?}

@@ -9,7 +9,7 @@
 local ty = require "tycho"
 local check = require("tycho.arguments")(ty)
 
-local M = {}
+local M = { _classes = {} } -- of what functions make: their methods are documented
 
 local type, ipairs, pairs, rawequal, setmetatable = type, ipairs, pairs, rawequal, setmetatable
 local sqrt, is_tensor = ty.sqrt, ty.is_tensor
@@ -142,6 +142,8 @@ local function optimizer(name, class)
 end
 
 --- Adds a group, {params = list, lr = ...}: its settings over those that the optimiser was made with.
+--- Raises where the group is no table, or its parameters are not leaves that require gradients.
+---@param group table {params = list, lr = ...}
 function Optimizer:add_group(group)
   if type(group) ~= "table" then check.fail(self.class_name, "a group must be a table, got %s", check.show(group)) end
   local seen = {}
@@ -167,6 +169,7 @@ end
 local PLAIN_STEPS = 16
 
 --- Updates the parameters by their gradients.
+--- Raises where a gradient does not fit its parameter.
 function Optimizer:step()
   if not eager() then return ty.no_grad(step, self) end
   local n = self.plain_steps or 0
@@ -180,6 +183,7 @@ function Optimizer:step()
 end
 
 --- Forgets the gradients.
+--- Raises never.
 function Optimizer:zero_grad()
   for _, g in ipairs(self.groups) do
     for _, p in ipairs(g.params) do p.grad = nil end
@@ -188,6 +192,8 @@ end
 
 --- Settings and state as tables that can be saved: {groups = {{lr = ..., state = {{step = ..., ...}}}}}. Its tensors
 --- are the optimiser's own, not copies.
+--- Raises never.
+---@return table
 function Optimizer:state_dict()
   local sd = { groups = {} }
   for i, g in ipairs(self.groups) do
@@ -240,6 +246,8 @@ local function state_under(self, settings, p, s)
 end
 
 --- Takes settings and state of a state_dict. Nothing is taken unless all fits.
+--- Raises where groups, parameters or sizes do not fit.
+---@param sd table what state_dict gave
 function Optimizer:load_state_dict(sd)
   local who = "load_state_dict"
   if type(sd) ~= "table" or type(sd.groups) ~= "table" or #sd.groups ~= #self.groups then
@@ -289,6 +297,11 @@ end
 --- optim.SGD(params, {lr = 1e-3, momentum = 0, dampening = 0, nesterov = false, weight_decay = 0}).
 --- Sutskever and others 2013. buf = momentum buf + (1 - dampening) g, the first one g; p = p - lr buf, or with nesterov
 --- p - lr (g + momentum buf).
+--- Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or
+--- negative.
+---@param params tycho.Tensor[]|table[] leaves, or groups {params = list, lr = ...}
+---@param opts? table<string, any> as in the call; lr is the rate, which opt.groups[1].lr changes later
+---@return tycho.Optimizer
 optimizer("SGD", {
   defaults = { lr = 1e-3, momentum = 0, dampening = 0, nesterov = false, weight_decay = 0 },
   check = function(who, g)
@@ -349,6 +362,11 @@ end
 --- optim.Adam(params, {lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8, weight_decay = 0, amsgrad = false}).
 --- Kingma, Ba 2014, arXiv:1412.6980; weight decay is added to the gradient. amsgrad: Reddi and others 2018,
 --- arXiv:1904.09237.
+--- Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or
+--- negative.
+---@param params tycho.Tensor[]|table[] leaves, or groups {params = list, lr = ...}
+---@param opts? table<string, any> as in the call; lr is the rate, which opt.groups[1].lr changes later
+---@return tycho.Optimizer
 optimizer("Adam", {
   defaults = { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0, amsgrad = false },
   start = adam_start,
@@ -357,6 +375,11 @@ optimizer("Adam", {
 
 --- optim.AdamW(params, {lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8, weight_decay = 0.01, amsgrad = false}).
 --- Loshchilov, Hutter 2017, arXiv:1711.05101: p shrinks by lr * weight_decay before Adam's step.
+--- Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or
+--- negative.
+---@param params tycho.Tensor[]|table[] leaves, or groups {params = list, lr = ...}
+---@param opts? table<string, any> as in the call; lr is the rate, which opt.groups[1].lr changes later
+---@return tycho.Optimizer
 optimizer("AdamW", {
   defaults = { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0.01, amsgrad = false },
   start = adam_start,
@@ -370,6 +393,11 @@ optimizer("AdamW", {
 
 --- optim.RMSprop(params, {lr = 0.01, alpha = 0.99, eps = 1e-8, momentum = 0, centered = false, weight_decay = 0}).
 --- Tieleman, Hinton 2012; centered: Graves 2013, arXiv:1308.0850.
+--- Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or
+--- negative.
+---@param params tycho.Tensor[]|table[] leaves, or groups {params = list, lr = ...}
+---@param opts? table<string, any> as in the call; lr is the rate, which opt.groups[1].lr changes later
+---@return tycho.Optimizer
 optimizer("RMSprop", {
   defaults = { lr = 0.01, alpha = 0.99, eps = 1e-8, momentum = 0, centered = false, weight_decay = 0 },
   start = function(g, p)
@@ -394,6 +422,11 @@ optimizer("RMSprop", {
 
 --- optim.Adagrad(params, {lr = 0.01, lr_decay = 0, eps = 1e-10, weight_decay = 0, initial_accumulator = 0}).
 --- Duchi, Hazan, Singer 2011, JMLR 12.
+--- Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or
+--- negative.
+---@param params tycho.Tensor[]|table[] leaves, or groups {params = list, lr = ...}
+---@param opts? table<string, any> as in the call; lr is the rate, which opt.groups[1].lr changes later
+---@return tycho.Optimizer
 optimizer("Adagrad", {
   defaults = { lr = 0.01, lr_decay = 0, eps = 1e-10, weight_decay = 0, initial_accumulator = 0 },
   start = function(g, p)
@@ -411,6 +444,11 @@ optimizer("Adagrad", {
 
 --- optim.Lion(params, {lr = 1e-4, betas = {0.9, 0.99}, weight_decay = 0}). Chen and others 2023, arXiv:2302.06675:
 --- p = p (1 - lr weight_decay) - lr sign(beta1 m + (1 - beta1) g), then m = beta2 m + (1 - beta2) g.
+--- Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or
+--- negative.
+---@param params tycho.Tensor[]|table[] leaves, or groups {params = list, lr = ...}
+---@param opts? {lr: number?, betas: number[]?, weight_decay: number?} lr: the rate, opt.groups[1].lr afterwards
+---@return tycho.Optimizer
 optimizer("Lion", {
   defaults = { lr = 1e-4, betas = { 0.9, 0.99 }, weight_decay = 0 },
   start = function(_, p) return { exp_avg = zeros(p) } end,
@@ -428,6 +466,7 @@ optimizer("Lion", {
 ---@field factor number|tycho.Tensor what losses are multiplied by
 local Scaler = {}
 Scaler.__index = Scaler
+M._classes.GradScaler = Scaler
 
 local scaler_defaults = { init_scale = 65536, growth_factor = 2, backoff_factor = 0.5, growth_interval = 2000,
   capturable = false }
@@ -441,6 +480,7 @@ local scaler_defaults = { init_scale = 65536, growth_factor = 2, backoff_factor 
 --- by, and it grows if all were good.
 --- capturable: no value is read, so that a compiled function captures all of it: factor and counts are 0-d tensors, a
 --- step is made and taken back where it may not be, and step() says nothing.
+--- Raises where an option is not known or out of range.
 ---@param opts? table
 ---@return tycho.GradScaler
 function M.GradScaler(opts)
@@ -475,8 +515,9 @@ local function begin(s)
 end
 
 --- The loss times the factor.
+--- Raises where the loss is no float tensor.
 ---@param loss tycho.Tensor
----@return tycho.Tensor
+---@return tycho.Tensor # the sizes of the loss
 function Scaler:scale(loss)
   check.operand("scale", 1, loss)
   if not self.stepped or #self.stepped > 0 then begin(self) end
@@ -514,6 +555,8 @@ local function place_of(list, opt)
 end
 
 --- Makes the gradients their true size, once a step, so that they can be clipped; step() does it else.
+--- Raises where the argument is no optimiser.
+---@param opt tycho.Optimizer
 function Scaler:unscale_(opt)
   check_optimizer("unscale_", opt)
   if place_of(self.unscaled, opt) then check.fail("unscale_", "the gradients of this step are unscaled already") end
@@ -559,6 +602,7 @@ local function masked_step(self, opt, finite)
 end
 
 --- opt:step(), unless a gradient is not finite; then the factor follows. Whether the step was made.
+--- Raises where the argument is no optimiser.
 ---@param opt tycho.Optimizer
 ---@return boolean? made nil where the scaler is capturable
 function Scaler:step(opt)
@@ -583,12 +627,16 @@ function Scaler:step(opt)
 end
 
 --- What must be saved.
+--- Raises never.
+---@return table
 function Scaler:state_dict()
   if self.capturable then return { factor = self.factor:item(), good = self.good:item() } end
   return { factor = self.factor, good = self.good }
 end
 
 --- Takes a state.
+--- Raises where it is no such state.
+---@param sd table what state_dict gave
 function Scaler:load_state_dict(sd)
   if type(sd) ~= "table" or type(sd.factor) ~= "number" or type(sd.good) ~= "number" then
     check.fail("load_state_dict", "argument 1 must be the state of a GradScaler, got %s", check.show(sd))

@@ -20,6 +20,7 @@ return function(ty, check, row)
   end
 
   --- The sum of the products of two vectors.
+  --- Raises where an argument is no vector, or the sizes differ.
   ---@param a tycho.Tensor [n]
   ---@param b tycho.Tensor [n]
   ---@return tycho.Tensor # 0-d
@@ -31,6 +32,7 @@ return function(ty, check, row)
   end
 
   --- All products of an element of a with one of b.
+  --- Raises where an argument is no vector.
   ---@param a tycho.Tensor [n]
   ---@param b tycho.Tensor [m]
   ---@return tycho.Tensor # [n, m]
@@ -41,6 +43,7 @@ return function(ty, check, row)
   end
 
   --- The matrix products of two stacks of matrices.
+  --- Raises where an argument has not three dims, or the sizes do not fit.
   ---@param a tycho.Tensor [batch, n, k]
   ---@param b tycho.Tensor [batch, k, m]
   ---@return tycho.Tensor # [batch, n, m]
@@ -54,6 +57,7 @@ return function(ty, check, row)
   end
 
   --- beta * c + alpha * (a x b).
+  --- Raises where inner sizes differ, or c does not broadcast to the product.
   ---@param c tycho.Tensor broadcasts with [n, m]
   ---@param a tycho.Tensor [n, k]
   ---@param b tycho.Tensor [k, m]
@@ -159,6 +163,7 @@ return function(ty, check, row)
   end
 
   --- Sums products over pairs of dims: the last `dims` of a with the first of b, or the listed ones.
+  --- Raises where the dims that are summed differ in number or size.
   ---@param a tycho.Tensor
   ---@param b tycho.Tensor
   ---@param dims? integer|integer[][] 2; or {dims of a, dims of b}
@@ -324,6 +329,7 @@ return function(ty, check, row)
   --- summed; "..." stands for broadcast dims; without "->" the output has the letters that stand once, in alphabetical
   --- order.
   --- Operands are taken from left to right.
+  --- Raises where the equation is malformed, does not fit the operands, or a label has two sizes.
   ---@param equation string such as "ij,jk->ik"
   ---@param ... tycho.Tensor the operands; or one table of them
   ---@return tycho.Tensor # the output's dims

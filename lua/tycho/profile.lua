@@ -344,6 +344,7 @@ function internals.profile_lines(fn, path) return run("profile", true, fn, path)
 --- Runs fn() and tells where its time went: a table that prints well, then fn's results. path: a trace is written
 --- there, which chrome://tracing and ui.perfetto.dev show. The machine's limits are measured the first time, which
 --- takes about a tenth of a second.
+--- Raises where fn is no function, and what fn raises.
 ---@param fn function
 ---@param path? string
 ---@return tycho.Profile?, ...

@@ -255,6 +255,7 @@ local function take(bar, values)
 end
 
 --- New values, such as {loss = 0.3}; those not named stay.
+--- Raises where a value is no number, tensor of one element or string.
 ---@param values table<string, number|string|tycho.Tensor>
 ---@return tycho.Progress
 function Progress:set(values)
@@ -264,6 +265,7 @@ function Progress:set(values)
 end
 
 --- One step more, or n of them, with new values perhaps: step(), step(n), step{loss = 0.3}.
+--- Raises where n is no count, or a value is none.
 ---@param n? integer|table
 ---@param values? table
 ---@return tycho.Progress
@@ -282,6 +284,7 @@ function Progress:step(n, values)
 end
 
 --- It is over: draws the last time. A bar that has all its steps is done by itself.
+--- Raises never.
 ---@return tycho.Progress
 function Progress:done()
   if self.finished then return self end
@@ -291,6 +294,7 @@ function Progress:done()
 end
 
 --- Writes a line of text above the bar.
+--- Raises never.
 ---@param text string
 function Progress:print(text)
   if current == self then
@@ -301,6 +305,16 @@ function Progress:print(text)
   if not self.finished and terminal.size(ERRORS) then draw(self, terminal.world.clock()) end
 end
 
+--- The iterator's values; nil ends the bar.
+local function advance(self, first, ...)
+  if first == nil then
+    self:done()
+    return nil
+  end
+  self.begun, self.control = true, first
+  return first, ...
+end
+
 --- As the iterator of a `for`: a step is counted when the next one begins.
 function Progress:__call()
   if self.begun then
@@ -308,7 +322,7 @@ function Progress:__call()
     self:step()
   end
   local i = self.index + 1
-  if self.next then return self:advance(self.next(nil, self.control)) end
+  if self.next then return advance(self, self.next(nil, self.control)) end
   if self.list and self.list[i] == nil or not self.list and self.total and i > self.total then
     self:done()
     return nil
@@ -316,15 +330,6 @@ function Progress:__call()
   self.index, self.begun = i, true
   if self.list then return i, self.list[i] end
   return i
-end
-
-function Progress:advance(first, ...)
-  if first == nil then
-    self:done()
-    return nil
-  end
-  self.begun, self.control = true, first
-  return first, ...
 end
 
 local KNOWN = {
@@ -352,6 +357,7 @@ end
 
 --- A progress bar over n steps, a list or an iterator (nil: of unknown length). Options: label; unit and per_step, for
 --- the rate ("step", 1); total, of an iterator; curve: the value or values drawn as curves; height: their rows, 8.
+--- Raises where it is no count, list or iterator, or an option is not known.
 ---@param what? integer|table|function
 ---@param opts? table
 ---@return tycho.Progress

@@ -52,6 +52,7 @@ return function(ty, check, row)
   local function back(y, dtype) return dtype and y:to(dtype) or y end
 
   --- The arithmetic mean: the sum divided by the count; NaN of nothing.
+  --- Raises where a dim is out of range or given twice.
   ---@param x tycho.Tensor
   ---@param dims? integer|integer[] all
   ---@param keepdim? boolean false
@@ -71,6 +72,7 @@ return function(ty, check, row)
   end
 
   --- The variance, in two passes: the squares of what differs from the mean, divided by count - correction.
+  --- Raises where a dim is out of range or given twice.
   ---@param x tycho.Tensor
   ---@param dims? integer|integer[] all
   ---@param keepdim? boolean false
@@ -79,6 +81,7 @@ return function(ty, check, row)
   local function var(x, dims, keepdim, opts) return back(variance("var", x, dims, keepdim, opts)) end
 
   --- The standard deviation: the square root of the variance.
+  --- Raises where a dim is out of range or given twice.
   ---@param x tycho.Tensor
   ---@param dims? integer|integer[] all
   ---@param keepdim? boolean false
@@ -90,6 +93,7 @@ return function(ty, check, row)
   end
 
   --- Whether any element is not zero.
+  --- Raises where a dim is out of range or given twice.
   ---@param x tycho.Tensor
   ---@param dims? integer|integer[] all
   ---@param keepdim? boolean false
@@ -102,6 +106,7 @@ return function(ty, check, row)
   end
 
   --- Whether all elements are not zero; NaN is not.
+  --- Raises where a dim is out of range or given twice.
   ---@param x tycho.Tensor
   ---@param dims? integer|integer[] all
   ---@param keepdim? boolean false
@@ -114,6 +119,7 @@ return function(ty, check, row)
   end
 
   --- How many elements are not zero.
+  --- Raises where a dim is out of range or given twice.
   ---@param x tycho.Tensor
   ---@param dims? integer|integer[] all
   ---@param keepdim? boolean false
@@ -124,6 +130,7 @@ return function(ty, check, row)
   end
 
   --- log(sum(exp(x))) without overflow; -inf of nothing.
+  --- Raises where a dim is out of range or given twice.
   ---@param x tycho.Tensor
   ---@param dims? integer|integer[] all
   ---@param keepdim? boolean false
@@ -142,6 +149,7 @@ return function(ty, check, row)
 
   --- The p-norm of the elements: the p-th root of the sum of |x|^p. p = inf: the largest magnitude, -inf: the smallest,
   --- 0: how many are not zero.
+  --- Raises where a dim is out of range or given twice, or the largest of nothing is asked for.
   ---@param x tycho.Tensor
   ---@param p? number 2
   ---@param dims? integer|integer[] all
@@ -170,6 +178,7 @@ return function(ty, check, row)
   end
 
   --- The middle element in order; of an even count the lower one. NaN wins.
+  --- Raises where the dim is out of range, or nothing is to be chosen from.
   ---@param x tycho.Tensor
   ---@param dim? integer all
   ---@param keepdim? boolean false

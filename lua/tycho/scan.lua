@@ -505,6 +505,7 @@ return function(ty, define, own)
   --- loop would. A result needs a gradient where it may need one in some turn. y has 7 dims at most.
   --- reverse: from the last row to the first; length: how many turns, where xs is nil; checkpoint: for gradients only
   --- what about sqrt(turns) turns were given is kept (a number: every so many), and the others run again.
+  --- Raises where what is carried changes its type or sizes, sequences differ in length, or f reads elements.
   ---@param f fun(carry: any, x: any): any, any
   ---@param init any
   ---@param xs any

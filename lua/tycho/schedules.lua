@@ -15,6 +15,8 @@ return function(M, check)
 
   local function is_optimizer(o) return type(o) == "table" and type(o.groups) == "table" end
 
+  M._classes.Schedule = Schedule
+
   local function apply(s)
     for i, g in ipairs(s.opt.groups) do
       local base = s.base[i] or g.lr
@@ -49,12 +51,14 @@ return function(M, check)
   end
 
   --- Goes on by one step and sets the groups' rates.
+  --- Raises what the function of a LambdaLR raises.
   function Schedule:step()
     self.last = self.last + 1
     apply(self)
   end
 
   --- The rates in force, one a group.
+  --- Raises never.
   ---@return number[]
   function Schedule:rates()
     local list = {}
@@ -63,6 +67,8 @@ return function(M, check)
   end
 
   --- What must be saved.
+  --- Raises never.
+  ---@return table
   function Schedule:state_dict()
     local sd = { last = self.last, base = {} }
     for i, v in ipairs(self.base) do sd.base[i] = v end
@@ -70,6 +76,8 @@ return function(M, check)
   end
 
   --- Takes a state and sets the rates.
+  --- Raises where it is no state of a schedule.
+  ---@param sd table what state_dict gave
   function Schedule:load_state_dict(sd)
     if type(sd) ~= "table" or type(sd.last) ~= "number" or type(sd.base) ~= "table" then
       check.fail("load_state_dict", "argument 1 must be the state of a schedule, got %s", check.show(sd))
@@ -86,11 +94,19 @@ return function(M, check)
   end
 
   --- optim.StepLR(opt, {every, gamma = 0.1}): times gamma after each `every` steps.
+  --- Raises where the first argument is no optimiser, or an option is missing or out of range.
+  ---@param opt tycho.Optimizer
+  ---@param opts {every: integer, gamma: number?} counted in steps of the schedule
+  ---@return tycho.Schedule # s:step() after each step or epoch
   schedule("StepLR", { every = NEEDED, gamma = 0.1 }, function(s, base, n)
     return base * s.gamma ^ floor(n / s.every)
   end, function(s, name) whole(name, "every", s.every, 1) end)
 
   --- optim.MultiStepLR(opt, {at = {30, 80}, gamma = 0.1}): times gamma at each of these steps.
+  --- Raises where the first argument is no optimiser, or an option is missing or out of range.
+  ---@param opt tycho.Optimizer
+  ---@param opts {at: integer[], gamma: number?} counted in steps of the schedule
+  ---@return tycho.Schedule # s:step() after each step or epoch
   schedule("MultiStepLR", { at = {}, gamma = 0.1 }, function(s, base, n)
     local passed = 0
     for _, at in ipairs(s.at) do
@@ -106,6 +122,10 @@ return function(M, check)
   end)
 
   --- optim.ExponentialLR(opt, {gamma}): times gamma at each step.
+  --- Raises where the first argument is no optimiser, or an option is missing or out of range.
+  ---@param opt tycho.Optimizer
+  ---@param opts {gamma: number} counted in steps of the schedule
+  ---@return tycho.Schedule # s:step() after each step or epoch
   schedule("ExponentialLR", { gamma = NEEDED }, function(s, base, n) return base * s.gamma ^ n end)
 
   --- Half a cosine from `from` at share 0 to `to` at share 1.
@@ -113,17 +133,29 @@ return function(M, check)
 
   --- optim.CosineLR(opt, {steps, least = 0}): half a cosine from the first rate down to `least` at `steps`, where it
   --- stays. Loshchilov, Hutter 2016, arXiv:1608.03983.
+  --- Raises where the first argument is no optimiser, or an option is missing or out of range.
+  ---@param opt tycho.Optimizer
+  ---@param opts {steps: integer, least: number?} counted in steps of the schedule
+  ---@return tycho.Schedule # s:step() after each step or epoch
   schedule("CosineLR", { steps = NEEDED, least = 0 }, function(s, base, n)
     return cosine(base, s.least, min(n / s.steps, 1))
   end, function(s, name) whole(name, "steps", s.steps, 1) end)
 
   --- optim.WarmupLR(opt, {warmup, start = 0}): in equal steps from start * rate up to the rate at step `warmup`.
+  --- Raises where the first argument is no optimiser, or an option is missing or out of range.
+  ---@param opt tycho.Optimizer
+  ---@param opts {warmup: integer, start: number?} counted in steps of the schedule
+  ---@return tycho.Schedule # s:step() after each step or epoch
   schedule("WarmupLR", { warmup = NEEDED, start = 0 }, function(s, base, n)
     return base * (s.start + (1 - s.start) * min(n / s.warmup, 1))
   end, function(s, name) whole(name, "warmup", s.warmup, 1) end)
 
   --- optim.WarmupCosineLR(opt, {warmup, steps, start = 0, least = 0}): WarmupLR, then CosineLR down to `least`
   --- at `steps`.
+  --- Raises where the first argument is no optimiser, or an option is missing or out of range.
+  ---@param opt tycho.Optimizer
+  ---@param opts {warmup: integer, steps: integer, start: number?, least: number?} counted in steps of the schedule
+  ---@return tycho.Schedule # s:step() after each step or epoch
   schedule("WarmupCosineLR", { warmup = NEEDED, steps = NEEDED, start = 0, least = 0 }, function(s, base, n)
     if n < s.warmup then return base * (s.start + (1 - s.start) * n / s.warmup) end
     return cosine(base, s.least, min((n - s.warmup) / max(s.steps - s.warmup, 1), 1))
@@ -135,6 +167,11 @@ return function(M, check)
   --- optim.OneCycleLR(opt, {steps, most = 10 * rate of each group, rise = 0.3, div = 25, final_div = 1e4}): half a
   --- cosine from most / div up to `most` at the share `rise` of the steps, then down to most / div / final_div. Smith,
   --- Topin 2017, arXiv:1708.07120; phases as PyTorch's.
+  --- Raises where the first argument is no optimiser, or an option is missing or out of range.
+  ---@param opt tycho.Optimizer
+  ---@param opts {steps: integer, most: number?, rise: number?, div: number?, final_div: number?} counted in steps of
+  ---  the schedule
+  ---@return tycho.Schedule # s:step() after each step or epoch
   schedule("OneCycleLR", { steps = NEEDED, most = 0, rise = 0.3, div = 25, final_div = 1e4 }, function(s, base, n)
     local most = s.most > 0 and s.most or 10 * base
     local top = s.rise * s.steps - 1
@@ -153,6 +190,10 @@ return function(M, check)
   end)
 
   --- optim.LambdaLR(opt, fn): the first rate times fn(step).
+  --- Raises where fn is no function, or gives no number.
+  ---@param opt tycho.Optimizer
+  ---@param fn fun(step: integer): number
+  ---@return tycho.Schedule # s:step() after each step or epoch
   function M.LambdaLR(opt, fn)
     if not is_optimizer(opt) then check.fail("LambdaLR", "argument 1 must be an optimiser, got %s", check.show(opt)) end
     if type(fn) ~= "function" then check.fail("LambdaLR", "argument 2 must be a function, got %s", check.show(fn)) end
@@ -177,12 +218,17 @@ return function(M, check)
   ---@class tycho.Plateau
   local Plateau = {}
   Plateau.__index = Plateau
+  M._classes.Plateau = Plateau
 
   local plateau = { mode = "min", factor = 0.1, patience = 10, threshold = 1e-4, cooldown = 0, least = 0 }
 
   --- optim.ReduceLROnPlateau(opt, {mode = "min", factor = 0.1, patience = 10, threshold = 1e-4, cooldown = 0,
   --- least = 0}): s:step(metric) multiplies the rates by factor when the metric has not become better, by the share
   --- `threshold`, for more than `patience` steps; then `cooldown` steps do not count.
+  --- Raises where the first argument is no optimiser, or an option is out of range.
+  ---@param opt tycho.Optimizer
+  ---@param opts? table<string, any> as in the call
+  ---@return tycho.Plateau # s:step(metric)
   function M.ReduceLROnPlateau(opt, opts)
     local name = "ReduceLROnPlateau"
     if not is_optimizer(opt) then check.fail(name, "argument 1 must be an optimiser, got %s", check.show(opt)) end
@@ -203,6 +249,8 @@ return function(M, check)
     return s
   end
 
+  --- Takes the metric of an epoch; the rates follow.
+  --- Raises where it is no number.
   ---@param metric number
   function Plateau:step(metric)
     if type(metric) ~= "number" then check.fail("step", "argument 1 must be a number, got %s", check.show(metric)) end
@@ -219,8 +267,14 @@ return function(M, check)
 
   Plateau.rates = Schedule.rates
 
+  --- What must be saved.
+  --- Raises never.
+  ---@return table
   function Plateau:state_dict() return { best = self.best, bad = self.bad, resting = self.resting } end
 
+  --- Takes a state.
+  --- Raises where it is no state of a schedule.
+  ---@param sd table what state_dict gave
   function Plateau:load_state_dict(sd)
     if type(sd) ~= "table" or type(sd.bad) ~= "number" or type(sd.resting) ~= "number" then
       check.fail("load_state_dict", "argument 1 must be the state of a schedule, got %s", check.show(sd))

@@ -247,6 +247,7 @@ end
 --- Shows a vector as small bars; a matrix, an image [3, h, w] or a sheet of images [n, h, w], [n, c, h, w] in
 --- colours. Options: mode = "kitty", "sixel", "24bit", "256" or "plain", instead of what the terminal has; width in
 --- columns; map and lim as in plots; columns, of a sheet; text = true gives the text and writes nothing.
+--- Raises where x is no tensor or list of numbers, has more than 4 dims, or an option is not known.
 ---@param x tycho.Tensor|number[]|number[][]
 ---@param opts? {mode: string?, width: integer?, map: string?, lim: number[]?, columns: integer?, text: boolean?}
 ---@return string? text

@@ -173,6 +173,8 @@ return function(ty, define, own)
   --- the examples, which in_dims tells for each argument and out_dims for each result: one for all, or tables of them,
   --- nested as arguments and results are; false or nil: the same for all. What is no tensor is the same for all.
   --- randomness: "error", or "different" random numbers for each example, or the "same".
+  --- Raises where f is no function, the numbers of examples differ, or f draws random numbers and nothing is said of
+  --- them.
   ---@param f fun(...): ...
   ---@param in_dims? integer|table|false 1
   ---@param out_dims? integer|table|false 1

@@ -16,6 +16,7 @@ return function(ty, nn)
 
   --- Turns pairs of features by angles that grow with the position: feature i with feature i + n / 2, by
   --- position * base^(-2 (i - 1) / n). Su and others 2021, arXiv:2104.09864.
+  --- Raises where features are odd, or the base is not positive.
   ---@param x tycho.Tensor floats [..., time, features], features even
   ---@param offset? integer the position of the first time, 0
   ---@param base? number 10000
@@ -50,9 +51,11 @@ return function(ty, nn)
   --- nn.MultiHeadAttention(width, heads, {bias = true, dropout = 0, causal = false, rotary = false}): each head
   --- attends with its share of the features. in_proj_weight [width, 3 width] makes queries, keys and values.
   --- Vaswani and others 2017, arXiv:1706.03762.
+  --- Raises where the width does not divide into the heads, or features a head are odd with rotary.
   ---@param width integer
   ---@param heads integer
   ---@param opts? {bias: boolean?, dropout: number?, causal: boolean?, rotary: boolean|number|nil} rotary: or its base
+  ---@return tycho.Module # [batch, time, width] to [batch, time, width]
   function Attention:init(width, heads, opts)
     local who = "MultiHeadAttention"
     self.width, self.heads = count(who, 1, width, "width"), count(who, 2, heads, "heads")
@@ -80,6 +83,7 @@ return function(ty, nn)
   end
 
   --- Room for the keys and values of `positions` positions.
+  --- Raises where a number is not whole.
   ---@param batch integer
   ---@param positions integer
   ---@return table cache {k, v: [batch, heads, positions, features], length: how many are there}
@@ -156,11 +160,12 @@ return function(ty, nn)
 
   --- Attention of q over k and v; of x to itself when k and v are left out. Options: mask, of bools (true: seen) or
   --- floats (added), which broadcasts to [batch, heads, queries, keys]; causal, the module's own by default; cache.
+  --- Raises where an input is not [batch, time, width], the mask does not broadcast, or the cache is full.
   ---@param q tycho.Tensor [batch, time, width]
   ---@param k? tycho.Tensor|table [batch, keys, width]; or the options
   ---@param v? tycho.Tensor
   ---@param opts? {mask: tycho.Tensor?, causal: boolean?, cache: table?}
-  ---@return tycho.Tensor
+  ---@return tycho.Tensor # [batch, time, width]
   function Attention:forward(q, k, v, opts)
     if k ~= nil and not is_tensor(k) then k, opts = nil, k end
     opts = opts == nil and {} or opts
@@ -208,9 +213,11 @@ return function(ty, nn)
   --- nn.TransformerBlock(width, heads, {inner = 4 * width, dropout = 0, causal = false, rotary = false, norm = "layer",
   --- activation = "gelu", bias = true, eps = 1e-5}): y = x + attention(norm(x)), y + linear2(gelu(linear1(norm(y)))).
   --- Norms come first (Xiong and others 2020, arXiv:2002.04745). norm = "rms": RMSNorm.
+  --- Raises where the width does not divide into the heads, or norm or activation is not known.
   ---@param width integer
   ---@param heads integer
   ---@param opts? table
+  ---@return tycho.Module # [batch, time, width] to [batch, time, width]
   function Block:init(width, heads, opts)
     local who = "TransformerBlock"
     count(who, 1, width, "width")
@@ -234,6 +241,10 @@ return function(ty, nn)
   end
 
   --- Room for the keys and values of `positions` positions.
+  --- Raises where a number is not whole.
+  ---@param batch integer
+  ---@param positions integer
+  ---@return table # what the option cache of the call takes
   function Block:cache(batch, positions) return self.self_attn:cache(batch, positions) end
 
   local function drop(m, x)
@@ -242,9 +253,10 @@ return function(ty, nn)
   end
 
   --- [batch, time, width] to the same shape. Options: mask, causal, cache, as of the attention.
+  --- Raises where the input is not [batch, time, width].
   ---@param x tycho.Tensor
   ---@param opts? {mask: tycho.Tensor?, causal: boolean?, cache: table?}
-  ---@return tycho.Tensor
+  ---@return tycho.Tensor # [batch, time, width]
   function Block:forward(x, opts)
     local y = x + drop(self, self.self_attn(self.norm1(x), opts))
     local inner = self.linear1(self.norm2(y))

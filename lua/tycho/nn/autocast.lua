@@ -37,8 +37,11 @@ return function(ty)
   end
 
   --- Calls fn(...); layers compute their products in that dtype meanwhile. Gives fn's results.
+  --- Raises where the dtype is no half float, or fn no function; and what fn raises.
   ---@param dtype "bf16"|"f16"|"f32"|false false: as without
   ---@param fn function
+  ---@param ... any what fn is given
+  ---@return any # what fn gives
   local function autocast(dtype, fn, ...)
     if dtype ~= false and not names[dtype] then
       check.fail("autocast", "argument 1 must be \"bf16\", \"f16\", \"f32\" or false, got %s", check.show(dtype))

@@ -134,6 +134,7 @@ return function(ty, nn)
 
   --- Calls fn(m, ...) before the module is called with these arguments. What fn gives replaces all of them, unless it
   --- gives nothing or nil first. Gives a handle; handle:remove() takes it off.
+  --- Raises where fn is no function.
   ---@param fn fun(m: tycho.Module, ...): ...
   ---@return tycho.HookHandle
   function Module:register_forward_pre_hook(fn) return register("register_forward_pre_hook", self, "before", fn) end
@@ -141,6 +142,7 @@ return function(ty, nn)
   --- Calls fn(m, inputs, output) after the module was called: inputs are the list of its arguments, output is its
   --- result, or the list of them where there are several. What fn gives replaces the output, nil does not. Gives a
   --- handle.
+  --- Raises where fn is no function, and in the call where it gives another number of results.
   ---@param fn fun(m: tycho.Module, inputs: any[], output: any): any
   ---@return tycho.HookHandle
   function Module:register_forward_hook(fn) return register("register_forward_hook", self, "after", fn) end
@@ -149,6 +151,7 @@ return function(ty, nn)
   --- complete: lists of the gradients of those arguments and results that require grad, in order. What fn gives, such
   --- a list or one tensor, replaces grad_inputs; nil does not. Where no input requires grad, grad_inputs is empty.
   --- Gives a handle.
+  --- Raises where fn is no function, and in the backward pass where it gives another number of gradients.
   ---@param fn fun(m: tycho.Module, grad_inputs: tycho.Tensor[], grad_outputs: tycho.Tensor[]): any
   ---@return tycho.HookHandle
   function Module:register_full_backward_hook(fn)

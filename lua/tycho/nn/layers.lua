@@ -28,9 +28,11 @@ return function(ty, nn)
   nn.Linear = Linear
 
   --- nn.Linear(inputs, outputs, {bias = true}): x weight + bias over the last dim; weight [inputs, outputs].
+  --- Raises where a count is not whole, or the input does not end with `inputs`.
   ---@param inputs integer
   ---@param outputs integer
   ---@param opts? {bias: boolean?}
+  ---@return tycho.nn.Linear # [..., inputs] to [..., outputs]
   function Linear:init(inputs, outputs, opts)
     count("Linear", 1, inputs, "inputs", 0)
     count("Linear", 2, outputs, "outputs", 0)
@@ -69,9 +71,11 @@ return function(ty, nn)
   local Embedding = class "Embedding"
   nn.Embedding = Embedding
 
-  --- nn.Embedding(entries, features): a row of the weight for each index, which count from 1.
+  --- nn.Embedding(entries, features): one row of the weight for each index; indices count from 1.
+  --- Raises where a count is not whole, or an index is no integer or out of range.
   ---@param entries integer
   ---@param features integer
+  ---@return tycho.nn.Embedding # integers [...] to [..., features]
   function Embedding:init(entries, features, opts)
     check.options("Embedding", opts, {}) -- there are none: PyTorch's padding_idx is not passed over in silence
     self.entries = count("Embedding", 1, entries, "entries")
@@ -102,7 +106,9 @@ return function(ty, nn)
   nn.Dropout = Dropout
 
   --- nn.Dropout(p = 0.5): zeroes elements by chance p when training.
+  --- Raises where p lies outside of 0 to 1.
   ---@param p? number
+  ---@return tycho.Module # the sizes of the input
   function Dropout:init(p)
     p = check.number("Dropout", 1, p, "p", 0.5)
     if not (p >= 0 and p <= 1) then check.fail("Dropout", "argument 1 (p) must be in 0..1, got %.14g", p) end
@@ -138,6 +144,8 @@ return function(ty, nn)
   end
 
   --- nn.ReLU(): max(x, 0), ty.relu as a module.
+  --- Raises where the input is not a tensor.
+  ---@return tycho.Module # the sizes of the input
   activation("ReLU", ty.relu)
   --- nn.LeakyReLU(slope = 0.01): see ty.leaky_relu.
   activation("LeakyReLU", ty.leaky_relu, "slope", 0.01)
@@ -152,6 +160,8 @@ return function(ty, nn)
   --- nn.Sigmoid(): 1 / (1 + exp(-x)), see ty.sigmoid.
   activation("Sigmoid", ty.sigmoid)
   --- nn.Tanh(): ty.tanh as a module.
+  --- Raises where the input is not a tensor.
+  ---@return tycho.Module # the sizes of the input
   activation("Tanh", ty.tanh)
   --- nn.Softmax(dim = -1): see ty.softmax.
   activation("Softmax", ty.softmax, "dim", -1)
@@ -160,6 +170,8 @@ return function(ty, nn)
   --- nn.GELU(approximate = "none"): see ty.gelu.
   activation("GELU", function(x, form) return ty.gelu(x, { approximate = form }) end, "approximate", "none")
   --- nn.Identity(): gives what it is given.
+  --- Raises never.
+  ---@return tycho.Module # the input itself
   activation("Identity", function(x) return x end)
 
   ---@class tycho.nn.Flatten: tycho.Module
@@ -167,6 +179,10 @@ return function(ty, nn)
   nn.Flatten = Flatten
 
   --- nn.Flatten(first = 2, last = -1): those dims as one.
+  --- Raises where a dim of the input is out of range.
+  ---@param first? integer 2: the batch stays
+  ---@param last? integer the last
+  ---@return tycho.Module # [batch, ...] to [batch, the product of the rest]
   function Flatten:init(first, last)
     self.first, self.last = check.whole("Flatten", 1, first, "first", 2), check.whole("Flatten", 2, last, "last", -1)
   end
@@ -200,6 +216,9 @@ return function(ty, nn)
   nn.Sequential = Sequential
 
   --- nn.Sequential(part, ...): each part takes what the one before it gives; functions are parts too.
+  --- Raises where a part is neither a module nor a function.
+  ---@param ... tycho.Module|function the parts, or one list of them
+  ---@return tycho.Module # what the last part gives; m[i] is part i, #m how many
   function Sequential:init(...)
     for i, part in ipairs(parts_of("Sequential", ...)) do self[i] = part end
   end
@@ -210,6 +229,9 @@ return function(ty, nn)
   end
 
   --- Adds a part at the end. Gives the module.
+  --- Raises where the part is neither a module nor a function.
+  ---@param part tycho.Module|function a further part
+  ---@return tycho.Module # the module itself
   function Sequential:append(part)
     self[#self + 1] = parts_of("Sequential", part)[1]
     return self
@@ -220,6 +242,9 @@ return function(ty, nn)
   nn.ModuleList = ModuleList
 
   --- nn.ModuleList(part, ...): a list of modules, list[1] to list[#list]; calling them is the owner's doing.
+  --- Raises where a part is no module.
+  ---@param ... tycho.Module the parts, or one list of them
+  ---@return tycho.Module # list[i] is part i
   function ModuleList:init(...)
     for i, part in ipairs(parts_of("ModuleList", ...)) do
       if not nn.is_module(part) then check.fail("ModuleList", "part %d must be a module, got a function", i) end
@@ -228,6 +253,9 @@ return function(ty, nn)
   end
 
   --- Adds a part at the end. Gives the module.
+  --- Raises where the part is no module.
+  ---@param part tycho.Module a further part
+  ---@return tycho.Module # the module itself
   function ModuleList:append(part)
     if not nn.is_module(part) then check.fail("ModuleList", "a part must be a module, got %s", check.show(part)) end
     self[#self + 1] = part

@@ -51,6 +51,7 @@ return function(ty, nn)
   ---------------------------------------------------------------------------------------------------------- classes
 
   --- A new class. Its `init(self, ...)` fills a new module, its `forward(self, ...)` computes.
+  --- Raises where the name is no string, or the parent no class.
   ---@param name string how modules of it print
   ---@param parent? table a class, nn.Module
   ---@return table class calling it makes a module
@@ -75,6 +76,9 @@ return function(ty, nn)
   Module.__call = call
 
   --- nn.Module{name = part, ..., forward = function(self, x) ... end}: a module without a class of its own.
+  --- Raises where the argument is no table.
+  ---@param fields table parts, settings, and the function forward
+  ---@return tycho.Module # what forward gives
   setmetatable(Module, {
     __call = function(_, fields)
       if fields ~= nil and type(fields) ~= "table" then
@@ -87,18 +91,24 @@ return function(ty, nn)
   })
 
   --- What the module computes: each class has its own. Calling the module calls it.
+  --- Raises where the class has none.
+  ---@return any # what the class says
   function Module:forward()
     return raise(("%s: has no forward (define function %s:forward(x))"):format(self.class_name, self.class_name))
   end
 
   --- A parameter: the tensor itself, which requires gradients from now on.
+  --- Raises where t is not of floats.
   ---@param t tycho.Tensor floats
-  ---@return tycho.Tensor
+  ---@return tycho.Tensor # t itself
   function nn.Parameter(t)
     return check.float("Parameter", 1, t):requires_grad_()
   end
 
   --- nn.is_module(v): whether a value is a module or a class of modules.
+  --- Raises never.
+  ---@param v any
+  ---@return boolean
   nn.is_module = is_module
 
   ---------------------------------------------------------------------------------------------------------- the walk
@@ -185,23 +195,29 @@ return function(ty, nn)
   end
 
   --- The tensors that require gradients, in the order of the walk.
-  ---@return tycho.Tensor[]
+  --- Raises where it is called on what is no module.
+  ---@return tycho.Tensor[] # the tensors themselves, each once
   function Module:parameters()
     local _, list = tensors("parameters", self, is_parameter)
     return list
   end
 
   --- for name, p in m:named_parameters() do ... end
+  --- Raises where it is called on what is no module.
+  ---@return fun(): string, tycho.Tensor # path and tensor: "1.weight"
   function Module:named_parameters() return each(tensors("named_parameters", self, is_parameter)) end
 
   --- The tensors that are no parameters, such as running means.
-  ---@return tycho.Tensor[]
+  --- Raises where it is called on what is no module.
+  ---@return tycho.Tensor[] # the tensors themselves
   function Module:buffers()
     local _, list = tensors("buffers", self, not_parameter)
     return list
   end
 
   --- for name, b in m:named_buffers() do ... end
+  --- Raises where it is called on what is no module.
+  ---@return fun(): string, tycho.Tensor # path and tensor: "1.running_mean"
   function Module:named_buffers() return each(tensors("named_buffers", self, not_parameter)) end
 
   local function submodules(who, m)
@@ -211,6 +227,7 @@ return function(ty, nn)
   end
 
   --- The module itself and all modules in it.
+  --- Raises where it is called on what is no module.
   ---@return tycho.Module[]
   function Module:modules()
     local _, list = submodules("modules", self)
@@ -218,6 +235,8 @@ return function(ty, nn)
   end
 
   --- for name, part in m:named_modules() do ... end; the module itself is named "".
+  --- Raises where it is called on what is no module.
+  ---@return fun(): string, tycho.Module
   function Module:named_modules() return each(submodules("named_modules", self)) end
 
   --- The modules that are not parts of others in it.
@@ -241,6 +260,7 @@ return function(ty, nn)
   end
 
   --- The modules right in it.
+  --- Raises where it is called on what is no module.
   ---@return tycho.Module[]
   function Module:children()
     local _, list = direct_of(own("children", self))
@@ -248,9 +268,12 @@ return function(ty, nn)
   end
 
   --- for name, part in m:named_children() do ... end
+  --- Raises where it is called on what is no module.
+  ---@return fun(): string, tycho.Module
   function Module:named_children() return each(direct_of(own("named_children", self))) end
 
   --- How many numbers its parameters hold.
+  --- Raises where it is called on what is no module.
   ---@return integer
   function Module:num_parameters()
     local n = 0
@@ -261,7 +284,9 @@ return function(ty, nn)
   ---------------------------------------------------------------------------------------------------------- changes
 
   --- Whether dropout, batch norms and their like behave as in training. Gives the module.
+  --- Raises where the argument is no boolean.
   ---@param on? boolean true
+  ---@return tycho.Module # the module itself
   function Module:train(on)
     if on == nil then on = true end
     if type(on) ~= "boolean" then raise("train: argument 1 must be true or false, got " .. check.show(on)) end
@@ -271,10 +296,14 @@ return function(ty, nn)
   end
 
   --- train(false).
+  --- Raises where it is called on what is no module.
+  ---@return tycho.Module # the module itself
   function Module:eval() return Module.train(self, false) end
 
   --- Calls fn with each module, inner ones first. Gives the module.
+  --- Raises where fn is no function.
   ---@param fn fun(m: tycho.Module)
+  ---@return tycho.Module # the module itself
   function Module:apply(fn)
     if type(fn) ~= "function" then raise("apply: argument 1 must be a function, got " .. check.show(fn)) end
     local _, list = submodules("apply", self)
@@ -283,13 +312,16 @@ return function(ty, nn)
   end
 
   --- Forgets the gradients of its parameters.
+  --- Raises where it is called on what is no module.
   function Module:zero_grad()
     local _, list = tensors("zero_grad", self, is_parameter)
     for _, p in ipairs(list) do p.grad = nil end
   end
 
   --- Whether its parameters, or what could be some, require gradients. Frozen ones count as buffers. Gives the module.
+  --- Raises where the argument is no boolean.
   ---@param on? boolean true
+  ---@return tycho.Module # the module itself
   function Module:requires_grad_(on)
     if on == nil then on = true end
     walk(own("requires_grad_", self), "", {}, { tensor = function(_, t, owner, k)
@@ -301,7 +333,9 @@ return function(ty, nn)
 
   --- Its floats in another dtype, or all on another device. The tensors are new ones, so optimisers are made
   --- afterwards. Gives the module.
+  --- Raises where it is no dtype and no device.
   ---@param where string a dtype or a device
+  ---@return tycho.Module? m, string? message # the module itself; nil and a message where the device is not there
   function Module:to(where)
     if type(where) ~= "string" then raise("to: argument 1 must be a dtype or a device, got " .. check.show(where)) end
     local probe, why = ty.zeros(1):to(where)
@@ -354,6 +388,7 @@ return function(ty, nn)
   end
 
   --- Parameters and buffers by name: the tensors themselves, without gradients, not copies.
+  --- Raises where two parts have the same name.
   ---@return table<string, tycho.Tensor>
   function Module:state_dict()
     local sd = {}
@@ -381,6 +416,7 @@ return function(ty, nn)
   --- Writes the tensors of a state_dict into the module's own, cast to their dtypes. Nothing is written unless all
   --- fits. Options: from = "torch": names count lists from 0, and layouts that differ are turned (weights of linear and
   --- recurrent layers are [in, out] here); strict = true: missing and unexpected names raise.
+  --- Raises where names or sizes do not fit.
   ---@param sd table<string, tycho.Tensor>
   ---@param opts? {from: "torch"|nil, strict: boolean?}
   ---@return string[] missing, string[] unexpected
@@ -427,6 +463,9 @@ return function(ty, nn)
   ---------------------------------------------------------------------------------------------------------- text
 
   --- What a class adds to its name in print, such as "in = 2, out = 3".
+  --- Raises never.
+  ---@param _ tycho.Module
+  ---@return string
   function Module.describe(_) return "" end
 
   local function tree(m, indent, path)

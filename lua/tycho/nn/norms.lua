@@ -99,10 +99,18 @@ return function(ty, nn)
   --- nn.BatchNorm1d(channels, {eps = 1e-5, momentum = 0.1, affine = true, track = true}): each channel of [batch,
   --- channels] or [batch, channels, length] to mean 0 and variance 1, times weight plus bias: over the batch when
   --- training, else by the running means, in which momentum is the share of a new batch.
+  --- Raises where the input has other sizes, or one value a channel when training.
+  ---@param channels integer
+  ---@param opts? {eps: number?, momentum: number?, affine: boolean?, track: boolean?} track: keep running means
+  ---@return tycho.Module # the sizes of the input
   nn.BatchNorm1d = class("BatchNorm1d", BatchNorm)
   nn.BatchNorm1d.ranks, nn.BatchNorm1d.shape_text = { [2] = true, [3] = true }, "[batch, %d], or that with a length,"
   --- nn.BatchNorm2d(channels, {eps = 1e-5, momentum = 0.1, affine = true, track = true}): the same of [batch, channels,
   --- height, width].
+  --- Raises where the input has other sizes, or one value a channel when training.
+  ---@param channels integer
+  ---@param opts? {eps: number?, momentum: number?, affine: boolean?, track: boolean?} track: keep running means
+  ---@return tycho.Module # the sizes of the input
   nn.BatchNorm2d = class("BatchNorm2d", BatchNorm)
   nn.BatchNorm2d.ranks, nn.BatchNorm2d.shape_text = { [4] = true }, "[batch, %d, height, width]"
 
@@ -140,8 +148,10 @@ return function(ty, nn)
 
   --- nn.LayerNorm(sizes, {eps = 1e-5, affine = true, bias = true}): over the last dims, which have these sizes.
   --- Ba, Kiros, Hinton 2016, arXiv:1607.06450.
+  --- Raises where the input does not end with the sizes.
   ---@param sizes integer|integer[]
   ---@param opts? {eps: number?, affine: boolean?, bias: boolean?}
+  ---@return tycho.Module # the sizes of the input
   function LayerNorm:init(sizes, opts)
     self.sizes = sizes_list("LayerNorm", sizes)
     opts = check.options("LayerNorm", opts, { eps = "number", affine = "boolean", bias = "boolean" })
@@ -163,8 +173,10 @@ return function(ty, nn)
 
   --- nn.RMSNorm(sizes, {eps = 1e-5, affine = true}): x / sqrt(mean(x^2) + eps) * weight over the last dims.
   --- Zhang, Sennrich 2019, arXiv:1910.07467.
+  --- Raises where the input does not end with the sizes.
   ---@param sizes integer|integer[]
   ---@param opts? {eps: number?, affine: boolean?}
+  ---@return tycho.Module # the sizes of the input
   function RMSNorm:init(sizes, opts)
     self.sizes = sizes_list("RMSNorm", sizes)
     opts = check.options("RMSNorm", opts, { eps = "number", affine = "boolean" })
@@ -185,9 +197,11 @@ return function(ty, nn)
 
   --- nn.GroupNorm(groups, channels, {eps = 1e-5, affine = true}): over groups of channels of each sample.
   --- Wu, He 2018, arXiv:1803.08494.
+  --- Raises where channels do not divide into groups, or the input has other ones.
   ---@param groups integer
   ---@param channels integer
   ---@param opts? {eps: number?, affine: boolean?}
+  ---@return tycho.Module # the sizes of the input
   function GroupNorm:init(groups, channels, opts)
     self.groups, self.channels = count("GroupNorm", 1, groups, "groups"), count("GroupNorm", 2, channels, "channels")
     if channels % groups ~= 0 then
@@ -199,6 +213,9 @@ return function(ty, nn)
   end
 
   --- [batch, channels, ...] to the same shape.
+  --- Raises where x has other channels.
+  ---@param x tycho.Tensor [batch, channels, ...]
+  ---@return tycho.Tensor # the sizes of x
   function GroupNorm:forward(x)
     check.float("GroupNorm", 1, x)
     local shape = x.shape

@@ -148,6 +148,13 @@ return function(ty, nn)
 
   --- nn.RNN(inputs, hidden, {layers = 1, bias = true, batch_first = true, dropout = 0, bidirectional = false,
   --- nonlinearity = "tanh"}): h' = tanh(x wi + bi + h wh + bh), or relu of it. Elman 1990.
+  --- Raises where a count is not whole, an option is not known, or input or state has other sizes.
+  ---@param inputs integer features of the input
+  ---@param hidden integer features of the state
+  ---@param opts? {layers: integer?, bias: boolean?, batch_first: boolean?, dropout: number?, bidirectional: boolean?}
+  ---  dropout: between layers
+  ---@return tycho.Module # [batch, time, inputs] to [batch, time, hidden] and the last state [layers * directions,
+  ---  batch, hidden]
   nn.RNN = class("RNN", Recurrent)
   nn.RNN.gates = 1
   function nn.RNN:step(x, h, _, w, b)
@@ -158,6 +165,13 @@ return function(ty, nn)
 
   --- nn.GRU(inputs, hidden, {layers = 1, bias = true, batch_first = true, dropout = 0, bidirectional = false}):
   --- h' = (1 - z) * n + z * h, n = tanh(x + r * (h wh + bh)). Cho and others 2014, arXiv:1406.1078.
+  --- Raises where a count is not whole, an option is not known, or input or state has other sizes.
+  ---@param inputs integer features of the input
+  ---@param hidden integer features of the state
+  ---@param opts? {layers: integer?, bias: boolean?, batch_first: boolean?, dropout: number?, bidirectional: boolean?}
+  ---  dropout: between layers
+  ---@return tycho.Module # [batch, time, inputs] to [batch, time, hidden] and the last state [layers * directions,
+  ---  batch, hidden]
   nn.GRU = class("GRU", Recurrent)
   nn.GRU.gates = 3
   function nn.GRU:step(x, h, _, w, b)
@@ -171,6 +185,13 @@ return function(ty, nn)
 
   --- nn.LSTM(inputs, hidden, {layers = 1, bias = true, batch_first = true, dropout = 0, bidirectional = false}):
   --- c' = f * c + i * g, h' = o * tanh(c'). Hochreiter, Schmidhuber 1997.
+  --- Raises where a count is not whole, an option is not known, or input or state has other sizes.
+  ---@param inputs integer features of the input
+  ---@param hidden integer features of the state
+  ---@param opts? {layers: integer?, bias: boolean?, batch_first: boolean?, dropout: number?, bidirectional: boolean?}
+  ---  dropout: between layers
+  ---@return tycho.Module # [batch, time, inputs] to [batch, time, hidden] and the last state [layers * directions,
+  ---  batch, hidden], twice: h and c
   nn.LSTM = class("LSTM", Recurrent)
   nn.LSTM.gates, nn.LSTM.cells = 4, true
   function nn.LSTM:step(x, h, c, w, b)

@@ -25,27 +25,44 @@ return function(ty, nn)
   local function copy(t, v) t:copy_(v) end
 
   --- Uniform numbers.
+  --- Raises where t is no float tensor.
   ---@param t tycho.Tensor
   ---@param low? number 0
   ---@param high? number 1
+  ---@return tycho.Tensor # t itself
   function M.uniform_(t, low, high) return written("uniform_", t, uniform, low or 0, high or 1) end
 
   --- Normal numbers.
+  --- Raises where t is no float tensor.
   ---@param t tycho.Tensor
   ---@param mean? number 0
   ---@param std? number 1
+  ---@return tycho.Tensor # t itself
   function M.normal_(t, mean, std) return written("normal_", t, normal, mean or 0, std or 1) end
 
   --- One value in every element.
+  --- Raises where t is no tensor, or v no number.
+  ---@param t tycho.Tensor floats
+  ---@param v number
+  ---@return tycho.Tensor # t itself
   function M.constant_(t, v) return written("constant_", t, fill, check.number("constant_", 2, v, "value")) end
 
   --- 0 in every element.
+  --- Raises where t is no tensor.
+  ---@param t tycho.Tensor floats
+  ---@return tycho.Tensor # t itself
   function M.zeros_(t) return written("zeros_", t, fill, 0) end
 
   --- 1 in every element.
+  --- Raises where t is no tensor.
+  ---@param t tycho.Tensor floats
+  ---@return tycho.Tensor # t itself
   function M.ones_(t) return written("ones_", t, fill, 1) end
 
   --- The identity matrix.
+  --- Raises where t has not two dims.
+  ---@param t tycho.Tensor floats [n, m]
+  ---@return tycho.Tensor # t itself
   function M.eye_(t)
     check.float("eye_", 1, t)
     if t.ndim ~= 2 then check.fail("eye_", "argument 1 must have 2 dims, got %s", check.text(t)) end
@@ -53,11 +70,13 @@ return function(ty, nn)
   end
 
   --- Normal numbers, those outside of low..high drawn anew. By the inverse of the distribution function.
+  --- Raises where t is no float tensor.
   ---@param t tycho.Tensor
   ---@param mean? number 0
   ---@param std? number 1
   ---@param low? number -2
   ---@param high? number 2
+  ---@return tycho.Tensor # t itself
   function M.trunc_normal_(t, mean, std, low, high)
     check.float("trunc_normal_", 1, t)
     mean, std = check.number("trunc_normal_", 2, mean, "mean", 0), check.number("trunc_normal_", 3, std, "std", 1)
@@ -86,6 +105,7 @@ return function(ty, nn)
   }
 
   --- What keeps the variance through a nonlinearity.
+  --- Raises for other names.
   ---@param name string linear, conv..., sigmoid, tanh, relu, leaky_relu, selu
   ---@param slope? number 0.01, of leaky_relu
   ---@return number
@@ -95,6 +115,10 @@ return function(ty, nn)
   end
 
   --- Glorot, Bengio 2010: uniform within gain * sqrt(6 / (in + out)).
+  --- Raises where t is no float tensor of at least two dims.
+  ---@param t tycho.Tensor floats
+  ---@param gain? number 1
+  ---@return tycho.Tensor # t itself
   function M.xavier_uniform_(t, gain)
     local fan_in, fan_out = fans("xavier_uniform_", t)
     local bound = check.number("xavier_uniform_", 2, gain, "gain", 1) * sqrt(6 / (fan_in + fan_out))
@@ -102,6 +126,10 @@ return function(ty, nn)
   end
 
   --- Glorot, Bengio 2010: normal of deviation gain * sqrt(2 / (in + out)).
+  --- Raises where t is no float tensor of at least two dims.
+  ---@param t tycho.Tensor floats
+  ---@param gain? number 1
+  ---@return tycho.Tensor # t itself
   function M.xavier_normal_(t, gain)
     local fan_in, fan_out = fans("xavier_normal_", t)
     gain = check.number("xavier_normal_", 2, gain, "gain", 1)
@@ -124,18 +152,30 @@ return function(ty, nn)
 
   --- He and others 2015: uniform within sqrt(3) * gain / sqrt(in).
   --- Options: a = 0, the slope of leaky_relu; mode = "fan_in" or "fan_out"; nonlinearity = "leaky_relu".
+  --- Raises where t is no float tensor of at least two dims.
+  ---@param t tycho.Tensor floats
+  ---@param opts? {a: number?, mode: string?, nonlinearity: string?}
+  ---@return tycho.Tensor # t itself
   function M.kaiming_uniform_(t, opts)
     local bound = sqrt(3) * kaiming("kaiming_uniform_", t, opts)
     return written("kaiming_uniform_", t, uniform, -bound, bound)
   end
 
   --- He and others 2015: normal of deviation gain / sqrt(in). Options as of kaiming_uniform_.
+  --- Raises where t is no float tensor of at least two dims.
+  ---@param t tycho.Tensor floats
+  ---@param opts? {a: number?, mode: string?, nonlinearity: string?}
+  ---@return tycho.Tensor # t itself
   function M.kaiming_normal_(t, opts)
     return written("kaiming_normal_", t, normal, 0, kaiming("kaiming_normal_", t, opts))
   end
 
   --- Rows, or columns where these are fewer, that are orthogonal and of length gain. Saxe and others 2013,
   --- arXiv:1312.6120. Needs OpenBLAS.
+  --- Raises where t is no float tensor of at least two dims.
+  ---@param t tycho.Tensor floats
+  ---@param gain? number 1
+  ---@return tycho.Tensor # t itself
   function M.orthogonal_(t, gain)
     check.float("orthogonal_", 1, t)
     gain = check.number("orthogonal_", 2, gain, "gain", 1)

@@ -179,6 +179,7 @@ return function(ty, nn)
   --- What a model is made of: a table that prints well. rows: path, class, depth, shape (of the output), parameters
   --- (its own, without those of its parts), called (how often), multiply_adds (of all its calls, its parts included).
   --- Further parameters, buffers, multiply_adds, parameter_bytes, output_bytes of the whole.
+  --- Raises where the model is no module, and what its forward raises.
   ---@param model tycho.Module
   ---@param ... any inputs of its forward
   ---@return tycho.Summary
@@ -210,5 +211,8 @@ return function(ty, nn)
   end
 
   --- What it is made of, and what one call costs: nn.summary(self, inputs ...).
+  --- Raises what its forward raises.
+  ---@param ... any inputs of its forward
+  ---@return tycho.Summary
   function nn.Module:summary(...) return nn.summary(self, ...) end
 end

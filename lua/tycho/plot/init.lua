@@ -112,6 +112,7 @@ end
 local DASHES = { solid = {}, dashed = { 6, 4 }, dotted = { 0.1, 3.5 }, dashdot = { 7, 3.5, 0.1, 3.5 } }
 
 --- A curve through points. line(y) counts x from 1. A point that is not finite breaks it.
+--- Raises where arguments are neither tensors nor lists of numbers, differ in length, or an option is not known.
 ---@param x tycho.Tensor|number[]
 ---@param y? tycho.Tensor|number[]
 ---@param opts? {label: string?, color: any, alpha: number?, width: number?, dash: string?, marker: string?}
@@ -127,6 +128,7 @@ end
 
 --- The area between two curves, behind what is drawn in the same colour: a range of errors. Without a colour it has
 --- that of the curve drawn last.
+--- Raises where arguments are neither tensors nor lists of numbers, differ in length, or an option is not known.
 ---@param x tycho.Tensor|number[]
 ---@param low tycho.Tensor|number[]
 ---@param high tycho.Tensor|number[]
@@ -144,6 +146,7 @@ function Plot:band(x, low, high, opts)
 end
 
 --- Points. values gives each a colour from a map, with a bar that explains it.
+--- Raises where arguments are neither tensors nor lists of numbers, differ in length, or an option is not known.
 ---@param x tycho.Tensor|number[]
 ---@param y? tycho.Tensor|number[]
 ---@param opts? {label: string?, color: any, alpha: number?, size: number?, marker: string?, values: any, map: string?,
@@ -164,6 +167,7 @@ function Plot:scatter(x, y, opts)
 end
 
 --- How many values fall into each of equal bins: `bins` of them, or by the rule of Freedman and Diaconis.
+--- Raises where arguments are neither tensors nor lists of numbers, differ in length, or an option is not known.
 ---@param values tycho.Tensor|number[]
 ---@param opts? {label: string?, color: any, alpha: number?, bins: integer?, density: boolean?, lim: number[]?}
 ---@return tycho.Plot
@@ -182,6 +186,7 @@ end
 
 --- Bars with names: bars({"a", "b"}, {3, 4}); several calls with the same names stand beside each other. base: where
 --- they begin.
+--- Raises where arguments are neither tensors nor lists of numbers, differ in length, or an option is not known.
 ---@param names (string|number)[]
 ---@param values tycho.Tensor|number[]
 ---@param opts? {label: string?, color: any, alpha: number?, base: number?, horizontal: boolean?}
@@ -221,6 +226,7 @@ end
 
 --- A matrix as colours, row 1 on top, with a bar that explains them. x and y: {low, high} of what the axes show; with y
 --- the last row is on top.
+--- Raises where the matrix has other dims than two or no elements, or an option is not known.
 ---@param matrix tycho.Tensor|number[][]
 ---@param opts? {map: string?, lim: number[]?, bar: boolean?, label: string?, x: number[]?, y: number[]?}
 ---@return tycho.Plot
@@ -238,6 +244,7 @@ end
 --- Images without axes: [h, w], [3, h, w] in colour, [n, h, w] or [n, c, h, w] as a sheet. Values go from black at
 --- lim[1] to white at lim[2], or through a map; by default u8 from 0 to 255, others from the least to the greatest.
 --- columns: of the sheet. sheet = true: [3, h, w] is three images.
+--- Raises where it has other dims or channels, or an option is not known.
 ---@param t tycho.Tensor|number[][]
 ---@param opts? {columns: integer?, gap: integer?, lim: number[]?, map: string?, sheet: boolean?}
 ---@return tycho.Plot
@@ -266,6 +273,7 @@ function Plot:image(t, opts)
 end
 
 --- A straight line over the whole plot at this y.
+--- Raises where it is no number.
 ---@param at number
 ---@param opts? {label: string?, color: any, alpha: number?, width: number?, dash: string?}
 ---@return tycho.Plot
@@ -278,6 +286,7 @@ function Plot:hline(at, opts)
 end
 
 --- A straight line over the whole plot at this x.
+--- Raises where it is no number.
 ---@param at number
 ---@param opts? {label: string?, color: any, alpha: number?, width: number?, dash: string?}
 ---@return tycho.Plot
@@ -290,6 +299,7 @@ function Plot:vline(at, opts)
 end
 
 --- Words at a point of the data.
+--- Raises where the place is no number, or the text no string.
 ---@param x number
 ---@param y number
 ---@param text string
@@ -307,10 +317,12 @@ end
 ---------------------------------------------------------------------------------------------------------- out
 
 --- The plot as SVG.
+--- Raises never.
 ---@return string
 function Plot:svg() return ty.internals.load("tycho.plot.svg").text(axes.scene(self)) end
 
 --- The plot as the bytes of a PNG, `scale` pixels for each unit of its size: 2, unless told otherwise.
+--- Raises where the scale lies outside of 0 to 16.
 ---@param scale? number
 ---@return string
 function Plot:png(scale)
@@ -321,6 +333,7 @@ function Plot:png(scale)
 end
 
 --- Writes a file, SVG or PNG by its name.
+--- Raises where the path ends in neither .svg nor .png. What cannot be written gives nil and a message.
 ---@param path string
 ---@return true? ok, string? message
 function Plot:save(path)
@@ -384,6 +397,7 @@ end
 --- {low, high}; width, height in pixels, beside others in proportion; legend = false or a corner such as "top left" (by
 --- default where there is
 --- room); grid = false; axes = false; theme = "dark", or "auto": an SVG follows its reader's light or dark scheme.
+--- Raises where an option is not known, or a row holds something else than plots.
 ---@param opts? table
 ---@return tycho.Plot
 return function(opts)

@@ -1,0 +1,92 @@
+--- blocks.lua -- code in the pages of the site: found, run, compared with what the page shows.
+-- In: a page in Markdown. The Lua blocks of a page are one program, in order: what one makes, the next ones use. A block
+-- of text right behind one is what it prints; "..." in it stands for anything. A block of C is a program of its own,
+-- compiled and run; one of sh is shown and not run.
+-- Out: what ran, in the folder it ran in: pictures that the code saved lie there.
+
+local M = {}
+
+--- The blocks of a page: {language, code, shown (nil: nothing is claimed), line}.
+function M.of(page)
+  local list = {}
+  for language, code, behind in ("\n" .. page):gmatch "\n```(%w*)\n(.-)\n```()" do
+    local shown = language ~= "text" and (page .. "\n"):sub(behind - 1):match "^%s*\n*```text\n(.-\n)```"
+    local _, line = ("\n" .. page):sub(1, behind):gsub("\n", "")
+    list[#list + 1] = { language = language, code = code, shown = shown or nil, line = line }
+  end
+  return list
+end
+
+local function write(path, text)
+  local file = assert(io.open(path, "w"))
+  file:write(text)
+  file:close()
+end
+
+--- Runs a command in a folder: its output and errors together, and its status.
+local function shell(folder, command)
+  local pipe = io.popen(("cd '%s' && (%s) 2>&1; echo \"status $?\""):format(folder, command))
+  local out = pipe:read "*a"
+  pipe:close()
+  local text, status = out:match "^(.*)status (%d+)\n$"
+  return text, tonumber(status)
+end
+M.shell = shell
+
+local HEADERS = "-I/usr/include/luajit-2.1 -I/usr/local/include/luajit-2.1"
+local MARK = "\1\n" -- between what two blocks print
+
+--- Runs the blocks of a page in a folder: each gets `out`, what it printed, and `failed` where the program ended in it.
+function M.run(blocks, folder, name)
+  local parts, lua = {}, {}
+  for _, b in ipairs(blocks) do
+    if b.language == "lua" then
+      lua[#lua + 1] = b
+      parts[#parts + 1] = b.code
+    end
+  end
+  if #lua > 0 then
+    local path = ("%s/%s.lua"):format(folder, name)
+    write(path, "io.stdout:setvbuf 'no' " .. table.concat(parts, "\nio.write '\\1\\n'\n") .. "\n")
+    local out, status = shell(folder, ("TYCHO_LOG=0 luajit '%s.lua'"):format(name))
+    os.remove(path)
+    local at = 1
+    for i, b in ipairs(lua) do
+      local from, to = out:find(MARK, at, true)
+      b.out = out:sub(at, from and from - 1 or #out)
+      b.failed = not from and (status ~= 0 or i < #lua) or nil
+      if not from then break end
+      at = to + 1
+    end
+  end
+  for i, b in ipairs(blocks) do
+    if b.language == "c" then
+      local program = ("%s-%d"):format(name, i)
+      write(("%s/%s.c"):format(folder, program), b.code .. "\n")
+      local command = "cc -O1 -Wall -Werror %s '%s.c' -o '%s' -lluajit-5.1 && './%s'"
+      local out, status = shell(folder, command:format(HEADERS, program, program, program))
+      os.remove(("%s/%s.c"):format(folder, program))
+      os.remove(("%s/%s"):format(folder, program))
+      b.out, b.failed = out, status ~= 0 or nil
+    end
+  end
+  return blocks
+end
+
+--- What is wrong with a block that ran: nil where it printed what the page shows.
+function M.wrong(b)
+  if b.language ~= "lua" and b.language ~= "c" then return nil end
+  if b.failed or not b.out then return ("line %d: the code fails\n%s"):format(b.line, b.out or "it was not reached") end
+  if not b.shown then return b.out ~= "" and ("line %d: nothing is shown, but it prints\n%s"):format(b.line, b.out) or nil end
+  local pattern = b.shown:gsub("%p", "%%%0"):gsub("%%%.%%%.%%%.", ".-")
+  if b.out:match("^" .. pattern .. "$") then return nil end
+  return ("line %d: it prints\n%s\ninstead of\n%s"):format(b.line, b.out, b.shown)
+end
+
+--- A folder for the code of a page, with the examples' data in it.
+function M.folder(root, path)
+  os.execute(("rm -rf '%s' && mkdir -p '%s' && ln -s '%s/examples' '%s/examples'"):format(path, path, root, path))
+  return path
+end
+
+return M
