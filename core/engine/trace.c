@@ -674,8 +674,13 @@ static void settle(State *S, Instance *I, const Tensor *const *outside, Tensor *
 bool ty_instance_run(State *S, Instance *I, const Tensor *const *outside, const double *number,
                      Tensor *const *made) {
   Record *call = NULL;
-  if (!make_storages(S, I, outside)) return false;
-  bool ok = !I->tape || (call = ty_traced_call_new(S, I->tape, outside, number)) != NULL;
+  Owner rules = I->rules;
+  I->rules = (Owner){0};
+  bool ok = make_storages(S, I, outside);
+  const bool stored = ok;
+  if (ok && I->tape) ok = (call = ty_traced_call_new(S, I->tape, outside, number, &rules)) != NULL;
+  if (rules.drop) rules.drop(rules.ctx);
+  if (!stored) return false;
   ty_instance_bind(S, I, outside, number);
   ok = ok && (!I->plan || ty_exec_run(S, I->plan, &I->recording, I->result));
   I->recording.ninput = 0;

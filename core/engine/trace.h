@@ -96,6 +96,7 @@ typedef struct Instance {
   InstanceMade *made;
   InstanceCheck *check;
   TracedTape *tape; /* of results that need a gradient; or NULL */
+  Owner rules;      /* of the call that is about to run, for its tape */
   double *size;     /* what numbers of the trace come to for these sizes; the caller's */
   Storage **fresh;  /* per target, while it runs */
   Buffer **result;
@@ -137,7 +138,7 @@ void ty_foreign_free(Foreign *f);                                      /* NULL i
 
 /* Fills the inputs and scalars of I->recording, which are lent: whoever asks sets recording.ninput to 0 afterwards. */
 void ty_instance_bind(State *S, Instance *I, const Tensor *const *outside, const double *number);
-/* Runs, writes, and fills the handles. False: S->err, and nothing has changed. */
+/* Runs, writes, and fills the handles; takes I->rules over, or drops them. False: S->err, and nothing has changed. */
 bool ty_instance_run(State *S, Instance *I, const Tensor *const *outside, const double *number,
                      Tensor *const *made);
 /* The same for results that were computed elsewhere, one buffer for each target, taken over. */

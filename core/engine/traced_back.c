@@ -167,7 +167,7 @@ static bool go_back(Making *M, i64 *offset) {
   for (b.nwanted = 0; b.nwanted < T->nroot; b.nwanted++)
     if (M->key[T->noutput + b.nwanted] & ROOT_ASKED)
       b.wanted[b.nwanted].r = ty_record_hold(M->root[b.nwanted]);
-  ok = ty_traced_rows(S, T, seq, M->saved, M->root, offset, NULL, M->c->freed, M->made);
+  ok = ty_traced_rows(S, T, seq, M->saved, M->root, offset, NULL, M->c->freed, NULL, M->made);
   const bool rows = ok;
   for (i32 i = 0; ok && i < M->p->nin; i++) {
     const i32 what = M->p->in[i] - T->nvalue;
@@ -335,7 +335,7 @@ static bool by_plan(State *S, Back *b, u8 *key, Tensor *flat, const Tensor **in,
   TracedTape *T = c->tape;
   const u32 word = ty_entry_word(S);
   i32 n, at = 0;
-  if (!is_whole(c) || !find_key(b, key, running)) return true;
+  if (!is_whole(c) || ty_traced_call_has_rules(c) || !find_key(b, key, running)) return true;
   BackPlan *p = plan_find(T, key, word, &n);
   if (!p && n >= TRACED_PLANS) return true;
   Making M = {.S = S, .c = c, .key = key, .p = p};

@@ -412,7 +412,7 @@ static void read_program(Reader *r) {
 
 /* The recipe on top of the stack, which it pops; nil gives the recipe of nothing. */
 static Recipe read_recipe(Reader *r) {
-  static const char *const kinds[] = {"slot", "value", "number", "tensor", "table"};
+  static const char *const kinds[] = {"slot", "value", "number", "tensor", "table", "random"};
   lua_State *L = r->L;
   Recipe y = {R_SLOT, 0};
   if (lua_istable(L, -1)) {
@@ -425,7 +425,7 @@ static Recipe read_recipe(Reader *r) {
     if (kind == R_VALUE) y.k = anchor_item(r, 2);
     else y.k = item(r, 2);
     const i32 most[] = {r->T->nslots - 1, r->T->nanchors, r->T->nnumbers, r->T->instance[0]->nmade,
-                        r->T->ntables};
+                        r->T->ntables, INT32_MAX};
     if (kind == R_SLOT) y.k = place_of(r, y.k);
     if (kind == R_NUMBER) y.k = number_place(r->T, y.k);
     if (kind == TY_COUNT(kinds) || y.k < 1 || y.k > most[kind]) luaL_error(L, "unknown recipe");
@@ -476,6 +476,19 @@ static void read_tables(Reader *r) {
     lua_pop(L, 1);
   }
   lua_pop(L, 1);
+}
+
+/* The rules of the instance's tape are those that the description lists. */
+static void read_rules(Reader *r) {
+  const TracedTape *tape = r->T->instance[0]->tape;
+  lua_getfield(r->L, r->d, "rules");
+  if (!lua_isnil(r->L, -1)) {
+    const i32 n = item(r, 2);
+    r->T->rules = item(r, 1);
+    if (!tape || tape->nrule != n || r->T->rules > r->T->ntables)
+      luaL_error(r->L, "its results lead to other functions than they did");
+  } else if (tape && tape->nrule) luaL_error(r->L, "its results lead to functions");
+  lua_pop(r->L, 1);
 }
 
 /* What a leaf gets lies as its storage does: it is taken over as it is. */
@@ -652,7 +665,8 @@ static int refused(lua_State *L, const State *S) {
 /* Whether the session's graph, an instance now, can serve trace T beside those that it has. */
 static bool is_like(const Trace *T, const Instance *I) {
   const Instance *like = T->instance[0];
-  bool same = I->noutside == like->noutside && I->nmade == like->nmade;
+  bool same = I->noutside == like->noutside && I->nmade == like->nmade &&
+              (I->tape ? I->tape->nrule : 0) == (like->tape ? like->tape->nrule : 0);
   for (i32 i = 0; same && i < I->noutside; i++) same = I->outside[i].slot == like->outside[i].slot;
   bool busy = T->refs > 1 && T->ninstance == INSTANCES_MAX; /* what must go may be running */
   return same && T->dynamic && !busy && !I->foreign;
@@ -723,6 +737,39 @@ static int extend(lua_State *L, State *S, Entry *e, Trace *T, int sample) {
   return installed(L, I);
 }
 
+/* streams() -> how many random streams the capture has taken */
+static int capture_streams(lua_State *L) {
+  State *S = ty_lua_state(L);
+  const Capture *c = ty_lua_capture(L);
+  lua_pushnumber(L, c ? (lua_Number)(S->stream - c->stream) : 0);
+  return 1;
+}
+
+/* rules(tensors) -> a list of what those functions with gradients of their own were made with that the tensors lead to, in
+** the order of recording, beside those that later calls need nothing of; nil: they cannot be told */
+static int capture_rules(lua_State *L) {
+  State *S = ty_lua_state(L);
+  if (!ty_lua_capture(L)) return luaL_error(L, "no capture is open");
+  const i32 n = (i32)lua_objlen(L, 1);
+  const Tensor **made = lua_newuserdata(L, sizeof *made * (size_t)(n + 1));
+  for (i32 i = 0; i < n; i++) {
+    lua_rawgeti(L, 1, i + 1);
+    made[i] = ty_lua_test(L, -1);
+    lua_pop(L, 1);
+    if (!made[i] || !made[i]->st) return luaL_error(L, "a result is a tensor that was released");
+  }
+  const Record **list;
+  i32 count;
+  lua_newtable(L);
+  if (!ty_traced_tape_rules(S, made, n, &list, &count)) lua_pushnil(L);
+  for (i32 i = 0; i < count; i++) {
+    ty_lua_rules_push(L, list[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  ty_mem_free(list);
+  return 1;
+}
+
 /* finish(description, position or nil, handle, sample or nil) -> true, operations, time | nil, reason. position: of the trace in the list
 ** that traces() gives that is to serve these sizes too; then tensors and sizes are all that is looked at,
 ** and whether there is a program: a capture is counted. sample: these sizes are that one of a range (lua_range.c). */
@@ -783,6 +830,7 @@ static int capture_finish(lua_State *L) {
     anchor(&r);
   }
   read_tables(&r);
+  read_rules(&r);
   read_effects(&r);
   read_results(&r);
   find_hidden(&r);
@@ -809,7 +857,8 @@ static int capture_finish(lua_State *L) {
 
 void ty_lua_open_trace(lua_State *L, int m) {
   static const luaL_Reg fns[] = {{"finish", capture_finish},      {"table", capture_table},
-                                 {"sized", capture_sized},        {"traces", ty_trace_list},
+                                 {"sized", capture_sized},        {"traces", ty_trace_list},   {"rules", capture_rules},
+                                 {"streams", capture_streams},
                                  {"account", ty_account_session}, {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_getfield(L, -1, "capture");

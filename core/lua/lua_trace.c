@@ -315,6 +315,12 @@ typedef struct Made {
   const double *number;
 } Made;
 
+static void push_random(lua_State *L, i32 streams) {
+  const State *S = ty_lua_state(L);
+  const u64 state[2] = {S->seed, S->stream + (u64)streams};
+  lua_pushlstring(L, (const char *)state, sizeof state);
+}
+
 static void push_value(lua_State *L, Recipe r, const Made *m) {
   switch ((RecipeKind)r.kind) {
   case R_SLOT: lua_pushvalue(L, r.k); break;
@@ -322,6 +328,7 @@ static void push_value(lua_State *L, Recipe r, const Made *m) {
   case R_NUMBER: lua_pushnumber(L, m->number[r.k]); break;
   case R_TENSOR: lua_pushvalue(L, m->tensors + r.k); break;
   case R_TABLE: lua_pushvalue(L, m->tables + r.k); break;
+  case R_RANDOM: push_random(L, r.k - 1); break;
   }
 }
 
@@ -537,6 +544,18 @@ static __attribute__((noinline)) bool take_room(struct Compiled *C, const Trace 
 
 static void leave_room(struct Compiled *C, const Call *c) { C->nroom = c->room; }
 
+/* Runs it, with the rules that its results lead back to. */
+static bool run_instance(lua_State *L, State *S, const Trace *T, Instance *I, const Call *c,
+                         const Made *m) {
+  if (T->rules) {
+    Tensor *const *made = c->made;
+    Handle *first = I->nmade && !T->hidden[0] ? (Handle *)made[0] : NULL;
+    lua_pushvalue(L, m->tables + T->rules);
+    if (!ty_lua_rules(L, S, first, &I->rules)) return false;
+  }
+  return ty_instance_run(S, I, c->outside, c->number, c->made);
+}
+
 /* The trace's guards hold: what remains. TRACE_MISS leaves the stack as it may be. */
 static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I, const Call *c,
                              const char **why, int *answers) {
@@ -567,13 +586,13 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
   if (TY_UNLIKELY(I->foreign != NULL)) {
     lua_rawgeti(L, m.anchors, T->backend);
     if (!ty_custom_run(L, S, I, outside, number, made)) return TRACE_RAISED;
-  } else if (TY_UNLIKELY(!ty_instance_run(S, I, outside, number, made))) {
+  } else if (TY_UNLIKELY(!run_instance(L, S, T, I, c, &m))) {
     if (S->out_of_range) { /* nothing was written */
       *why = "an index is out of range";
       return TRACE_REST;
     }
     if (!may_try_again(L, S, I, c, why)) return TRACE_FAILED;
-    if (!ty_instance_run(S, I, outside, number, made)) return TRACE_FAILED;
+    if (!run_instance(L, S, T, I, c, &m)) return TRACE_FAILED;
   }
   if (T->neffects) { /* no Lua code runs before hidden tensors are let go */
     apply_gradients(L, T, made);

@@ -44,7 +44,8 @@ struct Record {
   i32 refs;
   u16 kind;
   bool freed; /* a backward pass has used it up */
-  bool pure;  /* CUSTOM: its rule reads nothing but what the record keeps, behind its inputs */
+  bool keeps; /* CUSTOM: tensors that its rule reads stand behind its inputs */
+  bool pure;  /* the same, and the rule reads nothing else */
   i32 n;      /* edges */
   u64 seq;    /* ascends in the order of recording */
   Record *next_dead;
@@ -52,7 +53,7 @@ struct Record {
   Tensor
       t; /* dims of the result; PUT: the view that was written; OUT: the result; LEAF: the gradient,
                with its storage */
-  u32 dims; /* REDUCE: bit set */
+  u32 dims; /* REDUCE: bit set; CUSTOM: which of the rules that its owner has, from 1; 0: there is one */
   i32 dim,
       base; /* dim of SCAN and MOVE and cat; CUSTOM, CALL: results; OUT, RESULT: which; base of its index; CUSTOM: inputs */
   u64 walk; /* a walk's own, see State */

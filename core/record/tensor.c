@@ -384,6 +384,7 @@ void ty_traced_call_forget(Record *r) {
   for (i32 i = 0; c->made && i < T->nrow; i++) ty_record_drop(c->made[i]);
   for (i32 i = 0; i < T->nroot; i++)
     if (c->root[i]) ty_record_drop(c->root[i]);
+  if (c->rules.drop) c->rules.drop(c->rules.ctx);
   ty_traced_tape_drop(c->tape);
   ty_mem_free(c->made);
   ty_mem_free(c);

@@ -45,7 +45,7 @@ static bool is_plain(const Record *r) {
   Attention how;
   if (r->kind == OP_ATTEND && !r->freed && !ty_attend_kept(r, &how)->st) return false;
   return r->kind < OP_COUNT || r->kind == K_WATCH || r->kind == K_CAT || r->kind == K_NONE ||
-         r->kind == K_OUT || (r->kind == K_CUSTOM && (r->pure || r->freed));
+         r->kind == K_OUT || (r->kind == K_CUSTOM && (r->keeps || r->freed));
 }
 
 static bool see(Making *M, Record *r) {
@@ -87,6 +87,9 @@ static bool collect(Making *M, const Tensor *const *made, i32 n) {
   return true;
 }
 
+/* Whether each call brings its rule. */
+static bool has_rule(const Record *r) { return r->kind == K_CUSTOM && !r->pure && !r->freed; }
+
 /* Tensors from outside that lead to records, and these as roots. */
 static bool find_roots(Making *M) {
   const Capture *c = M->c;
@@ -120,10 +123,21 @@ static const Buffer *held(const Capture *c, const Storage *st) {
   return st->buf;
 }
 
+/* Of a copy of all that a tensor from outside holds, the number of that tensor; else -1. */
+static i32 copied_from(const Making *M, Storage *st) {
+  Tensor from, t = {.st = st, .type = ty_type_line(st->dtype, st->device, st->numel)};
+  if (!ty_capture_copied(M->S, &t, &from)) return -1;
+  const bool whole = !from.offset && ty_type_equal(&from.type, &t.type) &&
+                     from.st->numel == st->numel && ty_tensor_is_contiguous(&from);
+  return whole ? ty_capture_from(M->c, &from) : -1;
+}
+
 static bool new_value(Making *M, const Edge *e, TapeValue *v) {
   State *S = M->S;
   Storage *st = e->saved;
-  const i32 i = ty_capture_from(M->c, &e->t);
+  i32 i = ty_capture_from(M->c, &e->t);
+  const i32 copied = M->apart && i < 0 ? copied_from(M, st) : -1;
+  if (copied >= 0) i = copied;
   *v = (TapeValue){.from = FROM_NONE, .type = ty_type_line(st->dtype, st->device, st->numel)};
   v->strides[0] = 1;
   v->apart = M->apart;
@@ -131,8 +145,8 @@ static bool new_value(Making *M, const Edge *e, TapeValue *v) {
   if (st->batched) return refuse(S, "its gradient needs examples of a vmap");
   if (st->tape) v->from = ty_pointer_map_get(&M->number, st->tape);
   const Storage *outside = i < 0 ? NULL : M->c->outside[i].t.st;
-  if (outside && (st->recording != M->c->recording) &&
-      (st->snapshot == outside || (st->buf && st->buf == held(M->c, outside)))) {
+  if (copied >= 0 || (outside && (st->recording != M->c->recording) &&
+      (st->snapshot == outside || (st->buf && st->buf == held(M->c, outside))))) {
     v->kind = VALUE_OUTSIDE;
     v->of = i;
     v->type = M->c->outside[i].t.type;
@@ -200,11 +214,13 @@ static bool make_rows(Making *M) {
                           .edge = at,
                           .kind = r->kind,
                           .freed = r->freed,
+                          .keeps = r->keeps,
                           .pure = r->pure};
     T->row[i].t.st = NULL;
     T->row[i].t.origin = 0;
     M->apart = r->kind == K_CUSTOM;
-    if (r->kind == K_CUSTOM && !r->freed) hold_rule(&T->row[i].owner, r);
+    if (has_rule(r)) T->row[i].dims = (u32)++T->nrule;
+    else if (r->kind == K_CUSTOM && !r->freed) hold_rule(&T->row[i].owner, r);
     for (i32 k = 0; k < r->n; k++)
       if (!make_edge(M, i, &r->edge[k], &T->edge[at++])) return false;
     if (r->kind == OP_ATTEND && !make_kept(M, i, &T->edge[at++])) return false;
@@ -226,14 +242,20 @@ static bool open_maps(Making *M, i32 records) {
   return true;
 }
 
-static bool make_tape(Making *M, const Tensor *const *made, i32 n) {
+/* The records that made[] lead to. */
+static bool list_records(Making *M, const Tensor *const *made, i32 n) {
   TracedTape *T = M->T;
-  const Capture *c = M->c;
-  const i32 records = (i32)(M->S->record_seq - c->seq);
+  const i32 records = (i32)(M->S->record_seq - M->c->seq);
   if (!(M->list = ty_mem_alloc(sizeof *M->list * (size_t)(records + 1))) ||
       !(T->output = ty_mem_zalloc(sizeof *T->output * (size_t)(n + 1))) || !open_maps(M, records))
     return ty_fail_memory(M->S, "capture", 0);
-  if (!collect(M, made, n)) return false;
+  return collect(M, made, n);
+}
+
+static bool make_tape(Making *M, const Tensor *const *made, i32 n) {
+  TracedTape *T = M->T;
+  const Capture *c = M->c;
+  if (!list_records(M, made, n)) return false;
   if (!(T->row = ty_mem_zalloc(sizeof *T->row * (size_t)(T->nrow + 1))) ||
       !(T->edge = ty_mem_zalloc(sizeof *T->edge * (size_t)(T->nedge + 1))) ||
       !(T->value = ty_mem_zalloc(sizeof *T->value * (size_t)(T->nedge + 1))) ||
@@ -250,21 +272,47 @@ static bool needs_tape(State *S, const Tensor *const *made, i32 n) {
   return false;
 }
 
+static bool making_open(Making *M, State *S) {
+  *M = (Making){.S = S, .c = S->capture, .T = ty_mem_zalloc(sizeof *M->T)};
+  if (!M->T) return ty_fail_memory(S, "capture", 0);
+  M->T->S = S;
+  M->T->refs = 1;
+  return true;
+}
+
+static void making_close(Making *M) {
+  ty_pointer_map_close(&M->seen);
+  ty_pointer_map_close(&M->number);
+  ty_pointer_map_close(&M->leading);
+  ty_pointer_map_close(&M->saved);
+  ty_mem_free(M->list);
+}
+
 bool ty_traced_tape_new(State *S, const Tensor *const *made, i32 n, TracedTape **y) {
-  Making M = {.S = S, .c = S->capture};
+  Making M;
   *y = NULL;
   if (!needs_tape(S, made, n)) return true;
-  if (!(M.T = ty_mem_zalloc(sizeof *M.T))) return ty_fail_memory(S, "capture", 0);
-  M.T->S = S;
-  M.T->refs = 1;
+  if (!making_open(&M, S)) return false;
   const bool ok = make_tape(&M, made, n);
-  ty_pointer_map_close(&M.seen);
-  ty_pointer_map_close(&M.number);
-  ty_pointer_map_close(&M.leading);
-  ty_pointer_map_close(&M.saved);
-  ty_mem_free(M.list);
+  making_close(&M);
   if (ok) *y = M.T;
   else ty_traced_tape_drop(M.T);
+  return ok;
+}
+
+bool ty_traced_tape_rules(State *S, const Tensor *const *made, i32 n, const Record ***list,
+                          i32 *count) {
+  Making M;
+  *list = NULL, *count = 0;
+  if (!needs_tape(S, made, n)) return true;
+  if (!making_open(&M, S)) return false;
+  bool ok = list_records(&M, made, n);
+  if (ok && !(*list = ty_mem_alloc(sizeof **list * (size_t)(M.n + 1))))
+    ok = ty_fail_memory(S, "capture", 0);
+  for (i32 i = 0; ok && i < M.n; i++)
+    if (has_rule(M.list[i])) (*list)[(*count)++] = M.list[i];
+  making_close(&M);
+  ty_traced_tape_drop(M.T);
   return ok;
 }
 
@@ -355,7 +403,7 @@ static bool fill_call(State *S, TracedCall *c, Record *r, const Tensor *const *o
 }
 
 Record *ty_traced_call_new(State *S, TracedTape *T, const Tensor *const *outside,
-                           const double *number) {
+                           const double *number, Owner *rules) {
   const u64 seq = S->record_seq;
   S->record_seq += (u64)T->nrow;
   Record *r = ty_record_new(S, K_CALL, 0, NULL);
@@ -369,6 +417,7 @@ Record *ty_traced_call_new(State *S, TracedTape *T, const Tensor *const *outside
   c->seq = seq;
   r->dim = T->noutput;
   if (T->nnumber) memcpy(c->number, number, sizeof *number * (size_t)T->nnumber);
+  if (T->nrule) c->rules = *rules, *rules = (Owner){0};
   if (fill_call(S, c, r, outside)) return r;
   ty_traced_call_forget(r); /* results hold it */
   ty_record_drop(r);
@@ -428,6 +477,14 @@ void ty_traced_call_reads(const TracedCall *c, bool freed) {
   }
 }
 
+bool ty_traced_call_has_rules(const TracedCall *c) {
+  const TracedTape *T = c->tape;
+  bool any = false;
+  for (i32 i = 0; T->nrule && i < T->nrow; i++)
+    any |= c->row[i] && T->row[i].kind == K_CUSTOM && !T->row[i].pure;
+  return any;
+}
+
 bool ty_traced_call_free(TracedCall *c) {
   const TracedTape *T = c->tape;
   bool all = true;
@@ -454,7 +511,7 @@ static bool keep(State *S, const TracedTape *T, i32 i, Storage *const *saved, Re
 
 bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *saved,
                     Record *const *root, const i64 *offset, const double *number, const u8 *freed,
-                    Record **made) {
+                    const Owner *rules, Record **made) {
   for (i32 i = 0; i < T->nrow; i++) {
     const TapeRow *from = &T->row[i];
     Record *r = ty_mem_zalloc(sizeof *r + sizeof(Edge) * (size_t)from->n);
@@ -466,6 +523,7 @@ bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *save
                   .refs = 1,
                   .kind = from->kind,
                   .freed = freed[i],
+                  .keeps = from->keeps,
                   .pure = from->pure,
                   .n = freed[i] ? 0 : from->n,
                   .seq = seq + 1 + (u64)i,
@@ -486,8 +544,9 @@ bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *save
       r->edge[k].t.offset += offset[e->value];
     }
     made[i] = r;
-    if (from->owner.drop && !r->freed) {
-      r->owner = from->owner;
+    const Owner *rule = r->kind == K_CUSTOM && !r->pure ? rules : &from->owner;
+    if (rule && rule->drop && !r->freed) {
+      r->owner = *rule;
       ((Rule *)r->owner.ctx)->refs++;
     }
     if (r->kind != OP_ATTEND || r->freed || keep(S, T, i, saved, r)) continue;
@@ -503,7 +562,8 @@ bool ty_traced_call_expand(State *S, TracedCall *c) {
   if (c->made) return true;
   Record **made = ty_mem_alloc(sizeof *made * (size_t)(T->nrow + 1));
   if (!made) return ty_fail_memory(S, "gradient", 0);
-  if (!ty_traced_rows(S, T, c->seq, c->saved, c->root, c->offset, c->number, c->freed, made)) {
+  if (!ty_traced_rows(S, T, c->seq, c->saved, c->root, c->offset, c->number, c->freed,
+                      &c->rules, made)) {
     ty_mem_free(made);
     return false;
   }

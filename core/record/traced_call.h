@@ -39,9 +39,9 @@ typedef struct TapeRow {
   i32 dim, base, n,
       edge;      /* edge: number of the first one; behind those of ATTEND is what it keeps */
   Attention how; /* ATTEND */
-  Owner owner;   /* CUSTOM: of its rule, held */
+  Owner owner;   /* CUSTOM, pure: of its rule, held; the rules of others come with each call, which `dims` tells apart */
   u16 kind;
-  bool freed, pure;
+  bool freed, keeps, pure;
 } TapeRow;
 
 /* A tensor from outside that leads to a root: the record that its storage holds. */
@@ -58,7 +58,7 @@ typedef struct TapeOutput {
 typedef struct TracedTape {
   State *S;
   i32 refs;
-  i32 nrow, nedge, nvalue, noutput, nroot, nleading,
+  i32 nrow, nedge, nvalue, noutput, nroot, nleading, nrule,
       nnumber;  /* nnumber: of the trace's, 0: none are read */
   TapeRow *row; /* in the order of recording */
   TapeEdge *edge;
@@ -75,6 +75,7 @@ struct TracedCall {
   Storage **saved;  /* by value; NULL: let go of */
   i64 *offset;      /* OUTSIDE values: of the tensor */
   double *number;
+  Owner rules; /* of the call's rules; drop NULL: there are none */
   u8 *freed;              /* by row */
   u8 *row, *given, *read; /* of a walk: rows that are reached; outputs with gradients; values */
   Record **made;          /* by row, held, where the call was expanded; else NULL */
@@ -83,6 +84,10 @@ struct TracedCall {
 
 /* What the capture recorded and made[] lead to; *y NULL where no gradient is needed. False: refused, or S->err. */
 bool ty_traced_tape_new(State *S, const Tensor *const *made, i32 n, TracedTape **y);
+/* The CUSTOM records among that whose rules later calls bring: a list of the caller's, in the order of their rows. False:
+** refused, or S->err. */
+bool ty_traced_tape_rules(State *S, const Tensor *const *made, i32 n, const Record ***list,
+                          i32 *count);
 void ty_traced_tape_drop(TracedTape *T);
 /* Whether the tensors lead to as many roots as they did. */
 bool ty_traced_tape_fits(State *S, const TracedTape *T, const Tensor *const *outside);
@@ -96,9 +101,9 @@ typedef struct TapeKept {
 } TapeKept;
 void ty_traced_tape_kept(const TracedTape *T, i32 i, TapeKept *y);
 
-/* The CALL record of a call that is about to run; NULL: out of memory. */
+/* The CALL record of a call that is about to run; NULL: out of memory. rules: of T->nrule rules, taken over. */
 Record *ty_traced_call_new(State *S, TracedTape *T, const Tensor *const *outside,
-                           const double *number);
+                           const double *number, Owner *rules);
 /* The call has run: target[] are its storages, whose tapes lead to it now. Cannot fail. */
 void ty_traced_call_settle(Record *r, Storage *const *target);
 /* Lets go of all that the call keeps. */
@@ -115,7 +120,9 @@ bool ty_traced_call_free(TracedCall *c);
 /* Makes a record of each row, over these values and roots; `made` holds them. */
 bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *saved,
                     Record *const *root, const i64 *offset, const double *number, const u8 *freed,
-                    Record **made);
+                    const Owner *rules, Record **made);
+/* Whether rules that calls bring are among the rows that are reached. */
+bool ty_traced_call_has_rules(const TracedCall *c);
 /* The same for the call itself, which holds them from then on. */
 bool ty_traced_call_expand(State *S, TracedCall *c);
 /* What a record stands for: of a RESULT whose call was expanded, the record of that row. */

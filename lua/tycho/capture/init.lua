@@ -489,6 +489,20 @@ local function closure_position(world, c)
   return c.position
 end
 
+--- What rules keep beside the call's values would hold the call that they belong to.
+local function must_not_lead_back(world, v)
+  if not world.in_rules then return end
+  if v.requires_grad and not world.C.viewed(v) then
+    world:abort("a function with a gradient of its own closes over a value that needs a gradient, which was made inside",
+      "give it as an argument")
+  end
+  if not world.said.unscoped then
+    world.said.unscoped = true
+    if world.C.is_scoped() then world:abort("a function with a gradient of its own keeps a tensor of a scope") end
+    world:emit({ "unscoped" }, "the call")
+  end
+end
+
 local function object_recipe(world, v)
   local kind = type(v)
   if world:is_thread(v) then world:abort_thread("a coroutine made inside is returned or stored") end
@@ -499,7 +513,10 @@ local function object_recipe(world, v)
   end
   local s = world.objects[v]
   if s and not s.bytecode_only then return { "slot", s.slot } end
-  if kind == "userdata" and world.is_tensor(v) then return { "tensor", tensor_position(world, v) } end
+  if kind == "userdata" and world.is_tensor(v) then
+    must_not_lead_back(world, v)
+    return { "tensor", tensor_position(world, v) }
+  end
   if kind == "function" then
     if world.closures[v] then return { "table", closure_position(world, world.closures[v]) } end
     if not world.iterators[v] and (world.C.is_native(v) or world:is_ours(v)) then return { "value", v } end
@@ -518,6 +535,7 @@ function recipe(world, v, s)
     if s.pinned and kind ~= "table" and kind ~= "userdata" and kind ~= "function" then return { "value", v } end
     return { "slot", s.slot }
   end
+  if kind == "string" and world.random_at[v] then return { "random", world.random_at[v] + 1 } end
   if kind == "nil" or kind == "number" or kind == "string" or kind == "boolean" then return { "value", v } end
   return object_recipe(world, v)
 end
@@ -548,13 +566,24 @@ local function table_recipe(world, o)
 end
 
 --- Fresh tables that are mentioned: each once, those found meanwhile appended behind.
-local function table_recipes(world)
-  local list, recipes, i = world.made_tables, {}, 1
+local function table_recipes(world, recipes)
+  local list, i = world.made_tables, #recipes + 1
   while list[i] do
     recipes[i] = list[i].made or table_recipe(world, list[i])
     i = i + 1
   end
   return recipes
+end
+
+--- What the rules of users have that results lead back to: {position of their list, how many}; nil where there are none.
+local function rule_recipes(world)
+  local kept = world.C.rules(world.made_tensors)
+  if not kept or #kept == 0 then return nil end
+  local list = { n_array = #kept, n_hash = 0 }
+  world.in_rules = true
+  for k, v in ipairs(kept) do list[k] = { { "value", k }, recipe(world, v) } end
+  world.made_tables[#world.made_tables + 1] = { made = list }
+  return { #world.made_tables, #kept }
 end
 
 local function effect_recipes(world)
@@ -592,7 +621,9 @@ function World:describe(results, shadows, n)
     specialised = self.specialised }
   for i = 1, n do d.results[i] = recipe(self, results[i], shadows[i]) end
   d.effects = effect_recipes(self)
-  d.tables = table_recipes(self)
+  d.tables = table_recipes(self, {})
+  d.rules = rule_recipes(self)
+  table_recipes(self, d.tables)
   d.tensors = self.made_tensors
   self:guard_aliases()
   self:guard_cells()
@@ -664,7 +695,9 @@ end
 
 --- Whether two descriptions are one trace but for the sizes of tensors: the same reads, guards, results and effects.
 function M.same(a, b)
-  return a.narg == b.narg and a.nresults == b.nresults and a.resume == b.resume and #a.tensors == #b.tensors
+  local rules_a, rules_b = a.rules or {}, b.rules or {}
+  return rules_a[1] == rules_b[1] and rules_a[2] == rules_b[2]
+    and a.narg == b.narg and a.nresults == b.nresults and a.resume == b.resume and #a.tensors == #b.tensors
     and a.early == b.early and a.late == b.late and a.sharing == b.sharing
     and same_lists(same_instruction, a.program, b.program) and same_lists(same_recipe, a.results, b.results)
     and same_lists(same_effect, a.effects, b.effects) and same_lists(same_table, a.tables, b.tables)
@@ -693,6 +726,7 @@ local function new_world(core, f, options, ...)
     specialised = {},  -- by slot: numbers whose value a function of the library has asked for
     effects = {}, untyped = {},
     gradients = {}, ngradients = 0, memories = {}, sharing = {}, -- see gradients.lua
+    random_at = {},   -- by random state: how many streams the call had taken
     around = core.internals.grad.around,
     made_tables = {}, made_tensors = {}, tensor_at = {},
     catching = 0,     -- pcalls that are being evaluated

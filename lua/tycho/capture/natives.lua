@@ -158,6 +158,7 @@ return function(World)
     local results, nresults = pack(f(unpack(args, 1, n)))
     local refused = C.reason()
     if refused then self:abort(refused, rows[name] and rows[name].hint) end
+    if name == "grad.random" then self.random_at[results[1]] = C.streams() end
     local taken = symbols and pin_untaken(self, symbols, count, args, shadows)
     local whole, nwhole = pack(C.wholeness())
     note_wholeness(self, unpack(whole, 1, nwhole))

@@ -122,7 +122,7 @@ local function operand(tape, v, s)
     if s and not s.pinned and not s.size then return { NUMBER, (world:number_id(v, s)) } end
     return size_operand(v, s)
   end
-  if kind == "nil" or kind == "boolean" or kind == "string" then return { VALUE, v } end
+  if kind == "nil" or kind == "boolean" or kind == "string" and not world.random_at[v] then return { VALUE, v } end
   local r = tape.at[v]
   if r then return { REGISTER, r } end
   if kind == "table" then
@@ -157,9 +157,10 @@ local function result(tape, v, s, fresh, path)
     s = size(tape, v, path)
     return { NEW, s.size, "number" }, s
   end
-  if kind == "nil" or kind == "boolean" or kind == "string" then return { VALUE, v } end
+  if kind == "nil" or kind == "boolean" or kind == "string" and not world.random_at[v] then return { VALUE, v } end
   local r = tape.at[v]
   if r then return { REGISTER, r }, s end
+  if kind == "string" then return { NEW, register(tape, v), "string" } end
   if kind == "userdata" and not world.is_tensor(v) then return { NEW, register(tape, v), "userdata" } end
   if kind == "userdata" then return { NEW, register(tape, v), v.dtype, v.ndim } end
   if kind == "function" then return { NEW, register(tape, v), "function" }, s end
@@ -334,7 +335,7 @@ function Replay:accept(x, v)
   elseif type(v) ~= x[3] then
     return false
   end
-  if x[3] ~= "number" then self.met[v] = true end
+  if x[3] ~= "number" and x[3] ~= "string" then self.met[v] = true end
   self.values[x[2]] = v
   return true
 end
