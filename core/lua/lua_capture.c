@@ -770,6 +770,18 @@ static int capture_rules(lua_State *L) {
   return 1;
 }
 
+/* Functions whose variables closures share that the trace makes. */
+static void read_owners(Reader *r) {
+  Trace *T = r->T;
+  lua_getfield(r->L, r->d, "owners");
+  T->makes_closures = lua_istable(r->L, -1);
+  const i32 n = T->makes_closures ? (i32)lua_objlen(r->L, -1) : 0;
+  T->owner = T->nanchors + 1;
+  T->nowners = n / 2;
+  for (i32 i = 1; i <= n; i++) anchor_item(r, i);
+  lua_pop(r->L, 1);
+}
+
 /* finish(description, position or nil, handle, sample or nil) -> true, operations, time | nil, reason. position: of the trace in the list
 ** that traces() gives that is to serve these sizes too; then tensors and sizes are all that is looked at,
 ** and whether there is a program: a capture is counted. sample: these sizes are that one of a range (lua_range.c). */
@@ -822,13 +834,7 @@ static int capture_finish(lua_State *L) {
   read_program(&r);
   T->hash[0] = ty_trace_hash(T, T->instance[0]);
   place_scalars(T, T->instance[0]);
-  lua_getfield(L, 1, "owner");
-  if (lua_isnil(L, -1)) lua_pop(L, 1);
-  else {
-    T->owner = anchor(&r);
-    lua_getfield(L, 1, "shared");
-    anchor(&r);
-  }
+  read_owners(&r);
   read_tables(&r);
   read_rules(&r);
   read_effects(&r);

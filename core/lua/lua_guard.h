@@ -213,7 +213,9 @@ struct Trace {
   i32 backend;  /* anchor of the function that computes instead of a plan; 0: none */
   i32 resume;   /* anchor of the function that goes on with the results; 0: they are the call's */
   i32 link;     /* anchor of what does the same without Lua, or 0 */
-  i32 owner; /* anchors of the function whose variables its closures share, and of what is known of those (Shared); 0: none */
+  i32 owner,
+      nowners; /* anchors of functions whose variables its closures share, behind each what is known of those (Shared) */
+  bool makes_closures;
   i32 wasted;           /* instances in a row that were not used again */
   i64 rest;             /* calls of new sizes to come that make no instance */
   i64 used;             /* hits when the last instance was made */

@@ -348,16 +348,18 @@ static void make_closures(lua_State *L, const Trace *T, const Made *m) {
 }
 
 static bool may_make_closures(lua_State *L, const Trace *T, int anchors) {
-  if (lua_gethook(L)) return false; /* it would see what makes them */
-  lua_rawgeti(L, anchors, T->owner);
-  lua_rawgeti(L, anchors, T->owner + 1);
-  const bool may = ty_lua_is_shared(L, lua_gettop(L) - 1, lua_touserdata(L, -1));
-  lua_pop(L, 2);
+  bool may = !lua_gethook(L); /* it would see what makes them */
+  for (i32 i = 0; may && i < T->nowners; i++) {
+    lua_rawgeti(L, anchors, T->owner + 2 * i);
+    lua_rawgeti(L, anchors, T->owner + 2 * i + 1);
+    may = ty_lua_is_shared(L, lua_gettop(L) - 1, lua_touserdata(L, -1));
+    lua_pop(L, 2);
+  }
   return may;
 }
 
 static void fill_tables(lua_State *L, const Trace *T, const Made *m) {
-  if (T->owner) make_closures(L, T, m);
+  if (T->makes_closures) make_closures(L, T, m);
   for (i32 i = 0; i < T->npairs; i++) {
     if (T->size[T->pair[i].owner - 1].maker) continue;
     push_value(L, T->pair[i].key, m);
@@ -574,7 +576,7 @@ static TraceAnswer run_trace(lua_State *L, State *S, const Trace *T, Instance *I
     }
     made[i] = T->hidden[i] && !I->foreign ? &hidden[i] : lua_touserdata(L, first + i + 1);
   }
-  if (T->owner && !may_make_closures(L, T, m.anchors)) return TRACE_REST;
+  if (T->makes_closures && !may_make_closures(L, T, m.anchors)) return TRACE_REST;
   if (T->ntables) fill_tables(L, T, &m);
   S->out_of_range = false;
   pin(c);

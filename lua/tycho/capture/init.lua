@@ -415,11 +415,11 @@ function World:environment(f, fs)
 end
 
 --- A closure made inside: it has no code of its own, evaluate.lua runs it. As a value it is a function like no other.
---- by: the instruction, where it is one of the captured function itself.
+--- by: the instruction that makes it.
 function World:closure(proto, cells, env, envs, owner, frame, by)
   local function placeholder() return error("a closure made inside ran outside", 0) end
-  by = not frame.cells and rawequal(frame.fn, self.fn) and by or nil
-  self.closures[placeholder] = { proto = proto, cells = cells, env = env, envs = envs, owner = owner, by = by }
+  self.closures[placeholder] = { proto = proto, cells = cells, env = env, envs = envs, owner = owner, made_by = by,
+    parent = frame.proto, root = frame.root, by = not frame.cells and rawequal(frame.fn, self.fn) and by or nil }
   return placeholder
 end
 
@@ -427,12 +427,12 @@ function World:closure_of(f) return self.closures[f] end
 
 -- Results, effects, the description -----------------------------------------------------------------------------------
 
-local recipe
+local recipe, position_of
 
 local NOTHING, ANYTHING = { "value", nil }, { "value", true }
 
 --- The position of an instruction in a prototype's code.
-local function position_of(by, proto)
+function position_of(by, proto)
   for at, ins in ipairs(proto.code) do
     if ins == by then return at end
   end
@@ -464,6 +464,55 @@ local function tensor_position(world, v)
   return at[v]
 end
 
+--- A function from outside shares its variables and its globals with closures that are made.
+local function share_with(world, f)
+  if world:is_ours(f) then return end
+  local s = world.objects[f]
+  if not s or s.bytecode_only then
+    world:abort("a function made inside has variables of one that may be another in later calls")
+  end
+  world.owners[f] = true
+end
+
+--- What a variable of a closure is to its maker, see continuation.maker_of: a cell that may be assigned later is nobody
+--- else's, and the function that it belongs to has ended.
+local function variable_of(world, c, v, k, r)
+  local cell = c.cells[k]
+  if cell.fn then
+    share_with(world, cell.fn)
+    return { cell.fn, cell.index }
+  end
+  local value, s = cell.values[cell.index], cell.shadows[cell.index]
+  if not c.proto.upvalues[k].immutable then
+    if world.goes_on or cell.maker and cell.maker ~= c then
+      world:abort("a function made inside shares a variable that is assigned")
+    end
+    cell.maker = c
+  end
+  if rawequal(value, v) then return true end
+  world:must_not_be_drawn(s)
+  r[#r + 1] = { NOTHING, recipe(world, value, s) }
+  return #r
+end
+
+--- The same as closure_position for any closure, which a rule has: nothing else comes to see it.
+local function rule_position(world, v)
+  local c = world.closures[v]
+  if c.position then return c.position end
+  if c.open then world:abort("functions made inside refer to one another") end
+  local upvalues, r = {}, {}
+  c.open = true
+  share_with(world, c.root)
+  for k = 1, #c.proto.upvalues do upvalues[k] = variable_of(world, c, v, k, r) end
+  c.open = nil
+  r.maker = parts.maker_of(c.parent, position_of(c.made_by, c.parent), upvalues, #r, c.root, c.owner)
+  if not r.maker then world:abort("a function made inside cannot be made again") end
+  world.made_tables[#world.made_tables + 1] = { made = r }
+  world.makes_closures = true
+  c.position = #world.made_tables
+  return c.position
+end
+
 --- The position of a closure among the tables: behind those of closures that it has as variables. Where the function
 --- is captured in parts, and no variable that it shares is assigned later, its maker gives it again.
 local function closure_position(world, c)
@@ -483,7 +532,7 @@ local function closure_position(world, c)
       r[u.index] = { NOTHING, recipe(world, v, s) }
     end
   end
-  world.makes_closures = true
+  world.makes_closures, world.makes_parts = true, true
   world.made_tables[#world.made_tables + 1] = { made = r }
   c.position = #world.made_tables
   return c.position
@@ -518,7 +567,9 @@ local function object_recipe(world, v)
     return { "tensor", tensor_position(world, v) }
   end
   if kind == "function" then
-    if world.closures[v] then return { "table", closure_position(world, world.closures[v]) } end
+    if world.closures[v] then
+      return { "table", world.in_rules and rule_position(world, v) or closure_position(world, world.closures[v]) }
+    end
     if not world.iterators[v] and (world.C.is_native(v) or world:is_ours(v)) then return { "value", v } end
   end
   return world:abort(format("a %s of unknown origin is returned or stored", kind))
@@ -584,6 +635,20 @@ local function rule_recipes(world)
   for k, v in ipairs(kept) do list[k] = { { "value", k }, recipe(world, v) } end
   world.made_tables[#world.made_tables + 1] = { made = list }
   return { #world.made_tables, #kept }
+end
+
+--- The functions that share variables with closures that are made, each with what it shares now.
+function World:sharing_owners(of_parts)
+  local list = {}
+  for f in pairs(self.owners) do
+    list[#list + 1] = f
+    list[#list + 1] = select(2, self.core._hand_on(f, false))
+  end
+  if self.makes_parts then
+    list[#list + 1] = of_parts.whole.f
+    list[#list + 1] = of_parts.whole.shared
+  end
+  return list
 end
 
 local function effect_recipes(world)
@@ -719,7 +784,7 @@ local function new_world(core, f, options, ...)
     cells = {},        -- by identity of upvalue
     outside_cells = {}, -- as they were found
     environments = {}, -- by slot of function: shadow
-    closures = {}, iterators = {},
+    closures = {}, iterators = {}, owners = {},
     threads = options.threads ~= false and {} or nil, in_threads = {}, -- see threads.lua
     numbers = {}, nnumbers = 0, ndeferred = C.DEFERRED, ndrawn = C.DRAWN, number_at = {}, said = {},
     sizes = {},        -- that the program speaks of: shadows
@@ -856,9 +921,10 @@ local function capture(core, handle, options, f, ...)
       results, rs, n, resume, link = options.parts:leave(frame, function(v) return w:reads_data(v) end)
     end
     if options.cut and not at then w:abort("it goes another way when it is captured again") end
+    w.goes_on = at ~= nil
     local d = w:describe(results, rs, n)
     d.resume, d.link = resume, link
-    if w.makes_closures then d.owner, d.shared = options.parts.whole.f, options.parts.whole.shared end
+    if w.makes_closures then d.owners = w:sharing_owners(options.parts) end
     if at then d.ends = { line = options.parts:line(at), why = options.cut and options.why } end
     local refused = C.reason()
     if refused then w:abort(refused) end
