@@ -412,7 +412,8 @@ static void read_program(Reader *r) {
 
 /* The recipe on top of the stack, which it pops; nil gives the recipe of nothing. */
 static Recipe read_recipe(Reader *r) {
-  static const char *const kinds[] = {"slot", "value", "number", "tensor", "table", "random"};
+  static const char *const kinds[] = {"slot", "value", "number", "tensor",
+                                      "table", "random", "version"};
   lua_State *L = r->L;
   Recipe y = {R_SLOT, 0};
   if (lua_istable(L, -1)) {
@@ -425,8 +426,8 @@ static Recipe read_recipe(Reader *r) {
     if (kind == R_VALUE) y.k = anchor_item(r, 2);
     else y.k = item(r, 2);
     const i32 most[] = {r->T->nslots - 1, r->T->nanchors, r->T->nnumbers, r->T->instance[0]->nmade,
-                        r->T->ntables, INT32_MAX};
-    if (kind == R_SLOT) y.k = place_of(r, y.k);
+                        r->T->ntables, INT32_MAX, r->T->nslots - 1};
+    if (kind == R_SLOT || kind == R_VERSION) y.k = place_of(r, y.k);
     if (kind == R_NUMBER) y.k = number_place(r->T, y.k);
     if (kind == TY_COUNT(kinds) || y.k < 1 || y.k > most[kind]) luaL_error(L, "unknown recipe");
   }

@@ -367,6 +367,17 @@ static int grad_storage(lua_State *L) {
   return 1;
 }
 
+void ty_lua_push_version(lua_State *L, int i) {
+  const Tensor *x = ty_lua_test(L, i);
+  lua_pushnumber(L, x && x->st ? (lua_Number)x->st->version : -1);
+}
+
+/* version(x) -> how often it was written; -1: it is no tensor any more */
+static int grad_version(lua_State *L) {
+  ty_lua_push_version(L, 1);
+  return 1;
+}
+
 /* seq() -> the number that the next record will have */
 static int grad_seq(lua_State *L) {
   lua_pushnumber(L, (lua_Number)(ty_lua_state(L)->record_seq + 1));
@@ -716,7 +727,8 @@ void ty_lua_open_grad(lua_State *L, int m, int t) {
                                  {"join", grad_join},       {"shares", grad_shares},
                                  {"live", grad_live},       {"is_back", grad_is_back},
                                  {"result", grad_result},   {"hooks", grad_hooks},
-                                 {"instead", grad_instead}, {NULL, NULL}};
+                                 {"instead", grad_instead}, {"version", grad_version},
+                                 {NULL, NULL}};
   ty_lua_define(L, m, t, rows);
   lua_getfield(L, m, "internals");
   lua_newtable(L);

@@ -149,8 +149,16 @@ typedef struct Guard {
   };
 } Guard;
 
-/* RANDOM: the random state when the call has taken so many streams. */
-typedef enum { R_SLOT, R_VALUE, R_NUMBER, R_TENSOR, R_TABLE, R_RANDOM } RecipeKind;
+/* RANDOM: the random state when the call has taken so many streams. VERSION: how often the tensor there was written. */
+typedef enum {
+  R_SLOT,
+  R_VALUE,
+  R_NUMBER,
+  R_TENSOR,
+  R_TABLE,
+  R_RANDOM,
+  R_VERSION
+} RecipeKind;
 typedef struct Recipe {
   u8 kind;
   i32 k;

@@ -329,6 +329,7 @@ static void push_value(lua_State *L, Recipe r, const Made *m) {
   case R_TENSOR: lua_pushvalue(L, m->tensors + r.k); break;
   case R_TABLE: lua_pushvalue(L, m->tables + r.k); break;
   case R_RANDOM: push_random(L, r.k - 1); break;
+  case R_VERSION: ty_lua_push_version(L, r.k); break;
   }
 }
 

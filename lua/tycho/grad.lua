@@ -575,7 +575,7 @@ return function(ty, define)
   end
 
   local own = { restore = restore, taped = taped, keep = keep, no_grad = no_grad, mark = mark, pack = pack,
-    callable = callable, run = run, ruled = ruled }
+    callable = callable, run = run, ruled = ruled, join = join }
   local inline, scans = require("tycho.vmap")(ty, define, own), require("tycho.scan")(ty, define, own)
   if rawget(ty, "linalg") then require("tycho.linalg")(ty, own) end
 

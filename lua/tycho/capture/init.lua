@@ -373,6 +373,13 @@ function World:cell(f, fs, i)
   return cell
 end
 
+--- What turns of scans that are being evaluated read outside; false: what cannot be read again.
+function World:note_read(s)
+  for _, turn in ipairs(self.turns) do
+    if s and s.slot then turn[s.slot] = true elseif not s then turn.unsure = true end
+  end
+end
+
 --- A cell that is written is none of the others that were read or written, also in later calls.
 function World:guard_cells()
   local list = self.outside_cells
@@ -389,6 +396,7 @@ end
 --- Upvalue i of a real Lua function.
 function World:upvalue(f, fs, i)
   local cell = self:cell(f, fs, i)
+  if self.turns and cell.shadow then self:note_read(cell.shadow) end
   return cell.value, cell.shadow
 end
 
@@ -411,6 +419,7 @@ function World:environment(f, fs)
     s = self:slot(t, { "env", fs.slot }, "_G")
     self.environments[fs.slot] = s
   end
+  if self.turns then self:note_read(s) end
   return t, s
 end
 
@@ -421,6 +430,18 @@ function World:closure(proto, cells, env, envs, owner, frame, by)
   self.closures[placeholder] = { proto = proto, cells = cells, env = env, envs = envs, owner = owner, made_by = by,
     parent = frame.proto, root = frame.root, by = not frame.cells and rawequal(frame.fn, self.fn) and by or nil }
   return placeholder
+end
+
+--- Instructions that read, by slot.
+function World:readers()
+  local list, slot = {}, self.narg + 1
+  for _, instr in ipairs(self.program) do
+    if self.C.guards[instr[1]].kind == "read" then
+      slot = slot + 1
+      list[slot] = instr
+    end
+  end
+  return list
 end
 
 function World:closure_of(f) return self.closures[f] end
@@ -538,6 +559,43 @@ local function closure_position(world, c)
   return c.position
 end
 
+--- What stands for the hash of a scan's turn: what it read outside, with what that was, and how to read it again.
+local function reads_position(world, reads)
+  if reads.unsure then world:abort("a scan asks for the keys or the length of a table from outside") end
+  if #world.effects > 0 then world:abort("a scan stands in a function that writes to tables or variables") end
+  local values, roots, versions, absent, from = {}, {}, {}, {}, {}
+  for slot, instr in pairs(world:readers()) do from[slot] = instr[2] end
+  local function add(slot, tensor)
+    local v = world.slots[slot].value
+    if tensor then versions[#versions + 1] = { { "value", slot }, { "version", slot } } end
+    if v == nil then
+      absent[#absent + 1] = { { "value", slot }, { "value", true } }
+    else
+      values[#values + 1] = { { "value", slot }, { "slot", slot } }
+    end
+    while from[slot] do slot = from[slot] end
+    if not roots[slot] then
+      roots[slot] = true
+      roots[#roots + 1] = { { "value", slot }, { "slot", slot } }
+    end
+  end
+  local of_tensor = {}
+  for _, slot in ipairs(reads.tensors) do of_tensor[slot] = true end
+  for slot in pairs(reads.slots) do
+    if not of_tensor[slot] then add(slot) end
+  end
+  for slot in pairs(of_tensor) do add(slot, true) end
+  local made, list = world.made_tables, { n_array = 0, n_hash = 8, { { "value", "program" }, { "value", world.again } } }
+  for name, fields in pairs { values = values, roots = roots, versions = versions, absent = absent } do
+    local t = { n_array = 0, n_hash = #fields }
+    for i, field in ipairs(fields) do t[i] = field end
+    made[#made + 1] = { made = t }
+    list[#list + 1] = { { "value", name }, { "table", #made } }
+  end
+  made[#made + 1] = { made = list }
+  return #made
+end
+
 --- What rules keep beside the call's values would hold the call that they belong to.
 local function must_not_lead_back(world, v)
   if not world.in_rules then return end
@@ -571,6 +629,11 @@ local function object_recipe(world, v)
       return { "table", world.in_rules and rule_position(world, v) or closure_position(world, world.closures[v]) }
     end
     if not world.iterators[v] and (world.C.is_native(v) or world:is_ours(v)) then return { "value", v } end
+  end
+  local reads = world.in_rules and world.hashes[v]
+  if reads then
+    reads.position = reads.position or reads_position(world, reads)
+    return { "table", reads.position }
   end
   return world:abort(format("a %s of unknown origin is returned or stored", kind))
 end
@@ -689,6 +752,7 @@ function World:describe(results, shadows, n)
   d.tables = table_recipes(self, {})
   d.rules = rule_recipes(self)
   table_recipes(self, d.tables)
+  self.again.program, self.again.narg = d.program, d.narg
   d.tensors = self.made_tensors
   self:guard_aliases()
   self:guard_cells()
@@ -791,6 +855,7 @@ local function new_world(core, f, options, ...)
     specialised = {},  -- by slot: numbers whose value a function of the library has asked for
     effects = {}, untyped = {},
     gradients = {}, ngradients = 0, memories = {}, sharing = {}, -- see gradients.lua
+    hashes = {}, again = {}, -- by hash of a scan's turn: what that reads outside; how it is read again
     random_at = {},   -- by random state: how many streams the call had taken
     around = core.internals.grad.around,
     made_tables = {}, made_tensors = {}, tensor_at = {},

@@ -125,6 +125,7 @@ return function(World)
       s = self:slot(v, { "field", o.slot, k }, self.path_of(o.shadow.path, k))
       o.fields[k] = s
     end
+    if self.turns then self:note_read(s) end
     return s.value, s
   end
 
@@ -159,6 +160,7 @@ return function(World)
       o.metatable = s
       self:pin(mt, s)
     end
+    if self.turns then self:note_read(s) end
     return s.value, s
   end
 
@@ -181,6 +183,7 @@ return function(World)
       world.strings = s
       world:pin(mt, s)
     end
+    if world.turns then world:note_read(s) end
     return s.value, s
   end
 
@@ -341,6 +344,7 @@ return function(World)
   function World:keys(o)
     if o.constant then self:abort("a table of the library is iterated") end
     local list = o.keylist
+    if self.turns then self:note_read(false) end
     if list then return list end
     list = {}
     for k in next, o.value do
@@ -399,6 +403,7 @@ return function(World)
       end
       return sequence_length(self, o, function(i) return rawget(o.value, i) end)
     end
+    if self.turns then self:note_read(false) end
     if not (o.grown or o.shrunk) then
       if not o.length then
         o.length = #o.value

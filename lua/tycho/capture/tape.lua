@@ -424,6 +424,27 @@ function M.look(core, d, k, f, ...)
   return ok and v or nil
 end
 
+--- Whether what a scan's turn has read outside is still what it was, see reads_position of init.lua.
+function M.unchanged(core, kept)
+  local C, roots = core.internals.capture, {}
+  local d = { program = kept.program.program, narg = kept.program.narg, early = #kept.program.program, late = math.huge }
+  for k, v in pairs(kept.roots) do roots[k] = v end
+  local p = replayer(C, d, nil)
+  p.slots = roots
+  return (core.internals.undisturbed(function()
+    for k, v in pairs(kept.values) do
+      if not same_value(p:slot(k), v) then return false end
+    end
+    for k in pairs(kept.absent) do
+      if p:slot(k) ~= nil then return false end
+    end
+    for k, version in pairs(kept.versions) do
+      if core.internals.grad.version(p:slot(k)) ~= version then return false end
+    end
+    return true
+  end))
+end
+
 --- Plays a tape in the open session: a description of what differs, or nil and what came out otherwise.
 local function record(p)
   local C, d, tape = p.C, p.d, p.tape
