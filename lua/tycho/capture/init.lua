@@ -563,7 +563,7 @@ end
 local function reads_position(world, reads)
   if reads.unsure then world:abort("a scan asks for the keys or the length of a table from outside") end
   if #world.effects > 0 then world:abort("a scan stands in a function that writes to tables or variables") end
-  local values, roots, versions, absent, from = {}, {}, {}, {}, {}
+  local values, roots, versions, absent, from, met = {}, {}, {}, {}, {}, {}
   for slot, instr in pairs(world:readers()) do from[slot] = instr[2] end
   local function add(slot, tensor)
     local v = world.slots[slot].value
@@ -574,8 +574,8 @@ local function reads_position(world, reads)
       values[#values + 1] = { { "value", slot }, { "slot", slot } }
     end
     while from[slot] do slot = from[slot] end
-    if not roots[slot] then
-      roots[slot] = true
+    if not met[slot] then
+      met[slot] = true
       roots[#roots + 1] = { { "value", slot }, { "slot", slot } }
     end
   end
@@ -752,7 +752,8 @@ function World:describe(results, shadows, n)
   d.tables = table_recipes(self, {})
   d.rules = rule_recipes(self)
   table_recipes(self, d.tables)
-  self.again.program, self.again.narg = d.program, d.narg
+  local again = self.again
+  again.program, again.narg, again.early, again.late = d.program, d.narg, #d.program, #d.program
   d.tensors = self.made_tensors
   self:guard_aliases()
   self:guard_cells()

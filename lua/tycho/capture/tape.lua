@@ -426,11 +426,8 @@ end
 
 --- Whether what a scan's turn has read outside is still what it was, see reads_position of init.lua.
 function M.unchanged(core, kept)
-  local C, roots = core.internals.capture, {}
-  local d = { program = kept.program.program, narg = kept.program.narg, early = #kept.program.program, late = math.huge }
-  for k, v in pairs(kept.roots) do roots[k] = v end
-  local p = replayer(C, d, nil)
-  p.slots = roots
+  local p = replayer(core.internals.capture, kept.program, nil)
+  for k, v in pairs(kept.roots) do p.slots[k] = v end
   return (core.internals.undisturbed(function()
     for k, v in pairs(kept.values) do
       if not same_value(p:slot(k), v) then return false end
