@@ -6,6 +6,7 @@
 */
 #include "record/capture.h"
 #include "record/grad.h"
+#include "record/loop.h"
 #include "record/traced_call.h"
 #include "engine/entry.h"
 #include "engine/trace.h"
@@ -480,7 +481,7 @@ static Record *record_join(State *S, const Given *all, int nin, int nkept, int n
 /* shares() -> whether records may keep tensors: no vmap or loop is around */
 static int grad_shares(lua_State *L) {
   const State *S = ty_lua_enter(L);
-  lua_pushboolean(L, !S->level && !S->loop);
+  lua_pushboolean(L, !S->level && !ty_loop_records(S));
   return 1;
 }
 

@@ -297,7 +297,7 @@ static bool may_plan(const Back *b) {
   const State *S = b->S;
   const Record *r = b->at->r;
   return !r->freed && r->seq >= b->floor && !r->call->made && !b->create && !S->level &&
-         !S->capture && !S->loop && (b->at_once || !S->open);
+         !S->capture && !ty_loop_records(S) && (b->at_once || !S->open);
 }
 
 BackState ty_back_step(Back *b) {

@@ -186,8 +186,9 @@ return function(ty, define, own)
     for i = 1, #made do L.note(scope, made[i]) end
     local taped, given = L.taped(scope), nil
     if hash then
-      L.check(scope, hash, append(slice(following, 1, #following), made))
+      local same, why = pcall(L.check, scope, hash, append(slice(following, 1, #following), made))
       L.leave(scope)
+      if not same then error(why, 0) end
       return
     end
     local count = needs and #needs.made or #made
@@ -320,7 +321,7 @@ return function(ty, define, own)
   local function compare(what)
     if type(what.hash) == "table" then -- it was captured
       if internals.load("tycho.capture.tape").unchanged(ty, what.hash) then return end
-      fail("scan", "the function may do something else when it runs again for its gradient: "
+      fail("scan", "the function does something else when it runs again for its gradient: "
         .. "what it closes over has changed meanwhile")
     end
     local function once_more()

@@ -428,7 +428,7 @@ end
 function M.unchanged(core, kept)
   local p = replayer(core.internals.capture, kept.program, nil)
   for k, v in pairs(kept.roots) do p.slots[k] = v end
-  return (core.internals.undisturbed(function()
+  local ok, same = core.internals.undisturbed(function()
     for k, v in pairs(kept.values) do
       if not same_value(p:slot(k), v) then return false end
     end
@@ -439,7 +439,8 @@ function M.unchanged(core, kept)
       if core.internals.grad.version(p:slot(k)) ~= version then return false end
     end
     return true
-  end))
+  end)
+  return ok and same
 end
 
 --- Plays a tape in the open session: a description of what differs, or nil and what came out otherwise.
