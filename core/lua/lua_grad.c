@@ -379,6 +379,27 @@ static int grad_version(lua_State *L) {
   return 1;
 }
 
+/* together(list) -> of each tensor the number of the first one with its memory */
+static int grad_together(lua_State *L) {
+  const int n = (int)lua_objlen(L, 1);
+  lua_createtable(L, n, 0);
+  for (int i = 1; i <= n; i++) {
+    lua_rawgeti(L, 1, i);
+    const Storage *st = ty_lua_check(L, "checkpoint", -1)->st;
+    int first = 1;
+    for (bool same = false; first < i; first += !same) {
+      lua_rawgeti(L, 1, first);
+      same = ty_lua_check(L, "checkpoint", -1)->st == st;
+      lua_pop(L, 1);
+      if (same) break;
+    }
+    lua_pop(L, 1);
+    lua_pushinteger(L, first);
+    lua_rawseti(L, -2, i);
+  }
+  return 1;
+}
+
 /* seq() -> the number that the next record will have */
 static int grad_seq(lua_State *L) {
   lua_pushnumber(L, (lua_Number)(ty_lua_state(L)->record_seq + 1));
@@ -729,6 +750,7 @@ void ty_lua_open_grad(lua_State *L, int m, int t) {
                                  {"live", grad_live},       {"is_back", grad_is_back},
                                  {"result", grad_result},   {"hooks", grad_hooks},
                                  {"instead", grad_instead}, {"version", grad_version},
+                                 {"together", grad_together},
                                  {NULL, NULL}};
   ty_lua_define(L, m, t, rows);
   lua_getfield(L, m, "internals");

@@ -468,14 +468,9 @@ return function(ty, define)
   --- The tensors of a list as they are now. Those that share memory go on to, so that f's writes to one are seen in the
   --- others. first: of each one the first with its memory.
   local function keep_together(list)
-    local kept, first_with, first = {}, {}, {}
-    for k, v in ipairs(list) do
-      local id = core.storage(v)
-      local at = first_with[id] or k
-      first_with[id], first[k] = at, at
-      kept[k] = core.same(v, kept[at])
-    end
-    return kept, first
+    local kept, firsts = {}, core.together(list)
+    for k, v in ipairs(list) do kept[k] = core.same(v, kept[firsts[k]]) end
+    return kept, firsts
   end
 
   --- f's results once more; after: the random state that it must end with.
