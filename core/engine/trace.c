@@ -200,6 +200,7 @@ static bool make_made(Making *M, Instance *I, const Tensor *const *made, i32 nma
     *m = (InstanceMade){.type = t->type, .offset = t->offset};
     memcpy(m->strides, t->strides, sizeof m->strides);
     I->nmade++;
+    if (c->of_rule && c->of_rule[i]) continue; /* see make_handles */
     i32 from = outside_of_storage(M, st);
     const bool spent = from < 0 && ty_needs_grad(t) && st->tape->freed;
     if (from < 0 && ty_needs_grad(t) && !spent && !I->tape)
@@ -224,6 +225,14 @@ static bool make_made(Making *M, Instance *I, const Tensor *const *made, i32 nma
     m->detached = t->detached;
   }
   return true;
+}
+
+static void make_handles(Instance *I) {
+  for (i32 i = 0; I->tape && i < I->tape->nhandle; i++) {
+    const TapeHandle *h = &I->tape->handle[i];
+    I->made[h->made].of_rule = true;
+    I->made[h->made].from = h->value;
+  }
 }
 
 typedef struct Rank {
@@ -292,7 +301,7 @@ static bool make_plan(State *S, Instance *I, const Recording *b, WantedOutput *w
     I->target[place[i]] = w[i].target;
   }
   for (i32 i = 0; i < I->nmade; i++)
-    if (!I->made[i].alias) I->made[i].from = place[I->made[i].from];
+    if (!I->made[i].alias && !I->made[i].of_rule) I->made[i].from = place[I->made[i].from];
   if (I->tape) place_values(I->tape, place);
   I->ntarget = n;
   return !(n || ty_graph_checks(&b->g)) || (I->plan = ty_engine_plan(S, b, out, n)) != NULL;
@@ -390,6 +399,7 @@ static bool make_wanted(Making *M, Instance *I, const Tensor *const *made, i32 n
     want(M, w, n, e->st, e->st->node, input < 0 ? -2 : input, from, e->st->version - e->version);
   }
   if (!make_made(M, I, made, nmade, w, n)) return false;
+  make_handles(I);
   if (I->tape) want_values(M, I->tape, w, n);
   return true;
 }
@@ -654,7 +664,7 @@ static void settle(State *S, Instance *I, const Tensor *const *outside, Tensor *
   }
   if (TY_UNLIKELY(call != NULL)) {
     ty_traced_call_settle(call, I->fresh);
-    ty_record_drop(call);
+    ty_record_drop(call); /* its results hold it */
   }
   for (i32 i = 0; i < I->nmade; i++) {
     const InstanceMade *m = &I->made[i];
@@ -664,7 +674,9 @@ static void settle(State *S, Instance *I, const Tensor *const *outside, Tensor *
     memcpy(made[i]->strides, m->strides, sizeof m->strides);
     made[i]->detached = m->detached;
     made[i]->origin = 0;
-    made[i]->st = ty_storage_hold(of ? of->st : I->fresh[m->from]);
+    made[i]->st = ty_storage_hold(of           ? of->st
+                                  : m->of_rule ? call->call->saved[m->from]
+                                               : I->fresh[m->from]);
   }
   for (i32 k = 0; k < I->ntarget; k++)
     if (I->target[k].outside < 0) ty_storage_drop(I->fresh[k]);

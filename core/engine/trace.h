@@ -50,6 +50,7 @@ typedef struct InstanceMade {
   bool
       alias; /* a view of tensor `from` from outside, offset beyond its own; else of target `from` */
   bool detached; /* as it was: a guard holds that `from` is, or is not */
+  bool of_rule;  /* it sees value `from` of the tape */
   i32 from;
   Type type;
   i64 offset, strides[MAX_RANK];

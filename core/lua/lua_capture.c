@@ -600,6 +600,15 @@ static Instance *read_instance(lua_State *L, State *S, int d, const Entry *e) {
     lua_pop(L, 1);
     if (!made[i] || !made[i]->st) luaL_error(L, "a result is a tensor that was released");
   }
+  u8 *of_rule = memset(lua_newuserdata(L, (size_t)n + 1), 0, (size_t)n + 1);
+  lua_getfield(L, d, "of_rules"); /* positions */
+  for (i32 i = 1, k; lua_istable(L, -1) && i <= (i32)lua_objlen(L, -1); i++) {
+    lua_rawgeti(L, -1, i);
+    k = (i32)lua_tointeger(L, -1);
+    lua_pop(L, 1);
+    if (k >= 1 && k <= n) of_rule[k - 1] = 1;
+  }
+  lua_pop(L, 1);
   lua_getfield(L, d, "custom");
   bool custom = !lua_isnil(L, -1);
   lua_pop(L, 1);
@@ -610,10 +619,12 @@ static Instance *read_instance(lua_State *L, State *S, int d, const Entry *e) {
   if (custom && !ty_custom_read(L, d, &g, &by, &fault)) ty_capture_refuse(S, fault);
   u8 fast = S->fast;
   S->fast = e->fast;
+  S->capture->of_rule = of_rule;
   Instance *I = fault ? NULL : ty_instance_make(S, made, n, custom ? &by : NULL);
   S->fast = fast;
+  S->capture->of_rule = NULL;
   ty_graph_free(&g);
-  lua_settop(L, top - 2);
+  lua_settop(L, top - 3);
   return I;
 }
 
@@ -736,6 +747,19 @@ static int extend(lua_State *L, State *S, Entry *e, Trace *T, int sample) {
     count_wasted(T); /* numbers count on and never come back, sizes seldom do so */
   else T->used++;    /* the call itself is no use of what was replayed for it */
   return installed(L, I);
+}
+
+/* frozen(x) -> what x holds now, in a storage of its own that leads where x's does */
+static int capture_frozen(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  const Tensor *x = ty_lua_check(L, "capture", 1);
+  Tensor *y = ty_lua_push(L);
+  Storage *st = ty_grad_freeze(S, x->st);
+  if (!st) return ty_lua_fail(L, S);
+  if (x->st->tape && !st->tape) st->tape = ty_record_hold(x->st->tape);
+  *y = *x;
+  y->st = st;
+  return 1;
 }
 
 /* streams() -> how many random streams the capture has taken */
@@ -865,7 +889,7 @@ static int capture_finish(lua_State *L) {
 void ty_lua_open_trace(lua_State *L, int m) {
   static const luaL_Reg fns[] = {{"finish", capture_finish},      {"table", capture_table},
                                  {"sized", capture_sized},        {"traces", ty_trace_list},   {"rules", capture_rules},
-                                 {"streams", capture_streams},
+                                 {"streams", capture_streams},    {"frozen", capture_frozen},
                                  {"account", ty_account_session}, {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_getfield(L, -1, "capture");

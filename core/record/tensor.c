@@ -371,6 +371,7 @@ void ty_traced_tape_drop(TracedTape *T) {
   ty_mem_free(T->value);
   ty_mem_free(T->output);
   ty_mem_free(T->leading);
+  ty_mem_free(T->handle);
   ty_mem_free(T);
 }
 

@@ -63,12 +63,15 @@ static int compare_records(const void *x, const void *y) {
   return a < b ? -1 : a > b;
 }
 
+static bool is_of_rule(const Capture *c, i32 i) { return c->of_rule && c->of_rule[i]; }
+
 /* The outputs, and the records that they lead to. */
 static bool collect(Making *M, const Tensor *const *made, i32 n) {
   TracedTape *T = M->T;
   for (i32 i = 0; i < n; i++) {
     Storage *st = made[i]->st;
-    bool known = !ty_needs_grad(made[i]) || ty_capture_holds(M->S, st) || st->tape->freed;
+    bool known = !ty_needs_grad(made[i]) || ty_capture_holds(M->S, st) || st->tape->freed ||
+                 is_of_rule(M->c, i);
     for (i32 k = 0; k < T->noutput; k++) known |= T->output[k].st == st;
     if (known) continue;
     if (ty_capture_is_old(M->S, st->tape)) return refuse(M->S, "it is a tensor from outside");
@@ -230,6 +233,22 @@ static bool make_rows(Making *M) {
   return true;
 }
 
+/* What rules alone have is the call's own, and leads nowhere until that is expanded. */
+static bool make_handles(Making *M, const Tensor *const *made, i32 n) {
+  TracedTape *T = M->T;
+  M->apart = true;
+  for (i32 i = 0; i < n; i++) {
+    if (!is_of_rule(M->c, i)) continue;
+    const Edge e = {.saved = made[i]->st, .t = *made[i]};
+    const i32 value = value_of(M, &e);
+    if (value < 0) return false;
+    if (T->value[value].kind != VALUE_TARGET)
+      return refuse(M->S, "its gradient has a tensor of unknown origin");
+    T->handle[T->nhandle++] = (TapeHandle){i, value};
+  }
+  return true;
+}
+
 static bool open_maps(Making *M, i32 records) {
   const Capture *c = M->c;
   if (!ty_pointer_map_open(&M->seen, records) ||
@@ -258,16 +277,18 @@ static bool make_tape(Making *M, const Tensor *const *made, i32 n) {
   if (!list_records(M, made, n)) return false;
   if (!(T->row = ty_mem_zalloc(sizeof *T->row * (size_t)(T->nrow + 1))) ||
       !(T->edge = ty_mem_zalloc(sizeof *T->edge * (size_t)(T->nedge + 1))) ||
-      !(T->value = ty_mem_zalloc(sizeof *T->value * (size_t)(T->nedge + 1))) ||
+      !(T->value = ty_mem_zalloc(sizeof *T->value * (size_t)(T->nedge + n + 1))) ||
+      !(T->handle = ty_mem_zalloc(sizeof *T->handle * (size_t)(n + 1))) ||
       !(T->leading = ty_mem_zalloc(sizeof *T->leading * (size_t)(c->noutside + 1))) ||
-      !ty_pointer_map_open(&M->saved, T->nedge))
+      !ty_pointer_map_open(&M->saved, T->nedge + n))
     return ty_fail_memory(M->S, "capture", 0);
-  return find_roots(M) && make_rows(M);
+  return find_roots(M) && make_rows(M) && make_handles(M, made, n);
 }
 
 static bool needs_tape(State *S, const Tensor *const *made, i32 n) {
   for (i32 i = 0; i < n; i++)
-    if (ty_needs_grad(made[i]) && !ty_capture_holds(S, made[i]->st) && !made[i]->st->tape->freed)
+    if (ty_needs_grad(made[i]) && !ty_capture_holds(S, made[i]->st) &&
+        !made[i]->st->tape->freed && !is_of_rule(S->capture, i))
       return true;
   return false;
 }

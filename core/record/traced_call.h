@@ -55,16 +55,22 @@ typedef struct TapeOutput {
   Storage *st; /* that of the capture, while it is open */
 } TapeOutput;
 
+/* A tensor that a rule has, which sees a value that the call keeps. */
+typedef struct TapeHandle {
+  i32 made, value;
+} TapeHandle;
+
 typedef struct TracedTape {
   State *S;
   i32 refs;
-  i32 nrow, nedge, nvalue, noutput, nroot, nleading, nrule,
+  i32 nrow, nedge, nvalue, noutput, nroot, nleading, nrule, nhandle,
       nnumber;  /* nnumber: of the trace's, 0: none are read */
   TapeRow *row; /* in the order of recording */
   TapeEdge *edge;
   TapeValue *value;
   TapeOutput *output;
   TapeRoot *leading;
+  TapeHandle *handle;
   Owner plans; /* the engine's, for the backward pass */
 } TracedTape;
 

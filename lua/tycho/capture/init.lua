@@ -596,18 +596,24 @@ local function reads_position(world, reads)
   return #made
 end
 
---- What rules keep beside the call's values would hold the call that they belong to.
-local function must_not_lead_back(world, v)
-  if not world.in_rules then return end
-  if v.requires_grad and not world.C.viewed(v) then
-    world:abort("a function with a gradient of its own closes over a value that needs a gradient, which was made inside",
-      "give it as an argument")
-  end
+--- The position of a tensor that a rule has. One that needs a gradient, and was made inside, sees what the call keeps: it
+--- would hold that call else, which holds the rule.
+local function rule_tensor_position(world, v)
   if not world.said.unscoped then
     world.said.unscoped = true
     if world.C.is_scoped() then world:abort("a function with a gradient of its own keeps a tensor of a scope") end
     world:emit({ "unscoped" }, "the call")
   end
+  if not v.requires_grad or world.C.viewed(v) then return tensor_position(world, v) end
+  local at = world.rule_tensor_at[v]
+  if not at then
+    if world.tensor_at[v] then
+      world:abort("a function with a gradient of its own closes over a result", "give it as an argument")
+    end
+    at = tensor_position(world, world:tycho(world.C.frozen, "frozen", { v }, {}, 1)[1])
+    world.rule_tensor_at[v], world.of_rules[#world.of_rules + 1] = at, at
+  end
+  return at
 end
 
 local function object_recipe(world, v)
@@ -621,8 +627,7 @@ local function object_recipe(world, v)
   local s = world.objects[v]
   if s and not s.bytecode_only then return { "slot", s.slot } end
   if kind == "userdata" and world.is_tensor(v) then
-    must_not_lead_back(world, v)
-    return { "tensor", tensor_position(world, v) }
+    return { "tensor", (world.in_rules and rule_tensor_position or tensor_position)(world, v) }
   end
   if kind == "function" then
     if world.closures[v] then
@@ -754,7 +759,7 @@ function World:describe(results, shadows, n)
   table_recipes(self, d.tables)
   local again = self.again
   again.program, again.narg, again.early, again.late = d.program, d.narg, #d.program, #d.program
-  d.tensors = self.made_tensors
+  d.tensors, d.of_rules = self.made_tensors, self.of_rules
   self:guard_aliases()
   self:guard_cells()
   for k, s in pairs(self.slots) do d.paths[k] = s.path end
@@ -856,6 +861,7 @@ local function new_world(core, f, options, ...)
     specialised = {},  -- by slot: numbers whose value a function of the library has asked for
     effects = {}, untyped = {},
     gradients = {}, ngradients = 0, memories = {}, sharing = {}, -- see gradients.lua
+    rule_tensor_at = {}, of_rules = {},
     hashes = {}, again = {}, -- by hash of a scan's turn: what that reads outside; how it is read again
     random_at = {},   -- by random state: how many streams the call had taken
     around = core.internals.grad.around,
