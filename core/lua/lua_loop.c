@@ -193,11 +193,11 @@ static int loop_reads(lua_State *L) {
   return 1;
 }
 
-/* check(scope, hash, results): raises where the turn makes something else */
+/* check(scope, hash, results): raises where the turn makes something else; true in place of a hash: it does */
 static int loop_check(lua_State *L) {
   State *S = ty_lua_enter(L);
-  const u64 *was = luaL_checkudata(L, 2, META_HASH);
-  if (hash_of(L, S, check_scope(L), 3) != *was)
+  const u64 *was = lua_isboolean(L, 2) ? NULL : luaL_checkudata(L, 2, META_HASH);
+  if (!was || hash_of(L, S, check_scope(L), 3) != *was)
     return ty_lua_error(
         L, "scan: the function does something else when it runs again for its gradient: "
            "what it closes over has changed meanwhile");

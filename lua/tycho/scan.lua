@@ -319,14 +319,14 @@ return function(ty, define, own)
 
   --- Raises where the turn makes something else than when the loop was recorded, while gradients were on.
   local function compare(what)
-    if type(what.hash) == "table" then -- it was captured
-      if internals.load("tycho.capture.tape").unchanged(ty, what.hash) then return end
-      fail("scan", "the function does something else when it runs again for its gradient: "
-        .. "what it closes over has changed meanwhile")
+    local hash = what.hash
+    if type(hash) == "table" then -- it was captured
+      if internals.load("tycho.capture.tape").unchanged(ty, hash) then return end
+      hash = true -- there is none: either the turn raises an error of its own, or that is told
     end
     local function once_more()
       return restore(modes.grad(true), pcall(recorded, loop_of_all, what.forward, what.init, what.sequences, what.turns,
-        what.order, nil, what.level, what.hash))
+        what.order, nil, what.level, hash))
     end
     restore(modes.random(what.random), pcall(within, what.level, once_more))
   end
