@@ -389,6 +389,17 @@ return function(ty, define)
     return y
   end
 
+  local function call(f, ...) return f(...) end
+
+  --- What calls f(...) in the backward pass: where a compiled function was called (what.again, a table that its calls
+  --- share) a compiled one, which looks at what f closes over as any does.
+  local function again(what)
+    local kept = what.again
+    if not kept or batch.level() > 0 then return call end
+    if not kept.run then kept.run = ty.compile(function(f, ...) return f(...) end) end
+    return kept.run
+  end
+
   --- A rule's gradients of n inputs. what: {rule, like, saved, found}, see custom_grad; list: the tensors that were saved.
   --- Where the rule may be differentiated, results among them lead back to the function.
   local function by_rule(what, list, gradients, back, n)
@@ -398,7 +409,8 @@ return function(ty, define)
       for _, r in ipairs(what.found) do kept[r[1]] = core.result(back, r[2], kept[r[1]]) end
     end
     for i = 1, #like do gradients[i] = gradients[i] or ty.zeros(unpack(like[i])) end
-    local given = pack(what.rule(put_in(what.saved, kept), unpack(gradients, 1, #like)))
+    local run = mode() and call or again(what)
+    local given = pack(run(what.rule, put_in(what.saved, kept), unpack(gradients, 1, #like)))
     for i = 1, n do
       if given[i] ~= nil then check.tensor("custom_grad", i, given[i]) end
     end
@@ -473,9 +485,10 @@ return function(ty, define)
     return kept, firsts
   end
 
-  --- f's results once more; after: the random state that it must end with.
-  local function repeated(half, f, args, n, after)
-    local results = pack(ty.autocast(half, enable_grad, f, unpack(args, 1, n)))
+  --- The function's results once more; what.after: the random state that it must end with.
+  local function repeated(what, args)
+    local after, run = what.after, again(what)
+    local results = pack(ty.autocast(what.half, enable_grad, run, what.f, unpack(args, 1, what.n)))
     if after and after ~= random_state() then
       fail("checkpoint", "random numbers were drawn outside while the function was suspended: it would draw others now")
     end
@@ -486,10 +499,9 @@ return function(ty, define)
     local given, first_with = {}, what.first
     for k, v in ipairs(list) do given[k] = core.same(v, given[first_with[k]]) end
     given = put_in(what.args, given)
-    local again = pack(restore(modes.random(what.random),
-      pcall(repeated, what.half, what.f, given, what.n, what.after)))
+    local results = pack(restore(modes.random(what.random), pcall(repeated, what, given)))
     for k, i in ipairs(what.at) do
-      local y, g = again[i], gradients[k]
+      local y, g = results[i], gradients[k]
       if g and not (is_float(y) and y.requires_grad) then
         fail("checkpoint", "result %d is %s when the function runs again; it must do the same twice", i, show(y))
       end
@@ -578,10 +590,11 @@ return function(ty, define)
   -- users or uses gradients; functions of the core that may be called; those that end a backward pass.
   core.around, core.pure, core.inline, core.captured = around, pure_grad, {}, {}
   core.ends = { [core.step] = true } -- with nil
+  core.again = { [custom_back] = true, [checkpoint_back] = true } -- rules that run a function of the user's again
   core.memory = { [recall] = "recall", [remember] = "remember" }
   for _, f in ipairs { pack, map, tree.said, tree.behind, tree.empty_like, first, run, backward, directions, rows_of,
     jacobian, hessian, callable, no_grad, enable_grad, restore, watch, gather, differentiate, value_and_grad, grad, jvp,
-    custom_grad, custom_back, by_rule, take_out, put_in, results_among, kinds_of, checkpoint, checkpoint_back,
+    custom_grad, custom_back, by_rule, call, again, take_out, put_in, results_among, kinds_of, checkpoint, checkpoint_back,
     keep_together, repeated, taped, ruled, join, same, keep,
     gradients_of, bound, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true

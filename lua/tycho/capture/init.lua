@@ -40,6 +40,7 @@ local parts = require "tycho.capture.parts"
 
 local type, rawget, select, next, pairs, unpack = type, rawget, select, next, pairs, unpack
 local tostring, tonumber, pcall, error, ipairs, rawequal = tostring, tonumber, pcall, error, ipairs, rawequal
+local getmetatable, setmetatable = getmetatable, setmetatable
 local format, gsub, match, find, sub = string.format, string.gsub, string.match, string.find, string.sub
 local insert = table.insert
 local clock = os and os.clock or function() return 0 end
@@ -694,6 +695,18 @@ local function table_recipes(world, recipes)
   return recipes
 end
 
+local RUNS = {} -- metatable of what share_runs puts there
+
+--- Calls of the trace share what runs their functions in the backward pass.
+local function share_runs(world, d, kept)
+  for _, v in ipairs(kept) do
+    local fields = d.tables[world.tables[v].position]
+    if world.core.internals.grad.again[v.back] then
+      fields[#fields + 1] = { { "value", "again" }, { "value", setmetatable({}, RUNS) } }
+    end
+  end
+end
+
 --- What the rules of users have that results lead back to: {position of their list, how many}; nil where there are none.
 local function rule_recipes(world)
   local kept = world.C.rules(world.made_tensors)
@@ -702,7 +715,7 @@ local function rule_recipes(world)
   world.in_rules = true
   for k, v in ipairs(kept) do list[k] = { { "value", k }, recipe(world, v) } end
   world.made_tables[#world.made_tables + 1] = { made = list }
-  return { #world.made_tables, #kept }
+  return { #world.made_tables, #kept }, kept
 end
 
 --- The functions that share variables with closures that are made, each with what it shares now.
@@ -755,8 +768,10 @@ function World:describe(results, shadows, n)
   for i = 1, n do d.results[i] = recipe(self, results[i], shadows[i]) end
   d.effects = effect_recipes(self)
   d.tables = table_recipes(self, {})
-  d.rules = rule_recipes(self)
+  local kept
+  d.rules, kept = rule_recipes(self)
   table_recipes(self, d.tables)
+  share_runs(self, d, kept or {})
   local again = self.again
   again.program, again.narg, again.early, again.late = d.program, d.narg, #d.program, #d.program
   d.tensors, d.of_rules = self.made_tensors, self.of_rules
@@ -804,9 +819,13 @@ local function same_instruction(a, b)
   return same_value(a[3], b[3]) and same_value(a[4], b[4]) and a[5] == b[5]
 end
 
+local function are_runs(a, b)
+  return type(a) == "table" and type(b) == "table" and getmetatable(a) == RUNS and getmetatable(b) == RUNS
+end
+
 local function same_recipe(a, b)
   if a == nil or b == nil then return a == b end
-  return a[1] == b[1] and same_value(a[2], b[2])
+  return a[1] == b[1] and (same_value(a[2], b[2]) or are_runs(a[2], b[2]))
 end
 
 local function same_effect(a, b)
