@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include "base/pointer_map.h"
 #include "engine/entry.h"
+#include "engine/remade.h"
 #include "record/grad.h"
 #include "engine/trace.h"
 #include "record/traced_call.h"
@@ -361,15 +362,24 @@ static bool allocate(Instance *I, const Capture *c, i32 nmade, i32 ntarget) {
 }
 
 /* What the tape's rules read is computed, too: once, if it is a result or the same node. */
-static void want_values(Making *M, const TracedTape *T, WantedOutput *w, i32 *n) {
+static bool want_values(Making *M, TracedTape *T, WantedOutput *w, i32 *n) {
+  u8 *given = ty_mem_zalloc((size_t)M->c->recording->g.n + 1);
   for (i32 i = 0; i < T->nvalue; i++) {
     TapeValue *v = &T->value[i];
     if (v->kind != VALUE_TARGET) continue;
     const Storage *of = v->st->snapshot;
-    const void *node =
-        (const void *)(((uintptr_t)v->st->node << 1) + 1); /* no storage lies there */
     v->of = of ? ty_pointer_map_get(&M->wanted, of) : -1;
     v->shown = v->of >= 0;
+  }
+  for (i32 i = 0; given && i < *n; i++)
+    if (w[i].out.node >= 0) given[w[i].out.node] = 1;
+  const bool ok = given ? ty_remade_choose(M->S, T, given) : ty_fail_memory(M->S, "capture", 0);
+  ty_mem_free(given);
+  for (i32 i = 0; ok && i < T->nvalue; i++) {
+    TapeValue *v = &T->value[i];
+    if (v->kind != VALUE_TARGET) continue;
+    const void *node =
+        (const void *)(((uintptr_t)v->st->node << 1) + 1); /* no storage lies there */
     if (!v->shown) v->of = ty_pointer_map_get(&M->wanted, node);
     v->own = v->of >= 0;
     if (v->own) continue;
@@ -378,6 +388,7 @@ static void want_values(Making *M, const TracedTape *T, WantedOutput *w, i32 *n)
   }
   for (i32 i = 0; i < T->noutput; i++)
     T->output[i].target = ty_pointer_map_get(&M->wanted, T->output[i].st);
+  return ok;
 }
 
 /* What must be computed: storages that were written, then those of tensors that were made. */
@@ -400,8 +411,7 @@ static bool make_wanted(Making *M, Instance *I, const Tensor *const *made, i32 n
   }
   if (!make_made(M, I, made, nmade, w, n)) return false;
   make_handles(I);
-  if (I->tape) want_values(M, I->tape, w, n);
-  return true;
+  return !I->tape || want_values(M, I->tape, w, n);
 }
 
 static bool fill(Making *M, Instance *I, const Tensor *const *made, i32 nmade, WantedOutput *w,

@@ -9,6 +9,7 @@
 ** asked for, and of those that something is on its way to.
 */
 #include "engine/entry.h"
+#include "engine/remade.h"
 #include "engine/trace.h"
 #include "record/traced_call.h"
 
@@ -107,7 +108,7 @@ static void list_in(Making *M) {
   const TracedTape *T = M->c->tape;
   ty_traced_call_reads(M->c, false);
   for (i32 v = 0; v < T->nvalue; v++)
-    if (M->c->read[v]) add_in(M, v);
+    if (M->c->read[v] && T->value[v].kind != VALUE_REMADE) add_in(M, v);
   for (i32 k = 0; k < T->noutput; k++)
     if (M->key[k]) add_in(M, T->nvalue + k);
   for (i32 k = 0; k < T->nroot; k++)
@@ -200,7 +201,7 @@ static bool record_pass(Making *M) {
     ok = ty_capture_outside(S, &M->in[i], i + 1);
     if (ok && M->p->in[i] < T->nvalue) offset[M->p->in[i]] = M->in[i].offset;
   }
-  ok = ok && go_back(M, offset);
+  ok = ok && ty_remade_record(S, T, M->c->read, offset, M->saved) && go_back(M, offset);
   for (n = 0; ok && n < T->nroot && M->result[n].st; n++) made[n] = &M->result[n];
   if (ok && !S->capture->refused && !S->capture->nwhole) {
     M->p->I = ty_instance_make(S, made, n, NULL);
@@ -234,6 +235,8 @@ static bool plan_make(State *S, const Back *b, BackPlan *p, const Tensor *const 
   }
   if (z) ty_lazy_abandon(S, z);
   for (i32 i = 0; M.in && i < p->nin; i++) ty_tensor_release(&M.in[i]);
+  for (i32 v = 0; M.saved && v < T->nvalue; v++)
+    if (T->value[v].kind == VALUE_REMADE) ty_storage_drop(M.saved[v]);
   ty_mem_free(M.in);
   ty_mem_free(M.saved);
   ty_mem_free(M.root);
@@ -277,7 +280,8 @@ static bool is_whole(const TracedCall *c) {
   const TracedTape *T = c->tape;
   for (i32 i = 0; i < T->nedge; i++) {
     const i32 v = T->edge[i].value;
-    if (v >= 0 && c->row[T->edge[i].row] && (!c->saved[v] || c->saved[v]->stale)) return false;
+    if (v < 0 || !c->row[T->edge[i].row] || T->value[v].kind == VALUE_REMADE) continue;
+    if (!c->saved[v] || c->saved[v]->stale) return false;
   }
   return true;
 }
@@ -319,7 +323,13 @@ static bool run(State *S, Back *b, const BackPlan *p, const Tensor *const *in, T
   const Ready ready = ty_instance_ready(S, p->I, in, c->number, &why);
   if (ready != READY_YES) return ready == READY_NO;
   for (i32 i = 0; i < c->tape->nroot; i++) made[i] = &result[i];
-  if (!ty_instance_run(S, p->I, in, c->number, made)) return false;
+  const u64 seed = S->seed, stream = S->stream;
+  S->seed = c->seed; /* what it draws again the call has drawn */
+  S->stream = c->stream;
+  const bool ok = ty_instance_run(S, p->I, in, c->number, made);
+  S->seed = seed;
+  S->stream = stream;
+  if (!ok) return false;
   for (i32 i = 0; i < c->tape->nroot; i++) /* all or none, or one would be added to twice */
     if (p->given[i] >= 0 && !ty_back_await(b, c->root[i])) return false;
   for (i32 i = 0; i < c->tape->nroot; i++)

@@ -6,6 +6,7 @@
 */
 #include <math.h>
 #include <stdio.h>
+#include "engine/remade.h"
 #include "record/traced_call.h"
 #include "lua/lua_guard.h"
 #include "lua/lua_session.h"
@@ -648,6 +649,10 @@ static void place_scalars(const Trace *T, Instance *I) {
     if (I->scalar[i].kind == SC_NUMBER) I->scalar[i].id = number_place(T, I->scalar[i].id);
   TracedTape *tape = I->tape;
   if (!tape || !tape->nnumber) return;
+  i32 n;
+  ScalarFrom *remade = ty_remade_scalars(tape, &n);
+  for (i32 i = 0; i < n; i++)
+    if (remade[i].kind == SC_NUMBER) remade[i].id = number_place(T, remade[i].id);
   tape->nnumber = T->nnumbers + 1;
   for (i32 i = 0; i < tape->nedge; i++) {
     i32 *symbol = &tape->edge[i].like.symbol;

@@ -372,6 +372,9 @@ void ty_traced_tape_drop(TracedTape *T) {
   ty_mem_free(T->output);
   ty_mem_free(T->leading);
   ty_mem_free(T->handle);
+  ty_mem_free(T->remade);
+  ty_mem_free(T->leaf);
+  if (T->remake.drop) T->remake.drop(T->remake.ctx);
   ty_mem_free(T);
 }
 

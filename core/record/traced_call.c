@@ -339,7 +339,7 @@ bool ty_traced_tape_rules(State *S, const Tensor *const *made, i32 n, const Reco
 
 /* Whether they lie in one storage. */
 static bool same_storage(const TapeValue *a, const TapeValue *b) {
-  return a->kind == b->kind && (a->kind == VALUE_CONSTANT ? a->st == b->st : a->of == b->of);
+  return a->kind == b->kind && a->kind != VALUE_REMADE && (a->kind == VALUE_CONSTANT ? a->st == b->st : a->of == b->of);
 }
 
 void ty_traced_tape_kept(const TracedTape *T, i32 i, TapeKept *y) {
@@ -355,7 +355,8 @@ void ty_traced_tape_kept(const TracedTape *T, i32 i, TapeKept *y) {
   }
   bool first = true;
   for (i32 k = 0; k < i; k++) first &= !same_storage(&T->value[k], v);
-  if (first) y->bytes = ty_type_numel(&v->type) * ty_dtypes[v->type.dtype].bytes;
+  y->remade = v->kind == VALUE_REMADE;
+  if (first && !y->remade) y->bytes = ty_type_numel(&v->type) * ty_dtypes[v->type.dtype].bytes;
 }
 
 /* --- a call */
@@ -410,7 +411,7 @@ static bool fill_call(State *S, TracedCall *c, Record *r, const Tensor *const *o
       c->offset[i] = outside[v->of]->offset;
       Storage *st = outside[v->of]->st;
       if (!(c->saved[i] = v->apart ? ty_grad_freeze(S, st) : ty_grad_snapshot(S, st))) return false;
-    } else if (v->own) {
+    } else if (v->kind == VALUE_TARGET && v->own) {
       const Type *t = &v->type;
       if (!(c->saved[i] = ty_storage_new(S, t->dtype, t->device, t->dims[0]))) return false;
     }
@@ -436,6 +437,8 @@ Record *ty_traced_call_new(State *S, TracedTape *T, const Tensor *const *outside
     return NULL;
   }
   c->seq = seq;
+  c->seed = S->seed;
+  c->stream = S->stream;
   r->dim = T->noutput;
   if (T->nnumber) memcpy(c->number, number, sizeof *number * (size_t)T->nnumber);
   if (T->nrule) c->rules = *rules, *rules = (Owner){0};
@@ -495,6 +498,10 @@ void ty_traced_call_reads(const TracedCall *c, bool freed) {
   for (i32 i = 0; i < T->nedge; i++) {
     const TapeEdge *e = &T->edge[i];
     if (e->value >= 0 && (freed ? !c->freed[e->row] : c->row[e->row])) c->read[e->value] = 1;
+  }
+  for (i32 k = 0; k < T->nremade; k++) {
+    const TapeRemade *y = &T->remade[k];
+    for (i32 i = 0; c->read[y->value] && i < y->n; i++) c->read[T->leaf[y->first + i]] = 1;
   }
 }
 
@@ -581,6 +588,7 @@ bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *save
 bool ty_traced_call_expand(State *S, TracedCall *c) {
   const TracedTape *T = c->tape;
   if (c->made) return true;
+  if (T->nremade && !T->restore(S, c)) return false;
   Record **made = ty_mem_alloc(sizeof *made * (size_t)(T->nrow + 1));
   if (!made) return ty_fail_memory(S, "gradient", 0);
   if (!ty_traced_rows(S, T, c->seq, c->saved, c->root, c->offset, c->number, c->freed,

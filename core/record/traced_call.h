@@ -12,8 +12,9 @@
 /* Where contents came from: a record of the tape by its number, behind these a root; or nowhere. */
 enum { FROM_NONE = -1 };
 
-/* OUTSIDE: what a tensor from outside held before the call. TARGET: what the call's plan computes. */
-typedef enum { VALUE_OUTSIDE, VALUE_TARGET, VALUE_CONSTANT } ValueKind;
+/* OUTSIDE: what a tensor from outside held before the call. TARGET: what the call's plan computes. REMADE: it is not kept,
+** but computed again from others. */
+typedef enum { VALUE_OUTSIDE, VALUE_TARGET, VALUE_CONSTANT, VALUE_REMADE } ValueKind;
 
 /* A value that rules read. */
 typedef struct TapeValue {
@@ -60,10 +61,15 @@ typedef struct TapeHandle {
   i32 made, value;
 } TapeHandle;
 
+/* Of a REMADE value: the values that it follows from, n of the tape's leaves. */
+typedef struct TapeRemade {
+  i32 value, first, n;
+} TapeRemade;
+
 typedef struct TracedTape {
   State *S;
   i32 refs;
-  i32 nrow, nedge, nvalue, noutput, nroot, nleading, nrule, nhandle,
+  i32 nrow, nedge, nvalue, noutput, nroot, nleading, nrule, nhandle, nremade,
       nnumber;  /* nnumber: of the trace's, 0: none are read */
   TapeRow *row; /* in the order of recording */
   TapeEdge *edge;
@@ -71,6 +77,10 @@ typedef struct TracedTape {
   TapeOutput *output;
   TapeRoot *leading;
   TapeHandle *handle;
+  TapeRemade *remade;
+  i32 *leaf;
+  Owner remake; /* the engine's: what computes REMADE values ... */
+  bool (*restore)(State *S, TracedCall *c); /* ... all that the call's rows may read, into saved */
   Owner plans; /* the engine's, for the backward pass */
 } TracedTape;
 
@@ -81,6 +91,7 @@ struct TracedCall {
   Storage **saved;  /* by value; NULL: let go of */
   i64 *offset;      /* OUTSIDE values: of the tensor */
   double *number;
+  u64 seed, stream; /* of random numbers, when the call began */
   Owner rules; /* of the call's rules; drop NULL: there are none */
   u8 *freed;              /* by row */
   u8 *row, *given, *read; /* of a walk: rows that are reached; outputs with gradients; values */
@@ -104,6 +115,7 @@ typedef struct TapeKept {
   Type type;
   i64 bytes;
   const char *by;
+  bool remade; /* it is not kept */
 } TapeKept;
 void ty_traced_tape_kept(const TracedTape *T, i32 i, TapeKept *y);
 
