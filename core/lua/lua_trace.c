@@ -872,7 +872,7 @@ static void set_number(lua_State *L, const char *name, i64 v) {
 }
 
 /* Sets {list of {slot, type, bytes, by}, ...} of what a call keeps for its backward pass; slot: of the tensor from
-** outside, 0 of a result of the plan, -1 of a constant; bytes: 0 where what came before has the memory already. */
+** outside, 0 of a result of the plan, -1 of a constant, -2 of what is computed again instead; bytes: 0 where what came before has the memory already. */
 static void set_kept(lua_State *L, const TracedTape *tape, const Instance *I) {
   TapeKept kept;
   char text[160];
@@ -882,6 +882,7 @@ static void set_kept(lua_State *L, const TracedTape *tape, const Instance *I) {
     ty_traced_tape_kept(tape, i, &kept);
     const i32 slot = v->kind == VALUE_TARGET     ? 0
                      : v->kind == VALUE_CONSTANT ? -1
+                     : v->kind == VALUE_REMADE   ? -2
                                                  : I->outside[v->of].slot;
     lua_createtable(L, 0, 4);
     set_number(L, "slot", slot);

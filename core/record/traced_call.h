@@ -110,12 +110,11 @@ void ty_traced_tape_drop(TracedTape *T);
 bool ty_traced_tape_fits(State *S, const TracedTape *T, const Tensor *const *outside);
 
 /* What calls keep as value i: of which type the operation `by` reads it, and how many bytes are kept that those before it
-** do not keep already. */
+** do not keep already; of a REMADE one how many are not. */
 typedef struct TapeKept {
   Type type;
   i64 bytes;
   const char *by;
-  bool remade; /* it is not kept */
 } TapeKept;
 void ty_traced_tape_kept(const TracedTape *T, i32 i, TapeKept *y);
 
