@@ -309,7 +309,9 @@ local fuzz = frame.fuzzer("fuzz_forward", 1500, {
     return program
   end,
   check = check,
-  show = function(program) return ("way %d inside %d, keeps %d %d\n"):format(program.way, program.inside, unpack(program.kept)) .. gen.print(program) end,
+  show = function(program)
+    return ("way %d inside %d, keeps %d %d\n"):format(program.way, program.inside, unpack(program.kept)) .. gen.print(program)
+  end,
 })
 fuzz:run(1000)
 

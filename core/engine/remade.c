@@ -21,7 +21,7 @@ enum {
   WORK_INEXACT = 4, /* of an operation with an error bound, a series */
   WORK_RANDOM = 8,
   WORK_NO = 1 << 20,
-  SMALL = 8           /* part of a value that a tensor from outside may have to be kept for it */
+  SMALL = 8 /* part of a value that a tensor from outside may have to be kept for it */
 };
 
 /* What the nodes of a remade value begin with. */
@@ -59,7 +59,8 @@ typedef struct Choosing {
   const Capture *c;
   const Graph *g;
   TracedTape *T;
-  i32 *work;  /* per node: operations an element takes from what is kept; WORK_NO; -1: not known yet */
+  i32 *
+      work; /* per node: operations an element takes from what is kept; WORK_NO; -1: not known yet */
   i32 *leaf;  /* per node: the kept value that it is, or -1 */
   i32 *apart; /* per tensor from outside: the value that keeps it as it was, or -1 */
   u8 *needed; /* per node: values that are remade need it */
@@ -165,8 +166,7 @@ static i32 add_input(Choosing *C, Remake *R, i32 i) {
   if (in->value < 0) {
     const i32 outside = outside_of(C, &n);
     in->value = apart_value(C, outside);
-    in->offset =
-        C->c->recording->input[n.arg.k2].offset - C->c->outside[outside].t.offset;
+    in->offset = C->c->recording->input[n.arg.k2].offset - C->c->outside[outside].t.offset;
   } else {
     const Type t = n.type;
     n = ty_node_new(OP_INPUT, &t, -1, -1, -1);
@@ -199,7 +199,8 @@ static bool copy_node(Choosing *C, Remake *R, i32 i, i32 *slot_of) {
   if (C->leaf[i] >= 0 || n.op == OP_INPUT) return (C->map[i] = add_input(C, R, i)) >= 0;
   for (int j = 0; j < ty_ops[n.op].arity; j++) n.src[j] = C->map[n.src[j]];
   if (n.op == OP_SCALAR || n.op == OP_RANDOM)
-    if ((n.arg.k = add_scalars(C, R, n.arg.k, n.op == OP_RANDOM ? 2 : 1, slot_of)) < 0) return false;
+    if ((n.arg.k = add_scalars(C, R, n.arg.k, n.op == OP_RANDOM ? 2 : 1, slot_of)) < 0)
+      return false;
   return (C->map[i] = ty_graph_append(&R->recording.g, &n)) >= 0;
 }
 
@@ -346,8 +347,7 @@ static bool restore(State *S, TracedCall *c) {
 
 static bool choosing_open(Choosing *C, i32 (**order)[2]) {
   const size_t n = (size_t)C->g->n + 1, outside = (size_t)C->c->noutside + 1;
-  TapeValue *more =
-      ty_mem_realloc(C->T->value, sizeof *more * ((size_t)C->T->nvalue + outside));
+  TapeValue *more = ty_mem_realloc(C->T->value, sizeof *more * ((size_t)C->T->nvalue + outside));
   if (more) C->T->value = more;
   C->work = ty_mem_alloc(sizeof *C->work * n);
   C->leaf = ty_mem_alloc(sizeof *C->leaf * n);

@@ -413,7 +413,7 @@ static void read_program(Reader *r) {
 
 /* The recipe on top of the stack, which it pops; nil gives the recipe of nothing. */
 static Recipe read_recipe(Reader *r) {
-  static const char *const kinds[] = {"slot", "value", "number", "tensor",
+  static const char *const kinds[] = {"slot",  "value",  "number", "tensor",
                                       "table", "random", "version"};
   lua_State *L = r->L;
   Recipe y = {R_SLOT, 0};
@@ -426,8 +426,8 @@ static Recipe read_recipe(Reader *r) {
     y.kind = (u8)kind;
     if (kind == R_VALUE) y.k = anchor_item(r, 2);
     else y.k = item(r, 2);
-    const i32 most[] = {r->T->nslots - 1, r->T->nanchors, r->T->nnumbers, r->T->instance[0]->nmade,
-                        r->T->ntables, INT32_MAX, r->T->nslots - 1};
+    const i32 most[] = {r->T->nslots - 1, r->T->nanchors, r->T->nnumbers,  r->T->instance[0]->nmade,
+                        r->T->ntables,    INT32_MAX,      r->T->nslots - 1};
     if (kind == R_SLOT || kind == R_VERSION) y.k = place_of(r, y.k);
     if (kind == R_NUMBER) y.k = number_place(r->T, y.k);
     if (kind == TY_COUNT(kinds) || y.k < 1 || y.k > most[kind]) luaL_error(L, "unknown recipe");
@@ -892,10 +892,10 @@ static int capture_finish(lua_State *L) {
 }
 
 void ty_lua_open_trace(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"finish", capture_finish},      {"table", capture_table},
-                                 {"sized", capture_sized},        {"traces", ty_trace_list},   {"rules", capture_rules},
-                                 {"streams", capture_streams},    {"frozen", capture_frozen},
-                                 {"account", ty_account_session}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {
+      {"finish", capture_finish}, {"table", capture_table},        {"sized", capture_sized},
+      {"traces", ty_trace_list},  {"rules", capture_rules},        {"streams", capture_streams},
+      {"frozen", capture_frozen}, {"account", ty_account_session}, {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_getfield(L, -1, "capture");
   ty_lua_register(L, fns);

@@ -232,8 +232,7 @@ void ty_lua_open_loop(lua_State *L, int m) {
       {"leave", loop_leave},   {"hash", loop_hash},   {"check", loop_check},
       {"note", loop_note},     {"run", loop_run},     {"recording", loop_recording},
       {"begin", loop_begin},   {"param", loop_param}, {"taped", loop_taped},
-      {"record", loop_record}, {"reads", loop_reads},
-      {NULL, NULL}};
+      {"record", loop_record}, {"reads", loop_reads}, {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_newtable(L);
   ty_lua_register(L, fns);

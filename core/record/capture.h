@@ -76,7 +76,8 @@ struct Capture {
       decided; /* {a, b, kind} of sizes and strides, in threes. kind 0: whether they are equal decides between a view
                    and a copy; 1: which is greater decides whether elements share memory */
   i32 ndecided, decided_cap;
-  const u8 *of_rule; /* by tensor that is made, lent: whether a rule alone has it, which is the call's own; or NULL */
+  const u8 *
+      of_rule; /* by tensor that is made: whether a rule alone has it, see TapeHandle; lent, or NULL */
   bool ranged; /* a sample of a range of sizes: what an interval tells holds for its sizes alone */
 };
 

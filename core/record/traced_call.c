@@ -149,7 +149,7 @@ static bool new_value(Making *M, const Edge *e, TapeValue *v) {
   if (st->tape) v->from = ty_pointer_map_get(&M->number, st->tape);
   const Storage *outside = i < 0 ? NULL : M->c->outside[i].t.st;
   if (copied >= 0 || (outside && (st->recording != M->c->recording) &&
-      (st->snapshot == outside || (st->buf && st->buf == held(M->c, outside))))) {
+                      (st->snapshot == outside || (st->buf && st->buf == held(M->c, outside))))) {
     v->kind = VALUE_OUTSIDE;
     v->of = i;
     v->type = M->c->outside[i].t.type;
@@ -287,8 +287,8 @@ static bool make_tape(Making *M, const Tensor *const *made, i32 n) {
 
 static bool needs_tape(State *S, const Tensor *const *made, i32 n) {
   for (i32 i = 0; i < n; i++)
-    if (ty_needs_grad(made[i]) && !ty_capture_holds(S, made[i]->st) &&
-        !made[i]->st->tape->freed && !is_of_rule(S->capture, i))
+    if (ty_needs_grad(made[i]) && !ty_capture_holds(S, made[i]->st) && !made[i]->st->tape->freed &&
+        !is_of_rule(S->capture, i))
       return true;
   return false;
 }
@@ -339,7 +339,8 @@ bool ty_traced_tape_rules(State *S, const Tensor *const *made, i32 n, const Reco
 
 /* Whether they lie in one storage. */
 static bool same_storage(const TapeValue *a, const TapeValue *b) {
-  return a->kind == b->kind && a->kind != VALUE_REMADE && (a->kind == VALUE_CONSTANT ? a->st == b->st : a->of == b->of);
+  return a->kind == b->kind && a->kind != VALUE_REMADE &&
+         (a->kind == VALUE_CONSTANT ? a->st == b->st : a->of == b->of);
 }
 
 void ty_traced_tape_kept(const TracedTape *T, i32 i, TapeKept *y) {
@@ -590,8 +591,8 @@ bool ty_traced_call_expand(State *S, TracedCall *c) {
   if (T->nremade && !T->restore(S, c)) return false;
   Record **made = ty_mem_alloc(sizeof *made * (size_t)(T->nrow + 1));
   if (!made) return ty_fail_memory(S, "gradient", 0);
-  if (!ty_traced_rows(S, T, c->seq, c->saved, c->root, c->offset, c->number, c->freed,
-                      &c->rules, made)) {
+  if (!ty_traced_rows(S, T, c->seq, c->saved, c->root, c->offset, c->number, c->freed, &c->rules,
+                      made)) {
     ty_mem_free(made);
     return false;
   }

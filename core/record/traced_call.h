@@ -40,7 +40,8 @@ typedef struct TapeRow {
   i32 dim, base, n,
       edge;      /* edge: number of the first one; behind those of ATTEND is what it keeps */
   Attention how; /* ATTEND */
-  Owner owner;   /* CUSTOM, pure: of its rule, held; the rules of others come with each call, which `dims` tells apart */
+  Owner
+      owner; /* CUSTOM, pure: of its rule, held. Those of others come with each call: `dims` counts them */
   u16 kind;
   bool freed, keeps, pure;
 } TapeRow;
@@ -79,9 +80,9 @@ typedef struct TracedTape {
   TapeHandle *handle;
   TapeRemade *remade;
   i32 *leaf;
-  Owner remake; /* the engine's: what computes REMADE values ... */
+  Owner remake;                             /* the engine's: what computes REMADE values ... */
   bool (*restore)(State *S, TracedCall *c); /* ... all that the call's rows may read, into saved */
-  Owner plans; /* the engine's, for the backward pass */
+  Owner plans;                              /* the engine's, for the backward pass */
 } TracedTape;
 
 struct TracedCall {
@@ -91,8 +92,8 @@ struct TracedCall {
   Storage **saved;  /* by value; NULL: let go of */
   i64 *offset;      /* OUTSIDE values: of the tensor */
   double *number;
-  u64 seed, stream; /* of random numbers, when the call began */
-  Owner rules; /* of the call's rules; drop NULL: there are none */
+  u64 seed, stream;       /* of random numbers, when the call began */
+  Owner rules;            /* of the call's rules; drop NULL: there are none */
   u8 *freed;              /* by row */
   u8 *row, *given, *read; /* of a walk: rows that are reached; outputs with gradients; values */
   Record **made;          /* by row, held, where the call was expanded; else NULL */

@@ -207,7 +207,8 @@ local function kept_text(t)
   for _, kind in ipairs(KINDS) do
     if count[kind] then list[#list + 1] = format("%s (%s)", plural(count[kind], kind), megabytes(bytes[kind])) end
   end
-  local again = count.again and format(" and computes %s (%s) again", plural(count.again, "value"), megabytes(bytes.again))
+  local again = count.again
+    and format(" and computes %s (%s) again", plural(count.again, "value"), megabytes(bytes.again))
   return format("gradients: a call keeps %s%s; %s", #list > 0 and concat(list, ", ") or "nothing", again or "",
     #t.backward == 0 and "no backward plan yet" or plural(#t.backward, "backward plan"))
 end

@@ -4,7 +4,7 @@
 -- that out, and it runs here, as ordinary Lua: it may raise, and yield.
 
 local type, select, unpack, pcall, error, next, pairs = type, select, unpack, pcall, error, next, pairs
-local ipairs, rawget, rawset = ipairs, rawget, rawset
+local ipairs, rawget = ipairs, rawget
 local rawequal, getmetatable, setmetatable = rawequal, getmetatable, setmetatable
 local max = math.max
 
@@ -400,7 +400,7 @@ return function(ty, define)
     return kept.run
   end
 
-  --- A rule's gradients of n inputs. what: {rule, like, saved, found}, see custom_grad; list: the tensors that were saved.
+  --- A rule's gradients of n inputs. what: {rule, like, saved, found}, see custom_grad; list: the tensors saved.
   --- Where the rule may be differentiated, results among them lead back to the function.
   local function by_rule(what, list, gradients, back, n)
     local kept, like = {}, what.like
@@ -409,8 +409,8 @@ return function(ty, define)
       for _, r in ipairs(what.found) do kept[r[1]] = core.result(back, r[2], kept[r[1]]) end
     end
     for i = 1, #like do gradients[i] = gradients[i] or ty.zeros(unpack(like[i])) end
-    local run = mode() and call or again(what)
-    local given = pack(run(what.rule, put_in(what.saved, kept), unpack(gradients, 1, #like)))
+    local calls = mode() and call or again(what)
+    local given = pack(calls(what.rule, put_in(what.saved, kept), unpack(gradients, 1, #like)))
     for i = 1, n do
       if given[i] ~= nil then check.tensor("custom_grad", i, given[i]) end
     end
@@ -487,8 +487,8 @@ return function(ty, define)
 
   --- The function's results once more; what.after: the random state that it must end with.
   local function repeated(what, args)
-    local after, run = what.after, again(what)
-    local results = pack(ty.autocast(what.half, enable_grad, run, what.f, unpack(args, 1, what.n)))
+    local after, calls = what.after, again(what)
+    local results = pack(ty.autocast(what.half, enable_grad, calls, what.f, unpack(args, 1, what.n)))
     if after and after ~= random_state() then
       fail("checkpoint", "random numbers were drawn outside while the function was suspended: it would draw others now")
     end
@@ -594,7 +594,8 @@ return function(ty, define)
   core.memory = { [recall] = "recall", [remember] = "remember" }
   for _, f in ipairs { pack, map, tree.said, tree.behind, tree.empty_like, first, run, backward, directions, rows_of,
     jacobian, hessian, callable, no_grad, enable_grad, restore, watch, gather, differentiate, value_and_grad, grad, jvp,
-    custom_grad, custom_back, by_rule, call, again, take_out, put_in, results_among, kinds_of, checkpoint, checkpoint_back,
+    custom_grad, custom_back, by_rule, call, again, take_out, put_in, results_among, kinds_of, checkpoint,
+    checkpoint_back,
     keep_together, repeated, taped, ruled, join, same, keep,
     gradients_of, bound, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true

@@ -415,12 +415,13 @@ return function(ty, define, own)
 
   --- The results of a loop that lead back to what they were made from, by what the tape knows in vmap id.
   local function led_back(what)
-    local args, results, joined = {}, {}, nil
+    local args, results = {}, {}
     append(append(append(args, what.init), what.sequences), what.taped)
     args.n = #args
     append(append(append(results, what.last), what.out), what.given)
     local rule = with(what, { back = scan_back, last = kinds(what.last), out = kinds(what.out), ninit = #what.init,
       nsequences = #what.sequences, ntaped = #what.taped })
+    local joined
     if G.shares() then
       rule.init, rule.sequences, rule.taped, rule.given = nil, nil, nil, nil
       joined = own.join(args, results, rule, append(slice(args, 1, #args), what.given))
@@ -581,5 +582,6 @@ return function(ty, define, own)
 
   return { within, is_float, flatten, build, step, match, recorded, append, slice, tracked, any, chosen, watched,
     flattened, noting, loop, level_of, wrapped, whole, lifted, turn_of_all, loop_of_all, like, back_through, with,
-    giving, compare, zeros, kinds, go_back, scan_back, led_back, join, differentiable, turn_of, turns_of, in_pieces, scan }
+    giving, compare, zeros, kinds, go_back, scan_back, led_back, join, differentiable, turn_of, turns_of, in_pieces,
+    scan }
 end

@@ -574,8 +574,8 @@ local function with_upvalues(parent, child, descriptions)
   return function(before) return sub(before, 1, at - 1) .. descriptions .. sub(before, at + #descriptions) end
 end
 
---- A function that makes a closure, which an instruction of `parent` makes, of the values of its variables. upvalues: by
---- number what each is: an argument's number, {function, number} of a variable that it shares, or true: the closure
+--- A function that makes a closure, which an instruction of `parent` makes, of the values of its variables. upvalues:
+--- by number what each is: an argument's number, {function, number} of a variable that it shares, or true: the closure
 --- itself. f: a function whose globals it has; like: what bytecode.constant gives for the closure's prototype.
 ---@param parent tycho.Prototype
 ---@param at integer of FNEW

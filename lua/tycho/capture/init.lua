@@ -586,7 +586,8 @@ local function reads_position(world, reads)
     if not of_tensor[slot] then add(slot) end
   end
   for slot in pairs(of_tensor) do add(slot, true) end
-  local made, list = world.made_tables, { n_array = 0, n_hash = 8, { { "value", "program" }, { "value", world.again } } }
+  local made, list = world.made_tables, { n_array = 0, n_hash = 8 }
+  list[1] = { { "value", "program" }, { "value", world.again } }
   for name, fields in pairs { values = values, roots = roots, versions = versions, absent = absent } do
     local t = { n_array = 0, n_hash = #fields }
     for i, field in ipairs(fields) do t[i] = field end
@@ -597,8 +598,8 @@ local function reads_position(world, reads)
   return #made
 end
 
---- The position of a tensor that a rule has. One that needs a gradient, and was made inside, sees what the call keeps: it
---- would hold that call else, which holds the rule.
+--- The position of a tensor that a rule has. One that needs a gradient, and was made inside, sees what the call keeps:
+--- it would hold that call else, which holds the rule.
 local function rule_tensor_position(world, v)
   if not world.said.unscoped then
     world.said.unscoped = true
@@ -707,7 +708,7 @@ local function share_runs(world, d, kept)
   end
 end
 
---- What the rules of users have that results lead back to: {position of their list, how many}; nil where there are none.
+--- What the rules of users have that results lead back to: {position of their list, how many}; nil: there are none.
 local function rule_recipes(world)
   local kept = world.C.rules(world.made_tensors)
   if not kept or #kept == 0 then return nil end
