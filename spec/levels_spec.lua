@@ -15,7 +15,6 @@ local CALLBACKS = {
   ["record/tensor.h drop"] = "memory of others is theirs to free, and what a user's gradient keeps is Lua's",
   ["record/tensor.h interrupted"] = "a run may be left undone when the host wants an end of it",
   ["record/grad.h write"] = "an assignment is recorded as record_write.c does it",
-  ["record/traced_call.h restore"] = "a call that is gone back through row by row needs values that only a plan computes",
   ["record/grad.h custom"] = "rules of the library's functions are Lua, which a plan of the backward pass records",
   ["engine/engine.h say"] = "dumps go where the host wants them",
   ["engine/entry.h on_cut"] = "jit.graph hears of each cut",

@@ -8,7 +8,7 @@
 **    reduction or attention is done twice.
 ** 2. The operations are the very nodes of the capture, so the bits are.
 ** 3. A plan for a backward pass computes them in its own kernels (ty_remade_record). Where a call is expanded instead,
-**    they are all made before (restore).
+**    they are all made before (ty_remade_restore).
 ** 4. A tensor from outside that they follow from is kept as it was, whatever is written to it later: `apart`.
 */
 #include <stdlib.h>
@@ -312,15 +312,15 @@ static bool make_plan(State *S, Remake *R) {
 /* Whether a value is made now: who reads it is not freed, so what it follows from is there. */
 static bool is_due(const TracedCall *c, i32 value) { return c->read[value] && !c->saved[value]; }
 
-/* All values of the call that its rows may read. */
-static bool restore(State *S, TracedCall *c) {
+bool ty_remade_restore(State *S, TracedCall *c) {
   const TracedTape *T = c->tape;
   Remake *R = T->remake.ctx;
+  if (!ty_traced_call_lacks(c)) return true;
   bool due = false, ok = true;
   ty_traced_call_reads(c, true);
   for (i32 k = 0; k < R->noutput; k++) due |= is_due(c, R->value[k]);
   for (i32 i = 0; due && i < R->ninput; i++) due = c->saved[R->input[i].value] != NULL;
-  if (!due) return true;
+  if (!due) return c->restored = true;
   Buffer **result = ty_mem_zalloc(sizeof(void *) * (size_t)(2 * R->noutput + 1));
   Storage **made = (Storage **)(void *)(result + R->noutput);
   if (!result) return ty_fail_memory(S, "backward", 0);
@@ -342,7 +342,7 @@ static bool restore(State *S, TracedCall *c) {
     else ty_storage_drop(made[k]);
   }
   ty_mem_free(result);
-  return ok;
+  return c->restored = ok;
 }
 
 static bool choosing_open(Choosing *C, i32 (**order)[2]) {
@@ -375,7 +375,6 @@ bool ty_remade_choose(State *S, TracedTape *T, const u8 *given) {
   }
   if (R && ok) {
     T->remake = (Owner){remake_drop, R};
-    T->restore = restore;
   } else if (R) remake_drop(R);
   ty_mem_free(C.work);
   ty_mem_free(C.leaf);

@@ -377,6 +377,7 @@ static bool by_plan(State *S, Back *b, u8 *key, Tensor *flat, const Tensor **in,
 }
 
 bool ty_traced_back(State *S, Back *b) {
+  if (!ty_back_may_plan(b)) return ty_remade_restore(S, b->at->r->call) && ty_back_expand(b);
   const TracedTape *T = b->at->r->call->tape;
   const size_t nin = (size_t)(T->nvalue + T->noutput + T->nroot), nroot = (size_t)T->nroot;
   const size_t tensors = nin + nroot, pointers = nin + 2 * nroot;
@@ -392,7 +393,7 @@ bool ty_traced_back(State *S, Back *b) {
   for (size_t i = 0; i < tensors; i++) ty_tensor_release(&flat[i]);
   ty_mem_free(flat);
   if (!ok) return false;
-  if (!done) return ty_back_expand(b);
+  if (!done) return ty_remade_restore(S, b->at->r->call) && ty_back_expand(b);
   ty_back_pass(b);
   return true;
 }

@@ -9,6 +9,7 @@
 #include "record/loop.h"
 #include "record/traced_call.h"
 #include "engine/entry.h"
+#include "engine/remade.h"
 #include "engine/trace.h"
 #include "lua/lua_protect.h"
 #include "lua/lua_view.h"
@@ -242,7 +243,8 @@ static int grad_hooks(lua_State *L) {
                            "no gradient of its own (use :clone())");
   Record *r = x->st->tape;
   if (r->kind == K_RESULT && r->n) { /* what else the compiled function reads it for counts, too */
-    TY_LUA_MUST(L, S, ty_traced_call_expand(S, r->edge[0].from->call));
+    TracedCall *c = r->edge[0].from->call;
+    TY_LUA_MUST(L, S, ty_remade_restore(S, c) && ty_traced_call_expand(S, c));
     r = ty_traced_call_real(r);
   }
   if (!r->hook && lua_istable(L, 2)) {

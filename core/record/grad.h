@@ -150,6 +150,8 @@ typedef enum { BACK_DONE, BACK_CUSTOM, BACK_CALL, BACK_RULE, BACK_HOOK, BACK_FAI
 BackState ty_back_step(Back *b);
 bool ty_back_give(Back *b, i32 edge, const Tensor *g);
 void ty_back_pass(Back *b);
+/* Whether the call at hand may be left to a plan; else it is expanded. */
+bool ty_back_may_plan(const Back *b);
 /* The call at hand goes on as the records that it stands for. */
 bool ty_back_expand(Back *b);
 /* Adds g, flat, to what is on its way to r. */

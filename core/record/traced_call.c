@@ -588,7 +588,6 @@ bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *save
 bool ty_traced_call_expand(State *S, TracedCall *c) {
   const TracedTape *T = c->tape;
   if (c->made) return true;
-  if (T->nremade && !T->restore(S, c)) return false;
   Record **made = ty_mem_alloc(sizeof *made * (size_t)(T->nrow + 1));
   if (!made) return ty_fail_memory(S, "gradient", 0);
   if (!ty_traced_rows(S, T, c->seq, c->saved, c->root, c->offset, c->number, c->freed, &c->rules,

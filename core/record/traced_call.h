@@ -80,9 +80,8 @@ typedef struct TracedTape {
   TapeHandle *handle;
   TapeRemade *remade;
   i32 *leaf;
-  Owner remake;                             /* the engine's: what computes REMADE values ... */
-  bool (*restore)(State *S, TracedCall *c); /* ... all that the call's rows may read, into saved */
-  Owner plans;                              /* the engine's, for the backward pass */
+  Owner remake; /* the engine's: what computes REMADE values */
+  Owner plans;  /* the engine's, for the backward pass */
 } TracedTape;
 
 struct TracedCall {
@@ -93,6 +92,7 @@ struct TracedCall {
   i64 *offset;      /* OUTSIDE values: of the tensor */
   double *number;
   u64 seed, stream;       /* of random numbers, when the call began */
+  bool restored;          /* REMADE values are among `saved` */
   Owner rules;            /* of the call's rules; drop NULL: there are none */
   u8 *freed;              /* by row */
   u8 *row, *given, *read; /* of a walk: rows that are reached; outputs with gradients; values */
@@ -141,8 +141,12 @@ bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *save
                     const Owner *rules, Record **made);
 /* Whether rules that calls bring are among the rows that are reached. */
 bool ty_traced_call_has_rules(const TracedCall *c);
-/* The same for the call itself, which holds them from then on. */
+/* The same for the call itself, which holds them from then on; its REMADE values are restored. */
 bool ty_traced_call_expand(State *S, TracedCall *c);
+/* Whether the engine is to restore REMADE values before it can be expanded. */
+static inline bool ty_traced_call_lacks(const TracedCall *c) {
+  return c && !c->made && !c->restored && c->tape->nremade;
+}
 /* What a record stands for: of a RESULT whose call was expanded, the record of that row. */
 Record *ty_traced_call_real(Record *r);
 
