@@ -166,7 +166,12 @@ for name, make in pairs(kinds) do
         end)
       end)
     end)
+  end)
+end
 
+for _, name in ipairs { "checkpoint", "custom_grad" } do
+  local make = kinds[name]
+  describe("a compiled forward pass with " .. name, function()
     it("raises where memory is short, or is right; and the next call is", function()
       local function step(world, f)
         for _, p in ipairs(world.leaves) do p.grad = nil end
