@@ -255,6 +255,70 @@ describe("a rule of a compiled forward pass", function()
     end, simple))
   end)
 
+  it("shares no variable that is assigned: the function runs as it is", function()
+    local told = both(function()
+      local w = leaf(4)
+      return { leaves = { w }, run = function(x)
+        local n = 0
+        local y = ty.checkpoint(function(a)
+          n = n + 1
+          return a:sin() * n
+        end, w * x)
+        return ty.checkpoint(function(a)
+          n = n + 1
+          return a:exp() * n
+        end, y)
+      end }
+    end, simple)
+    assert.truthy(told.aborts[1].text:find("shares a variable that is assigned", 1, true), told.aborts[1].text)
+  end)
+
+  it("has no variables of a function that may be another one in later calls", function()
+    both(function()
+      local w = leaf(4)
+      local function make(k)
+        return function(a) return ty.checkpoint(function(t) return t:sin() * k end, a) end
+      end
+      return { leaves = { w }, make = make, run = function(g, x) return g(w * x) end }
+    end, function(world, k)
+      local y = world.f(world.make(k + 0.5), ty.full({ 4 }, 0.3))
+      y:sum():backward()
+      return y
+    end, 5)
+  end)
+
+  it("has arguments that share memory in its second run, too", function()
+    answered(both(function()
+      local w = leaf(3)
+      return { leaves = { w }, run = function(x)
+        local h = x * 1.5
+        return ty.checkpoint(function(a, b)
+          ty.no_grad(function() a:mul_(2) end)
+          return (b * w):tanh()
+        end, h, h[1])
+      end }
+    end, function(world, k)
+      local y = world.f(ty.full({ 2, 3 }, 0.1 * k))
+      y:sum():backward()
+      return y
+    end))
+  end)
+
+  it("is a scan's in no function that writes to tables", function()
+    local told = both(function()
+      local w, seen = leaf(4), { count = 0 }
+      return { leaves = { w }, x = ty.randn(5, 4), run = function(x)
+        local _, y = ty.scan(function(c, r)
+          local n = (c * w + r * seen.count):tanh()
+          return n, n
+        end, ty.zeros(4), x)
+        seen.last = seen.count
+        return y
+      end }
+    end, simple)
+    assert.truthy(told.aborts[1].text:find("writes to tables", 1, true), told.aborts[1].text)
+  end)
+
   it("may close over a value that needs a gradient", function()
     answered(both(function()
       local w, v = leaf(4), leaf(4)
