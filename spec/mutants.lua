@@ -6,7 +6,7 @@ local M = {
   specs = { "tiles", "guards", "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "bytecode", "compile", "capture", "custom",
     "nn", "grad", "training", "steps", "orders", "scopes", "convolution", "sharing", "oracle", "layout", "threads",
     "checked", "hooks", "index", "far", "check", "errors", "progress", "files", "log", "miss", "drawn", "random", "moves", "product",
-    "parts", "worlds", "interrupt", "forward", "forward_rules", "scan", "vmap", "composite", "composites", "answered", "lifetimes", "ranges", "binding",
+    "parts", "worlds", "interrupt", "forward", "forward_rules", "forward_remade", "scan", "vmap", "composite", "composites", "answered", "lifetimes", "ranges", "binding",
     "explain", "coroutines", "repl", "gradient_hooks", "location", "anomaly", "view" },
 
   { file = "core/engine/remade.c", what = "what is computed again has the random numbers of the backward pass",
