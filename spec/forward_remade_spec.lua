@@ -22,7 +22,7 @@ end
 local function dropping()
   local w = leaf(6, 6)
   return { leaves = { w }, x = ty.randn(3, 6), run = function(x)
-    return (x:matmul(w):dropout(0.5):sin():dropout(0.25) * 2):tanh()
+    return (x:matmul(w):dropout(0.5):sin() * ty.rand(3, 6):exp() * 2):tanh()
   end }
 end
 

@@ -28,8 +28,6 @@ local M = {
     from = "  if (c->rules.drop) c->rules.drop(c->rules.ctx);", to = "" },
   { file = "core/lua/lua_trace.c", what = "a checkpoint draws the random numbers of its capture",
     from = "S->stream + (u64)streams};", to = "(u64)streams};" },
-  { file = "core/engine/trace.c", what = "a rule's tensor holds the call that holds the rule",
-    from = "if (c->of_rule && c->of_rule[i]) continue;", to = "if (!c) continue;" },
   { file = "lua/tycho/capture/init.lua", what = "a variable that two closures assign is two variables",
     from = "world.goes_on or cell.maker and cell.maker ~= c then", to = "world.goes_on then" },
   { file = "lua/tycho/capture/init.lua", what = "closures share variables of a function that is another one later",
