@@ -329,12 +329,12 @@ describe("a rule of a compiled forward pass", function()
       end)
       return own(w * x)
     end)
-    for k = 1, 9 do f(ty.ones(4), k):sum():backward(nil, { retain_graph = true }) end
+    for k = 1, 60 do f(ty.ones(4), k):sum():backward(nil, { retain_graph = true }) end
     for _ = 1, 3 do collectgarbage() end
     local left = 0
     for _ in pairs(met) do left = left + 1 end
-    assert.truthy(left <= 2, left) -- guards of what runs again may hold those that they were made with
-    assert.equal(9, ty.explain(f).skips)
+    assert.truthy(left <= 16, left) -- captures of what runs again, ever fewer, hold what they were tried with
+    assert.equal(60, ty.explain(f).skips)
   end)
 
   it("may close over a value that needs a gradient", function()
