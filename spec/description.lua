@@ -41,6 +41,7 @@ function M.core(ty)
   C.is_tensor = ty.is_tensor
   function C.viewed() end
   function C.sharing() return "" end
+  function C.rules() end
   function C.is_native(f) return debug.getinfo(f, "S").what == "C" end
   local internals = setmetatable({ capture = C }, { __index = ty.internals })
   local core = {}

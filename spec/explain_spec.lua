@@ -225,23 +225,38 @@ describe("explain of a forward pass with gradients", function()
 
   it("counts memory once that several values share", function()
     local f = ty.compile(function(x)
-      local y = (x * b):exp()
+      local y = x:matmul(w):exp():cumsum(1)
       return y:narrow(1, 1, 1) * y:narrow(1, 2, 1)
     end)
-    f(ty.ones(2, 4))
+    f(ty.ones(2, 3))
     local bytes = 0
     for _, v in ipairs(of(f).kept) do
       if v.what == "result" then bytes = bytes + v.bytes end
     end
     assert.equal(2 * 2 * 4 * 4, bytes) -- what exp was given, and y, of which two views are read
-    local twice = ty.compile(function(x) return (x * b):exp() + (x * b):tanh() end) -- the product is computed once
-    twice(ty.ones(2, 4))
+    local twice = ty.compile(function(x) return x:matmul(w):exp() + x:matmul(w):tanh() end) -- the product is computed once
+    twice(ty.ones(2, 3))
     bytes = {}
     for _, v in ipairs(of(twice).kept) do
       if v.what == "result" then bytes[#bytes + 1] = v.bytes end
     end
     assert.same({ 32, 0 }, bytes)
     assert.match("memory of one above", ty.explain(twice):full())
+  end)
+
+  it("tells what is computed again, and from what", function()
+    local f = ty.compile(function(x) return ((x:matmul(w) * 2 + b):sin():exp() * 3):tanh() end)
+    f(ty.ones(2, 3))
+    local again, result = {}, {}
+    for _, v in ipairs(of(f).kept) do
+      if v.what == "again" then again[#again + 1] = v.by elseif v.what == "result" then result[#result + 1] = v.bytes end
+    end
+    table.sort(again)
+    -- what sin was given, x w 2 + b, is kept: x w itself is not. What exp and tanh were given follows from it.
+    assert.same({ "exp", "tanh" }, again)
+    assert.same({ 32 }, result)
+    assert.match("a call keeps 1 result %(32 B%), 1 input %(24 B%) and computes 2 values %(64 B%) again", tostring(ty.explain(f)))
+    assert.match("computes again: f32%[2,4%], 32 B, for exp", ty.explain(f):full())
   end)
 
   it("tells how many backward plans there are, and what they do", function()

@@ -3,45 +3,8 @@
 
 local H = require "spec.helper"
 local ty = H.ty
-local live = ty.internals.grad.live
-
-local function bits(t)
-  if not t then return "nil" end
-  t = t:detach()
-  return ("%s[%s] "):format(t.dtype, table.concat(t.shape, ","))
-    .. H.ffi.string(H.bytes(t), t:numel() * H.dtype[t.dtype].bytes):gsub(".", function(c) return ("%02x"):format(c:byte()) end)
-end
-
---- What way(f, x, w ...) gives, with f as it is and compiled; a world of fresh tensors for each, of the same values.
-local function both(make, way, calls)
-  local told, compiled = {}, nil
-  for i = 1, 2 do
-    ty.manual_seed(5)
-    local world = make()
-    world.f = i == 1 and world.run or ty.compile(world.run)
-    if i == 2 then compiled = world.f end
-    told[i] = {}
-    for k = 1, calls or 3 do
-      for n, v in ipairs { way(world, k) } do
-        told[i][#told[i] + 1] = ("call %d, %d: "):format(k, n) .. (ty.is_tensor(v) and bits(v) or tostring(v):gsub("^.-:%d+: ", ""))
-      end
-      for n, p in ipairs(world.leaves) do
-        told[i][#told[i] + 1] = ("call %d, gradient %d: "):format(k, n) .. bits(p.grad)
-      end
-    end
-  end
-  assert.same(told[1], told[2])
-  return ty.explain(compiled)
-end
-
---- All calls but those that capture were answered without Lua.
-local function answered(told, captures)
-  assert.same({}, told.aborts)
-  assert.equal(captures or 1, told.captures)
-  assert.equal(told.calls, told.skips)
-end
-
-local function leaf(...) return ty.randn(...):requires_grad_() end
+local worlds = require "spec.forward_worlds"
+local live, bits, both, answered, leaf = worlds.live, worlds.bits, worlds.both, worlds.answered, worlds.leaf
 
 local function network()
   local w1, b1, w2, b2 = leaf(7, 6), leaf(6), leaf(6, 3), leaf(3)
@@ -485,19 +448,6 @@ describe("a function whose results lead to", function()
     end)
     assert.truthy(told.aborts[1] and told.aborts[1].text:find(reason, 1, true), told.aborts[1] and told.aborts[1].text)
   end
-
-  it("a gradient of the user's runs as it is", function()
-    local own = "a function with a gradient of its own leads to it (detach it)"
-    runs_as_it_is(function()
-      local w = leaf(4)
-      return { leaves = { w }, run = function(x) return ty.checkpoint(function() return (w * x):sin() end) end }
-    end, own)
-    runs_as_it_is(function()
-      local w = leaf(4)
-      local double = ty.custom_grad(function(x) return x * 2, x end, function(x, g) return g * x end)
-      return { leaves = { w }, run = function(x) return double(w * x) end }
-    end, own)
-  end)
 
   it("a leaf that it makes runs as it is", function()
     runs_as_it_is(function()

@@ -179,6 +179,7 @@ local ways = {
 
 -- --- one program
 
+local by_kind = { 0, 0, 0, 0 }
 local counts = { calls = 0, captured = 0, parts = 0, skips = 0, raised = 0, passed = 0, programs = 0 }
 
 local function eager(f) return f end
@@ -189,17 +190,50 @@ local function captured(f)
   return compiled
 end
 
+--- Functions with rules of their own around what the program does, by number; w: a leaf of 3.
+local inside = {
+  function(values) return values end,
+  function(values, w) -- all of it runs again; what it closes over needs a gradient, too
+    local k = w[3] * 0.5
+    return function(...)
+      local y, a, b = ty.checkpoint(values, ...)
+      return ty.checkpoint(function(t) return t * k end, y), a, b
+    end
+  end,
+  function(values, w) -- what is saved holds an argument, a result, a number
+    local own = ty.custom_grad(function(t, v, n)
+      local y = t * v * n
+      return y, { y = y, v = v, n = n, t = t }
+    end, function(s, g) return g * s.v * s.n, (g * s.t * s.n + g * s.y * 0):sum() end)
+    return function(...)
+      local y, a, b = values(...)
+      return own(y, w[1], 0.75), a, b
+    end
+  end,
+  function(values, w) -- a loop over numbers that the program gives
+    return function(...)
+      local y, a, b = values(...)
+      local v = a:to("f64"):flatten():narrow(1, 1, 1) * 0.125
+      local c, all = ty.scan(function(c, r)
+        local n = (c * w[1] + r * v):sin()
+        return n, n * 2
+      end, y:reshape(1), ty.stack { y, y * 0.5, w[3] })
+      return c:sum() + all:sum(), a, b
+    end
+  end,
+}
+
 --- The program as a function of a list of inputs: its loss, and values of it that are floats.
 local function function_of(program, compile)
   local kept, w = program.kept, (ty.arange(3, { dtype = "f64" }) + 1):requires_grad_()
-  local f = compile(function(...)
+  local f = compile(inside[program.inside](function(...)
     local vars = losses.unleaf(program, { ... })
     local y = losses.loss(ty, program, vars) * w[2]
     local a, b = vars[kept[1]], vars[kept[2]]
     if not is_float(a) then a = y * 3 end
     if not is_float(b) then b = a * 2 end
     return y, a, b
-  end)
+  end, w))
   return function(x) return { f(unpack(x)) } end, w
 end
 
@@ -253,6 +287,7 @@ local function check(program)
   local told = ty.explain(compiled)
   counts.programs = counts.programs + 1
   counts.captured = counts.captured + (told.captures > 0 and 1 or 0)
+  by_kind[program.inside] = by_kind[program.inside] + (told.skips > 0 and 1 or 0)
   counts.skips = counts.skips + told.skips
   counts.parts = counts.parts + (told.captures > 0 and #told.parts > 0 and 1 or 0)
   for _, list in ipairs(want) do
@@ -269,11 +304,14 @@ local fuzz = frame.fuzzer("fuzz_forward", 1500, {
   make = function(seed, number)
     local program = losses.make(ty, seed, ({ "any", "cut", "smooth" })[number % 3 + 1])
     program.way = number % #ways + 1
+    program.inside = math.floor(number / #ways) % #inside + 1
     program.kept = { seed % program.count + 1, math.floor(seed / 7) % program.count + 1 }
     return program
   end,
   check = check,
-  show = function(program) return ("way %d, keeps %d %d\n"):format(program.way, unpack(program.kept)) .. gen.print(program) end,
+  show = function(program)
+    return ("way %d inside %d, keeps %d %d\n"):format(program.way, program.inside, unpack(program.kept)) .. gen.print(program)
+  end,
 })
 fuzz:run(1000)
 
@@ -281,6 +319,9 @@ fuzz:claim(fuzz.failures == 0, "%d programs are other programs where the forward
 if fuzz:ran(150) then
   fuzz:claim(counts.captured >= 0.5 * counts.programs, "%d of %d programs are captured, at least half", counts.captured,
     counts.programs)
+  for k, n in ipairs(by_kind) do
+    fuzz:claim(n >= 0.08 * counts.programs, "kind %d: %d of %d programs run without Lua, at least a twelfth", k, n, counts.programs)
+  end
   fuzz:claim(counts.parts >= 0.1 * counts.programs, "%d of %d programs are captured in parts, at least a tenth", counts.parts,
     counts.programs)
   fuzz:claim(counts.passed >= counts.raised, "%d backward passes go through, %d raise", counts.passed, counts.raised)

@@ -705,7 +705,9 @@ describe("a step that cannot be captured runs as it is", function()
       if ty.is_tensor(p[2]) then H.same(p[2]:detach(), q[2]:detach()) else assert.equal(p[2], q[2]) end
       same_state(a, b, i)
     end
-    local why = ty.explain(compiled).aborts[1]
+    local told = ty.explain(compiled)
+    local why = told.aborts[1]
+    if not reason then return assert.truthy(not why and #told.parts > 0, "not in parts") end
     assert.truthy(why and why.text:find(reason, 1, true), why and why.text or "no abort")
   end
 
@@ -771,7 +773,7 @@ describe("a step that cannot be captured runs as it is", function()
         twice(w):sum():backward()
         return w.grad:sum()
       end }
-    end, 4, "item reads data")
+    end, 4) -- but before the backward pass, whose rule reads data
     assert.equal(8, count)
   end)
 

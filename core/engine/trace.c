@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include "base/pointer_map.h"
 #include "engine/entry.h"
+#include "engine/remade.h"
 #include "record/grad.h"
 #include "engine/trace.h"
 #include "record/traced_call.h"
@@ -200,6 +201,7 @@ static bool make_made(Making *M, Instance *I, const Tensor *const *made, i32 nma
     *m = (InstanceMade){.type = t->type, .offset = t->offset};
     memcpy(m->strides, t->strides, sizeof m->strides);
     I->nmade++;
+    if (c->of_rule && c->of_rule[i]) continue; /* see make_handles */
     i32 from = outside_of_storage(M, st);
     const bool spent = from < 0 && ty_needs_grad(t) && st->tape->freed;
     if (from < 0 && ty_needs_grad(t) && !spent && !I->tape)
@@ -224,6 +226,14 @@ static bool make_made(Making *M, Instance *I, const Tensor *const *made, i32 nma
     m->detached = t->detached;
   }
   return true;
+}
+
+static void make_handles(Instance *I) {
+  for (i32 i = 0; I->tape && i < I->tape->nhandle; i++) {
+    const TapeHandle *h = &I->tape->handle[i];
+    I->made[h->made].of_rule = true;
+    I->made[h->made].from = h->value;
+  }
 }
 
 typedef struct Rank {
@@ -292,7 +302,7 @@ static bool make_plan(State *S, Instance *I, const Recording *b, WantedOutput *w
     I->target[place[i]] = w[i].target;
   }
   for (i32 i = 0; i < I->nmade; i++)
-    if (!I->made[i].alias) I->made[i].from = place[I->made[i].from];
+    if (!I->made[i].alias && !I->made[i].of_rule) I->made[i].from = place[I->made[i].from];
   if (I->tape) place_values(I->tape, place);
   I->ntarget = n;
   return !(n || ty_graph_checks(&b->g)) || (I->plan = ty_engine_plan(S, b, out, n)) != NULL;
@@ -352,15 +362,24 @@ static bool allocate(Instance *I, const Capture *c, i32 nmade, i32 ntarget) {
 }
 
 /* What the tape's rules read is computed, too: once, if it is a result or the same node. */
-static void want_values(Making *M, const TracedTape *T, WantedOutput *w, i32 *n) {
+static bool want_values(Making *M, TracedTape *T, WantedOutput *w, i32 *n) {
+  u8 *given = ty_mem_zalloc((size_t)M->c->recording->g.n + 1);
   for (i32 i = 0; i < T->nvalue; i++) {
     TapeValue *v = &T->value[i];
     if (v->kind != VALUE_TARGET) continue;
     const Storage *of = v->st->snapshot;
-    const void *node =
-        (const void *)(((uintptr_t)v->st->node << 1) + 1); /* no storage lies there */
     v->of = of ? ty_pointer_map_get(&M->wanted, of) : -1;
     v->shown = v->of >= 0;
+  }
+  for (i32 i = 0; given && i < *n; i++)
+    if (w[i].out.node >= 0) given[w[i].out.node] = 1;
+  const bool ok = given ? ty_remade_choose(M->S, T, given) : ty_fail_memory(M->S, "capture", 0);
+  ty_mem_free(given);
+  for (i32 i = 0; ok && i < T->nvalue; i++) {
+    TapeValue *v = &T->value[i];
+    if (v->kind != VALUE_TARGET) continue;
+    const void *node =
+        (const void *)(((uintptr_t)v->st->node << 1) + 1); /* no storage lies there */
     if (!v->shown) v->of = ty_pointer_map_get(&M->wanted, node);
     v->own = v->of >= 0;
     if (v->own) continue;
@@ -369,6 +388,7 @@ static void want_values(Making *M, const TracedTape *T, WantedOutput *w, i32 *n)
   }
   for (i32 i = 0; i < T->noutput; i++)
     T->output[i].target = ty_pointer_map_get(&M->wanted, T->output[i].st);
+  return ok;
 }
 
 /* What must be computed: storages that were written, then those of tensors that were made. */
@@ -390,8 +410,8 @@ static bool make_wanted(Making *M, Instance *I, const Tensor *const *made, i32 n
     want(M, w, n, e->st, e->st->node, input < 0 ? -2 : input, from, e->st->version - e->version);
   }
   if (!make_made(M, I, made, nmade, w, n)) return false;
-  if (I->tape) want_values(M, I->tape, w, n);
-  return true;
+  make_handles(I);
+  return !I->tape || want_values(M, I->tape, w, n);
 }
 
 static bool fill(Making *M, Instance *I, const Tensor *const *made, i32 nmade, WantedOutput *w,
@@ -665,7 +685,7 @@ static void settle(State *S, Instance *I, const Tensor *const *outside, Tensor *
   }
   if (TY_UNLIKELY(call != NULL)) {
     ty_traced_call_settle(call, I->fresh);
-    ty_record_drop(call);
+    ty_record_drop(call); /* its results hold it */
   }
   for (i32 i = 0; i < I->nmade; i++) {
     const InstanceMade *m = &I->made[i];
@@ -675,7 +695,9 @@ static void settle(State *S, Instance *I, const Tensor *const *outside, Tensor *
     memcpy(made[i]->strides, m->strides, sizeof m->strides);
     made[i]->detached = m->detached;
     made[i]->origin = 0;
-    made[i]->st = ty_storage_hold(of ? of->st : I->fresh[m->from]);
+    made[i]->st = ty_storage_hold(of           ? of->st
+                                  : m->of_rule ? call->call->saved[m->from]
+                                               : I->fresh[m->from]);
   }
   for (i32 k = 0; k < I->ntarget; k++)
     if (I->target[k].outside < 0) ty_storage_drop(I->fresh[k]);
@@ -690,9 +712,15 @@ static void time_steps(Instance *I) {
 }
 
 bool ty_instance_begin(State *S, Instance *I, const Tensor *const *outside, const double *number) {
+  Owner rules = I->rules;
+  I->rules = (Owner){0};
   I->call = NULL;
-  if (!make_storages(S, I, outside)) return false;
-  bool ok = !I->tape || (I->call = ty_traced_call_new(S, I->tape, outside, number)) != NULL;
+  const bool stored = make_storages(S, I, outside);
+  bool ok = stored;
+  if (ok && I->tape)
+    ok = (I->call = ty_traced_call_new(S, I->tape, outside, number, &rules)) != NULL;
+  if (rules.drop) rules.drop(rules.ctx);
+  if (!stored) return false;
   ty_instance_bind(S, I, outside, number);
   if (!ok) ty_instance_leave(I);
   return ok;

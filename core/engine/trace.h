@@ -50,6 +50,7 @@ typedef struct InstanceMade {
   bool
       alias; /* a view of tensor `from` from outside, offset beyond its own; else of target `from` */
   bool detached; /* as it was: a guard holds that `from` is, or is not */
+  bool of_rule;  /* it sees value `from` of the tape */
   i32 from;
   Type type;
   i64 offset, strides[MAX_RANK];
@@ -96,6 +97,7 @@ typedef struct Instance {
   InstanceMade *made;
   InstanceCheck *check;
   TracedTape *tape; /* of results that need a gradient; or NULL */
+  Owner rules;      /* of the call that is about to run, for its tape */
   double *size;     /* what numbers of the trace come to for these sizes; the caller's */
   Storage **fresh;  /* per target, while it runs */
   Buffer **result;
@@ -138,7 +140,7 @@ void ty_foreign_free(Foreign *f);                                      /* NULL i
 
 /* Fills the inputs and scalars of I->recording, which are lent: whoever asks sets recording.ninput to 0 afterwards. */
 void ty_instance_bind(State *S, Instance *I, const Tensor *const *outside, const double *number);
-/* Runs, writes, and fills the handles. False: S->err, and nothing has changed. */
+/* Runs, writes, and fills the handles; takes I->rules over, or drops them. False: S->err, and nothing has changed. */
 bool ty_instance_run(State *S, Instance *I, const Tensor *const *outside, const double *number,
                      Tensor *const *made);
 /* The same in parts, around a run of I->plan on I->recording, which gives I->result. begin: false: S->err. Then either

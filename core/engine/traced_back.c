@@ -10,6 +10,7 @@
 */
 #include "ir/site.h"
 #include "engine/entry.h"
+#include "engine/remade.h"
 #include "engine/trace.h"
 #include "record/traced_call.h"
 
@@ -108,7 +109,7 @@ static void list_in(Making *M) {
   const TracedTape *T = M->c->tape;
   ty_traced_call_reads(M->c, false);
   for (i32 v = 0; v < T->nvalue; v++)
-    if (M->c->read[v]) add_in(M, v);
+    if (M->c->read[v] && T->value[v].kind != VALUE_REMADE) add_in(M, v);
   for (i32 k = 0; k < T->noutput; k++)
     if (M->key[k]) add_in(M, T->nvalue + k);
   for (i32 k = 0; k < T->nroot; k++)
@@ -175,7 +176,7 @@ static bool go_back(Making *M, i64 *offset) {
   for (b.nwanted = 0; b.nwanted < T->nroot; b.nwanted++)
     if (M->key[T->noutput + b.nwanted] & ROOT_ASKED)
       b.wanted[b.nwanted].r = ty_record_hold(M->root[b.nwanted]);
-  ok = ty_traced_rows(S, T, seq, M->saved, M->root, offset, NULL, M->c->freed, M->made);
+  ok = ty_traced_rows(S, T, seq, M->saved, M->root, offset, NULL, M->c->freed, NULL, M->made);
   const bool rows = ok;
   for (i32 i = 0; ok && i < M->p->nin; i++) {
     const i32 what = M->p->in[i] - T->nvalue;
@@ -208,7 +209,7 @@ static bool record_pass(Making *M) {
     ok = ty_capture_outside(S, &M->in[i], i + 1);
     if (ok && M->p->in[i] < T->nvalue) offset[M->p->in[i]] = M->in[i].offset;
   }
-  ok = ok && go_back(M, offset);
+  ok = ok && ty_remade_record(S, T, M->c->read, offset, M->saved) && go_back(M, offset);
   for (n = 0; ok && n < T->nroot && M->result[n].st; n++) made[n] = &M->result[n];
   if (ok && !S->capture->refused && !S->capture->nwhole) {
     M->p->I = ty_instance_make(S, made, n, NULL);
@@ -242,6 +243,8 @@ static bool plan_make(State *S, const Back *b, BackPlan *p, const Tensor *const 
   }
   if (z) ty_lazy_abandon(S, z);
   for (i32 i = 0; M.in && i < p->nin; i++) ty_tensor_release(&M.in[i]);
+  for (i32 v = 0; M.saved && v < T->nvalue; v++)
+    if (T->value[v].kind == VALUE_REMADE) ty_storage_drop(M.saved[v]);
   ty_mem_free(M.in);
   ty_mem_free(M.saved);
   ty_mem_free(M.root);
@@ -285,7 +288,8 @@ static bool is_whole(const TracedCall *c) {
   const TracedTape *T = c->tape;
   for (i32 i = 0; i < T->nedge; i++) {
     const i32 v = T->edge[i].value;
-    if (v >= 0 && c->row[T->edge[i].row] && (!c->saved[v] || c->saved[v]->stale)) return false;
+    if (v < 0 || !c->row[T->edge[i].row] || T->value[v].kind == VALUE_REMADE) continue;
+    if (!c->saved[v] || c->saved[v]->stale) return false;
   }
   return true;
 }
@@ -327,7 +331,13 @@ static bool run(State *S, Back *b, const BackPlan *p, const Tensor *const *in, T
   const Ready ready = ty_instance_ready(S, p->I, in, c->number, &why);
   if (ready != READY_YES) return ready == READY_NO;
   for (i32 i = 0; i < c->tape->nroot; i++) made[i] = &result[i];
-  if (!ty_instance_run(S, p->I, in, c->number, made)) return false;
+  const u64 seed = S->seed, stream = S->stream;
+  S->seed = c->seed; /* what it draws again the call has drawn */
+  S->stream = c->stream;
+  const bool ok = ty_instance_run(S, p->I, in, c->number, made);
+  S->seed = seed;
+  S->stream = stream;
+  if (!ok) return false;
   for (i32 i = 0; i < c->tape->nroot; i++) /* all or none, or one would be added to twice */
     if (p->given[i] >= 0 && !ty_back_await(b, c->root[i])) return false;
   for (i32 i = 0; i < c->tape->nroot; i++)
@@ -343,7 +353,7 @@ static bool by_plan(State *S, Back *b, u8 *key, Tensor *flat, const Tensor **in,
   TracedTape *T = c->tape;
   const u32 word = ty_entry_word(S);
   i32 n, at = 0;
-  if (!is_whole(c) || !find_key(b, key, running)) return true;
+  if (!is_whole(c) || ty_traced_call_has_rules(c) || !find_key(b, key, running)) return true;
   BackPlan *p = plan_find(T, key, word, &n);
   if (!p && n >= TRACED_PLANS) return true;
   Making M = {.S = S, .c = c, .key = key, .p = p};
@@ -375,6 +385,7 @@ static bool by_plan(State *S, Back *b, u8 *key, Tensor *flat, const Tensor **in,
 }
 
 bool ty_traced_back(State *S, Back *b) {
+  if (!ty_back_may_plan(b)) return ty_remade_restore(S, b->at->r->call) && ty_back_expand(b);
   TracedTape *T = b->at->r->call->tape;
   const size_t nin = (size_t)(T->nvalue + T->noutput + T->nroot), nroot = (size_t)T->nroot;
   const size_t tensors = nin + nroot, pointers = nin + 2 * nroot;
@@ -397,7 +408,7 @@ bool ty_traced_back(State *S, Back *b) {
   T->room = flat;
   ty_traced_tape_drop(T);
   if (!ok) return false;
-  if (!done) return ty_back_expand(b);
+  if (!done) return ty_remade_restore(S, b->at->r->call) && ty_back_expand(b);
   ty_back_pass(b);
   return true;
 }

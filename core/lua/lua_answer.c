@@ -11,6 +11,12 @@
 #define UP_STASH lua_upvalueindex(6)
 #define UP_HAND_OUT lua_upvalueindex(7)
 
+static void push_random(lua_State *L, i32 streams) {
+  const State *S = ty_lua_state(L);
+  const u64 state[2] = {S->seed, S->stream + (u64)streams};
+  lua_pushlstring(L, (const char *)state, sizeof state);
+}
+
 void ty_trace_push_value(lua_State *L, Recipe r, const Made *m) {
   switch ((RecipeKind)r.kind) {
   case R_SLOT: lua_pushvalue(L, r.k); break;
@@ -18,6 +24,8 @@ void ty_trace_push_value(lua_State *L, Recipe r, const Made *m) {
   case R_NUMBER: lua_pushnumber(L, m->number[r.k]); break;
   case R_TENSOR: lua_pushvalue(L, m->tensors + r.k); break;
   case R_TABLE: lua_pushvalue(L, m->tables + r.k); break;
+  case R_RANDOM: push_random(L, r.k - 1); break;
+  case R_VERSION: ty_lua_push_version(L, r.k); break;
   case R_BEHIND: lua_pushnumber(L, (lua_Number)lua_objlen(L, r.k) + 1); break;
   }
 }
@@ -38,16 +46,18 @@ static void make_closures(lua_State *L, const Trace *T, const Made *m) {
 }
 
 bool ty_trace_may_make_closures(lua_State *L, const Trace *T, int anchors) {
-  if (lua_gethook(L)) return false; /* it would see what makes them */
-  lua_rawgeti(L, anchors, T->owner);
-  lua_rawgeti(L, anchors, T->owner + 1);
-  const bool may = ty_lua_is_shared(L, lua_gettop(L) - 1, lua_touserdata(L, -1));
-  lua_pop(L, 2);
+  bool may = !lua_gethook(L); /* it would see what makes them */
+  for (i32 i = 0; may && i < T->nowners; i++) {
+    lua_rawgeti(L, anchors, T->owner + 2 * i);
+    lua_rawgeti(L, anchors, T->owner + 2 * i + 1);
+    may = ty_lua_is_shared(L, lua_gettop(L) - 1, lua_touserdata(L, -1));
+    lua_pop(L, 2);
+  }
   return may;
 }
 
 void ty_trace_fill_tables(lua_State *L, const Trace *T, const Made *m) {
-  if (T->owner) make_closures(L, T, m);
+  if (T->makes_closures) make_closures(L, T, m);
   for (i32 i = 0; i < T->npairs; i++) {
     if (T->size[T->pair[i].owner - 1].maker) continue;
     ty_trace_push_value(L, T->pair[i].key, m);

@@ -6,6 +6,7 @@
 */
 #include <math.h>
 #include <stdio.h>
+#include "engine/remade.h"
 #include "record/traced_call.h"
 #include "lua/lua_guard.h"
 #include "lua/lua_session.h"
@@ -412,7 +413,8 @@ static void read_program(Reader *r) {
 
 /* The recipe on top of the stack, which it pops; nil gives the recipe of nothing. */
 static Recipe read_recipe(Reader *r) {
-  static const char *const kinds[] = {"slot", "value", "number", "tensor", "table", "behind"};
+  static const char *const kinds[] = {"slot",  "value",  "number", "tensor",
+                                      "table", "behind", "random", "version"};
   lua_State *L = r->L;
   Recipe y = {R_SLOT, 0};
   if (lua_istable(L, -1)) {
@@ -424,9 +426,10 @@ static Recipe read_recipe(Reader *r) {
     y.kind = (u8)kind;
     if (kind == R_VALUE) y.k = anchor_item(r, 2);
     else y.k = item(r, 2);
-    const i32 most[] = {r->T->nslots - 1,         r->T->nanchors, r->T->nnumbers,
-                        r->T->instance[0]->nmade, r->T->ntables,  r->T->nslots - 1};
-    if (kind == R_SLOT || kind == R_BEHIND) y.k = place_of(r, y.k);
+    const i32 most[] = {
+        r->T->nslots - 1, r->T->nanchors,   r->T->nnumbers, r->T->instance[0]->nmade,
+        r->T->ntables,    r->T->nslots - 1, INT32_MAX,      r->T->nslots - 1};
+    if (kind == R_SLOT || kind == R_BEHIND || kind == R_VERSION) y.k = place_of(r, y.k);
     if (kind == R_NUMBER) y.k = number_place(r->T, y.k);
     if (kind == TY_COUNT(kinds) || y.k < 1 || y.k > most[kind]) luaL_error(L, "unknown recipe");
   }
@@ -476,6 +479,19 @@ static void read_tables(Reader *r) {
     lua_pop(L, 1);
   }
   lua_pop(L, 1);
+}
+
+/* The rules of the instance's tape are those that the description lists. */
+static void read_rules(Reader *r) {
+  const TracedTape *tape = r->T->instance[0]->tape;
+  lua_getfield(r->L, r->d, "rules");
+  if (!lua_isnil(r->L, -1)) {
+    const i32 n = item(r, 2);
+    r->T->rules = item(r, 1);
+    if (!tape || tape->nrule != n || r->T->rules > r->T->ntables)
+      luaL_error(r->L, "its results lead to other functions than they did");
+  } else if (tape && tape->nrule) luaL_error(r->L, "its results lead to functions");
+  lua_pop(r->L, 1);
 }
 
 /* What a leaf gets lies as its storage does: it is taken over as it is. */
@@ -586,6 +602,15 @@ static Instance *read_instance(lua_State *L, State *S, int d, const Entry *e) {
     lua_pop(L, 1);
     if (!made[i] || !made[i]->st) luaL_error(L, "a result is a tensor that was released");
   }
+  u8 *of_rule = memset(lua_newuserdata(L, (size_t)n + 1), 0, (size_t)n + 1);
+  lua_getfield(L, d, "of_rules"); /* positions */
+  for (i32 i = 1, k; lua_istable(L, -1) && i <= (i32)lua_objlen(L, -1); i++) {
+    lua_rawgeti(L, -1, i);
+    k = (i32)lua_tointeger(L, -1);
+    lua_pop(L, 1);
+    if (k >= 1 && k <= n) of_rule[k - 1] = 1;
+  }
+  lua_pop(L, 1);
   lua_getfield(L, d, "custom");
   bool custom = !lua_isnil(L, -1);
   lua_pop(L, 1);
@@ -596,10 +621,12 @@ static Instance *read_instance(lua_State *L, State *S, int d, const Entry *e) {
   if (custom && !ty_custom_read(L, d, &g, &by, &fault)) ty_capture_refuse(S, fault);
   u8 fast = S->fast;
   S->fast = e->fast;
+  S->capture->of_rule = of_rule;
   Instance *I = fault ? NULL : ty_instance_make(S, made, n, custom ? &by : NULL);
   S->fast = fast;
+  S->capture->of_rule = NULL;
   ty_graph_free(&g);
-  lua_settop(L, top - 2);
+  lua_settop(L, top - 3);
   return I;
 }
 
@@ -623,6 +650,10 @@ static void place_scalars(const Trace *T, Instance *I) {
     if (I->scalar[i].kind == SC_NUMBER) I->scalar[i].id = number_place(T, I->scalar[i].id);
   TracedTape *tape = I->tape;
   if (!tape || !tape->nnumber) return;
+  i32 n;
+  ScalarFrom *remade = ty_remade_scalars(tape, &n);
+  for (i32 i = 0; i < n; i++)
+    if (remade[i].kind == SC_NUMBER) remade[i].id = number_place(T, remade[i].id);
   tape->nnumber = T->nnumbers + 1;
   for (i32 i = 0; i < tape->nedge; i++) {
     i32 *symbol = &tape->edge[i].like.symbol;
@@ -652,7 +683,8 @@ static int refused(lua_State *L, const State *S) {
 /* Whether the session's graph, an instance now, can serve trace T beside those that it has. */
 static bool is_like(const Trace *T, const Instance *I) {
   const Instance *like = T->instance[0];
-  bool same = I->noutside == like->noutside && I->nmade == like->nmade;
+  bool same = I->noutside == like->noutside && I->nmade == like->nmade &&
+              (I->tape ? I->tape->nrule : 0) == (like->tape ? like->tape->nrule : 0);
   for (i32 i = 0; same && i < I->noutside; i++) same = I->outside[i].slot == like->outside[i].slot;
   bool busy = T->refs > 1 && T->ninstance == INSTANCES_MAX; /* what must go may be running */
   return same && T->dynamic && !busy && !I->foreign;
@@ -723,6 +755,64 @@ static int extend(lua_State *L, State *S, Entry *e, Trace *T, int sample) {
   return installed(L, I);
 }
 
+/* frozen(x) -> what x holds now, in a storage of its own that leads where x's does */
+static int capture_frozen(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  const Tensor *x = ty_lua_check(L, "capture", 1);
+  Tensor *y = ty_lua_push(L);
+  Storage *st = ty_grad_freeze(S, x->st);
+  if (!st) return ty_lua_fail(L, S);
+  if (x->st->tape && !st->tape) st->tape = ty_record_hold(x->st->tape);
+  *y = *x;
+  y->st = st;
+  return 1;
+}
+
+/* streams() -> how many random streams the capture has taken */
+static int capture_streams(lua_State *L) {
+  State *S = ty_lua_state(L);
+  const Capture *c = ty_lua_capture(L);
+  lua_pushnumber(L, c ? (lua_Number)(S->stream - c->stream) : 0);
+  return 1;
+}
+
+/* rules(tensors) -> a list of what those functions with gradients of their own were made with that the tensors lead to, in
+** the order of recording, beside those that later calls need nothing of; nil: they cannot be told */
+static int capture_rules(lua_State *L) {
+  State *S = ty_lua_state(L);
+  if (!ty_lua_capture(L)) return luaL_error(L, "no capture is open");
+  const i32 n = (i32)lua_objlen(L, 1);
+  const Tensor **made = lua_newuserdata(L, sizeof *made * (size_t)(n + 1));
+  for (i32 i = 0; i < n; i++) {
+    lua_rawgeti(L, 1, i + 1);
+    made[i] = ty_lua_test(L, -1);
+    lua_pop(L, 1);
+    if (!made[i] || !made[i]->st) return luaL_error(L, "a result is a tensor that was released");
+  }
+  const Record **list;
+  i32 count;
+  lua_newtable(L);
+  if (!ty_traced_tape_rules(S, made, n, &list, &count)) lua_pushnil(L);
+  for (i32 i = 0; i < count; i++) {
+    ty_lua_rules_push(L, list[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  ty_mem_free(list);
+  return 1;
+}
+
+/* Functions whose variables closures share that the trace makes. */
+static void read_owners(Reader *r) {
+  Trace *T = r->T;
+  lua_getfield(r->L, r->d, "owners");
+  T->makes_closures = lua_istable(r->L, -1);
+  const i32 n = T->makes_closures ? (i32)lua_objlen(r->L, -1) : 0;
+  T->owner = T->nanchors + 1;
+  T->nowners = n / 2;
+  for (i32 i = 1; i <= n; i++) anchor_item(r, i);
+  lua_pop(r->L, 1);
+}
+
 /* finish(description, position or nil, handle, sample or nil) -> true, operations, time | nil, reason. position: of the trace in the list
 ** that traces() gives that is to serve these sizes too; then tensors and sizes are all that is looked at,
 ** and whether there is a program: a capture is counted. sample: these sizes are that one of a range (lua_range.c). */
@@ -775,14 +865,9 @@ static int capture_finish(lua_State *L) {
   read_program(&r);
   T->hash[0] = ty_trace_hash(T, T->instance[0]);
   place_scalars(T, T->instance[0]);
-  lua_getfield(L, 1, "owner");
-  if (lua_isnil(L, -1)) lua_pop(L, 1);
-  else {
-    T->owner = anchor(&r);
-    lua_getfield(L, 1, "shared");
-    anchor(&r);
-  }
+  read_owners(&r);
   read_tables(&r);
+  read_rules(&r);
   read_effects(&r);
   read_results(&r);
   find_hidden(&r);
@@ -808,13 +893,11 @@ static int capture_finish(lua_State *L) {
 }
 
 void ty_lua_open_trace(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"finish", capture_finish},
-                                 {"table", capture_table},
-                                 {"sized", capture_sized},
-                                 {"traces", ty_trace_list},
-                                 {"measured", ty_trace_measured},
-                                 {"account", ty_account_session},
-                                 {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"finish", capture_finish},      {"table", capture_table},
+                                 {"sized", capture_sized},        {"traces", ty_trace_list},
+                                 {"rules", capture_rules},        {"streams", capture_streams},
+                                 {"frozen", capture_frozen},      {"measured", ty_trace_measured},
+                                 {"account", ty_account_session}, {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_getfield(L, -1, "capture");
   ty_lua_register(L, fns);

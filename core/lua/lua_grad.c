@@ -6,15 +6,18 @@
 */
 #include "record/capture.h"
 #include "record/grad.h"
+#include "record/loop.h"
 #include "record/traced_call.h"
 #include "engine/entry.h"
+#include "engine/remade.h"
 #include "engine/trace.h"
 #include "lua/lua_protect.h"
 #include "lua/lua_view.h"
 
 #define META_BACK "tycho.back"
 
-/* What a custom record keeps in the registry; the State's own thread lets go of it. */
+/* What a custom record keeps in the registry, or a list of what those of one call keep; the State's own thread lets go of
+** it. */
 typedef struct Kept {
   Rule rule;
   Binding *B;
@@ -61,22 +64,30 @@ static BackHandle *push_back(lua_State *L) {
   return h;
 }
 
+/* Pushes what a CUSTOM was made with. */
+static void push_kept(lua_State *L, const Record *r) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, ((Kept *)r->owner.ctx)->ref);
+  if (!r->dims) return;
+  lua_rawgeti(L, -1, (int)r->dims);
+  lua_remove(L, -2);
+}
+
 /* Pushes what the CUSTOM at hand was made with, the gradients of its results, and what it keeps, or nil. */
 static void push_custom(lua_State *L, const Back *b) {
   const Record *r = b->at->r;
-  lua_rawgeti(L, LUA_REGISTRYINDEX, ((Kept *)r->owner.ctx)->ref);
+  push_kept(L, r);
   lua_createtable(L, r->dim, 0);
   for (int i = 0; i < r->dim; i++) {
     if (!b->at->part[i].st) continue;
     ty_tensor_alias(ty_lua_push(L), &b->at->part[i]);
     lua_rawseti(L, -2, i + 1);
   }
-  if (!r->pure) {
+  if (!r->keeps) {
     lua_pushnil(L);
     return;
   }
   lua_createtable(L, r->n - r->base, 0);
-  for (int i = r->base; i < r->n; i++) {
+  for (int i = r->base; i < r->n && r->edge[i].saved; i++) {
     Tensor *y = ty_lua_push(L);
     *y = r->edge[i].t;
     y->st = ty_storage_hold(r->edge[i].saved);
@@ -272,7 +283,8 @@ static int grad_hooks(lua_State *L) {
                            "no gradient of its own (use :clone())");
   Record *r = x->st->tape;
   if (r->kind == K_RESULT && r->n) { /* what else the compiled function reads it for counts, too */
-    TY_LUA_MUST(L, S, ty_traced_call_expand(S, r->edge[0].from->call));
+    TracedCall *c = r->edge[0].from->call;
+    TY_LUA_MUST(L, S, ty_remade_restore(S, c) && ty_traced_call_expand(S, c));
     r = ty_traced_call_real(r);
   }
   if (!r->hook && lua_istable(L, 2)) {
@@ -432,7 +444,7 @@ static int grad_watch(lua_State *L) {
 /* ty_grad_watch without a start. A capture follows writes to what it made itself alone: there it is a copy, which
 ** costs nothing until it is written. */
 static bool record_same(State *S, const Tensor *x, Tensor *y) {
-  Tensor all = {.st = x->st}, own = {0};
+  Tensor all = {.st = x->st, .origin = x->origin}, own = {0};
   if (!S->capture || x->st->tape || x->st->batched) return ty_grad_watch(S, x, false, y);
   all.type = ty_type_line(x->st->dtype, x->st->device, x->st->numel);
   all.strides[0] = 1;
@@ -459,6 +471,38 @@ static int grad_same(lua_State *L) {
 /* storage(x) -> a number of its storage */
 static int grad_storage(lua_State *L) {
   lua_pushnumber(L, (lua_Number)(uintptr_t)ty_lua_check(L, "grad", 1)->st);
+  return 1;
+}
+
+void ty_lua_push_version(lua_State *L, int i) {
+  const Tensor *x = ty_lua_test(L, i);
+  lua_pushnumber(L, x && x->st ? (lua_Number)x->st->version : -1);
+}
+
+/* version(x) -> how often it was written; -1: it is no tensor any more */
+static int grad_version(lua_State *L) {
+  ty_lua_push_version(L, 1);
+  return 1;
+}
+
+/* together(list) -> of each tensor the number of the first one with its memory */
+static int grad_together(lua_State *L) {
+  const int n = (int)lua_objlen(L, 1);
+  lua_createtable(L, n, 0);
+  for (int i = 1; i <= n; i++) {
+    lua_rawgeti(L, 1, i);
+    const Storage *st = ty_lua_check(L, "checkpoint", -1)->st;
+    int first = 1;
+    for (bool same = false; first < i; first += !same) {
+      lua_rawgeti(L, 1, first);
+      same = ty_lua_check(L, "checkpoint", -1)->st == st;
+      lua_pop(L, 1);
+      if (same) break;
+    }
+    lua_pop(L, 1);
+    lua_pushinteger(L, first);
+    lua_rawseti(L, -2, i);
+  }
   return 1;
 }
 
@@ -530,23 +574,29 @@ static bool keep_value(State *S, Edge *e, const Tensor *x) {
   e->numel = x->st->numel;
   e->is_number = false;
   if (!(e->saved = ty_grad_freeze(S, x->st))) return false;
-  if (ty_needs_grad(x) && !e->saved->tape) e->saved->tape = ty_record_hold(x->st->tape);
+  if (x->st->tape && !e->saved->tape) e->saved->tape = ty_record_hold(x->st->tape);
   return true;
 }
 
-/* The record of join over `all`, inputs and what is kept. */
-static Record *record_pure(State *S, const Given *all, int nin, int nkept) {
-  Given *src = ty_mem_zalloc(sizeof *src * (size_t)(nin + nkept + 1));
-  if (!src) {
-    ty_fail_memory(S, "custom_grad", 0);
-    return NULL;
+/* The record of join: inputs, what is kept, what the outputs were made from before seq. */
+static Record *record_join(State *S, const Given *all, int nin, int nkept, int nout,
+                           const Tensor *const *y, u64 seq) {
+  Record **root = NULL, *r = NULL;
+  i32 n = 0;
+  if (seq && !ty_back_roots(S, y, nout, seq, &root, &n)) return NULL;
+  Given *src = ty_mem_zalloc(sizeof *src * (size_t)(nin + nkept + n + 1));
+  if (!src) ty_fail_memory(S, "custom_grad", 0);
+  else {
+    memcpy(src, all, sizeof *src * (size_t)nin);
+    for (int i = 0; i < nkept + n; i++) src[nin + i].kind = O_NUMBER;
+    r = ty_record_new(S, K_CUSTOM, nin + nkept + n, src);
   }
-  memcpy(src, all, sizeof *src * (size_t)nin);
-  for (int i = 0; i < nkept; i++) src[nin + i].kind = O_NUMBER;
-  Record *r = ty_record_new(S, K_CUSTOM, nin + nkept, src);
   ty_mem_free(src);
+  for (i32 i = 0; i < n; i++)
+    if (r) r->edge[nin + nkept + i].from = root[i];
+    else ty_record_drop(root[i]);
+  ty_mem_free(root);
   if (!r) return NULL;
-  r->pure = true;
   r->base = nin;
   bool ok = true;
   for (int i = nin; ok && i < nin + nkept; i++) ok = keep_value(S, &r->edge[i], all[i].t);
@@ -555,53 +605,58 @@ static Record *record_pure(State *S, const Given *all, int nin, int nkept) {
   return NULL;
 }
 
-/* The record of join: behind its inputs it leads to what the outputs were made from before seq, where that is given. */
-static Record *record_join(State *S, int nin, Given *src, int nout, const Tensor *const *y,
-                           u64 seq) {
-  Record **root = NULL, *r = NULL;
-  i32 n = 0;
-  if (!seq || ty_back_roots(S, y, nout, seq, &root, &n)) {
-    Given *all = ty_mem_zalloc(sizeof *all * (size_t)(nin + n + 1));
-    for (int i = 0; all && i < nin; i++) all[i] = src[i];
-    for (int i = 0; all && i < n; i++) all[nin + i].kind = O_NUMBER;
-    r = all ? ty_record_new(S, K_CUSTOM, nin + n, all) : NULL;
-    if (!all) ty_fail_memory(S, "custom_grad", 0);
-    ty_mem_free(all);
-  }
-  for (i32 i = 0; i < n; i++)
-    if (r) r->edge[nin + i].from = root[i];
-    else ty_record_drop(root[i]);
-  ty_mem_free(root);
-  return r;
-}
-
-/* shares() -> whether records may be pure: no vmap or loop is around */
+/* shares() -> whether records may keep tensors: no vmap or loop is around */
 static int grad_shares(lua_State *L) {
   const State *S = ty_lua_enter(L);
-  lua_pushboolean(L, !S->level && !S->loop);
+  lua_pushboolean(L, !S->level && !ty_loop_records(S));
   return 1;
 }
 
-/* join(kept, inputs, outputs, seq = nil, saved = nil) -> outputs that lead back to `kept`, which step hands out. seq:
-** also to what they were made from before that. saved: tensors that step hands out beside; `kept` is all else that the
-** rule reads. */
+/* What is kept for rules, in the table on top of the stack, which it pops, and pins in scopes before what was made since
+** seq. NULL: out of memory. */
+static Kept *kept_new(lua_State *L, Binding *B, bool pins, u64 seq, Handle *first) {
+  const int ref = luaL_ref(L, LUA_REGISTRYINDEX);
+  const i32 npins = pins ? ty_lua_scope_count(B) : 0;
+  Kept *k = ty_mem_alloc(sizeof *k + sizeof *k->pin * (size_t)npins);
+  if (!k) {
+    luaL_unref(L, LUA_REGISTRYINDEX, ref);
+    ty_fail_memory(&B->S, "custom_grad", 0);
+    return NULL;
+  }
+  *k = (Kept){.rule.refs = 1, .B = B, .ref = ref, .npins = npins};
+  if (npins) ty_lua_scope_pin(B, k->pin, seq, first);
+  return k;
+}
+
+bool ty_lua_rules(lua_State *L, State *S, Handle *first, Owner *y) {
+  Kept *k = kept_new(L, (Binding *)S, true, S->record_seq + 1, first);
+  if (k) *y = (Owner){kept_drop, k};
+  return k != NULL;
+}
+
+void ty_lua_rules_push(lua_State *L, const Record *r) { push_kept(L, r); }
+
+/* The tensors of the list at index i, which holds them. */
+static void list_of(lua_State *L, int i, int n, Given *y) {
+  for (int k = 0; k < n; k++) {
+    lua_rawgeti(L, i, k + 1);
+    y[k] = ty_lua_given(L, "custom_grad", lua_gettop(L));
+    lua_pop(L, 1);
+  }
+}
+
+/* join(kept, inputs, outputs, seq = nil, saved = nil, pure = nil) -> outputs that lead back to `kept`, which step hands out.
+** seq: also to what they were made from before that. saved: tensors that step hands out beside. pure: `kept` and these
+** are all that the rule reads. */
 static int grad_join(lua_State *L) {
   State *S = ty_lua_enter(L);
   int nin = (int)lua_objlen(L, 2), nout = (int)lua_objlen(L, 3);
-  const bool pure = lua_istable(L, 5);
-  const int nkept = pure ? (int)lua_objlen(L, 5) : 0;
+  const bool keeps = lua_istable(L, 5), pure = lua_toboolean(L, 6);
+  const int nkept = keeps ? (int)lua_objlen(L, 5) : 0;
   Given *src = lua_newuserdata(L, sizeof *src * (size_t)(nin + nkept + 1));
   Tensor **y = lua_newuserdata(L, sizeof *y * 2 * (size_t)(nout + 1)), **z = y + nout;
-  for (int i = 0; i < nin; i++) { /* the lists hold them */
-    lua_rawgeti(L, 2, i + 1);
-    src[i] = ty_lua_given(L, "custom_grad", lua_gettop(L));
-    lua_pop(L, 1);
-  }
-  for (int i = 0; i < nkept; i++) {
-    lua_rawgeti(L, 5, i + 1);
-    src[nin + i] = (Given){.kind = O_TENSOR, .t = ty_lua_check(L, "custom_grad", lua_gettop(L))};
-    lua_pop(L, 1);
-  }
+  list_of(L, 2, nin, src);
+  if (keeps) list_of(L, 5, nkept, src + nin);
   for (int i = 0; i < nout; i++) {
     lua_rawgeti(L, 3, i + 1);
     y[i] = ty_lua_check(L, "custom_grad", lua_gettop(L));
@@ -612,33 +667,25 @@ static int grad_join(lua_State *L) {
     z[i] = ty_lua_push(L);
     lua_rawseti(L, -2, i + 1);
   }
-  lua_pushvalue(L, 1);
-  int ref = luaL_ref(L, LUA_REGISTRYINDEX);
-  const i32 npins = pure ? 0 : ty_lua_scope_count((Binding *)S);
-  Kept *k = ty_mem_alloc(sizeof *k + sizeof *k->pin * (size_t)npins);
-  if (!k) ty_fail_memory(S, "custom_grad", 0);
   const Tensor *const *made = (const Tensor *const *)y;
-  Record *r = !k     ? NULL
-              : pure ? record_pure(S, src, nin, nkept)
-                     : record_join(S, nin, src, nout, made, (u64)lua_tonumber(L, 4));
-  bool ok = r != NULL;
-  if (!ok) {
-    luaL_unref(L, LUA_REGISTRYINDEX, ref);
-    ty_mem_free(k);
-  } else {
-    k->rule.refs = 1;
-    k->B = (Binding *)S;
-    k->ref = ref;
-    k->npins = npins;
-    if (!pure) ty_lua_scope_pin(k->B, k->pin, r->seq, nout ? (Handle *)z[0] : NULL);
-    r->owner = (Owner){kept_drop, k};
-    r->dim = nout;
-    if (S->open) S->open->kept = true;
-    for (int i = 0; ok && i < nout; i++) ok = join_result(S, r, y[i], i, z[i]);
-    ty_record_drop(r);
+  const u64 seq = (u64)lua_tonumber(L, 4);
+  lua_pushvalue(L, 1);
+  Kept *k = kept_new(L, (Binding *)S, !pure, S->record_seq + 1, nout ? (Handle *)z[0] : NULL);
+  if (!k) return ty_lua_fail(L, S);
+  Record *r = record_join(S, src, nin, nkept, nout, made, seq);
+  if (!r) {
+    kept_drop(k);
+    return ty_lua_fail(L, S);
   }
-  if (!ok) return ty_lua_fail(L, S);
-  return 1;
+  r->keeps = keeps;
+  r->pure = pure;
+  r->owner = (Owner){kept_drop, k};
+  r->dim = nout;
+  if (S->open) S->open->kept = true;
+  bool ok = true;
+  for (int i = 0; ok && i < nout; i++) ok = join_result(S, r, y[i], i, z[i]);
+  ty_record_drop(r);
+  return ok ? 1 : ty_lua_fail(L, S);
 }
 
 /* --- leaves, as captures see them: the gradient of a leaf is that of all its storage, in one dim */
@@ -799,14 +846,29 @@ void ty_lua_open_grad(lua_State *L, int m, int t) {
        "makes x a leaf: operations on it are taped, and backward fills x.grad"},
       {"detach", l_detach, 'b', "x", "x without its past: no gradient goes through this view"},
       {NULL, NULL, 0, NULL, NULL}};
-  static const luaL_Reg fns[] = {
-      {"mode", grad_mode},       {"start", grad_start},     {"seed", grad_seed},
-      {"step", grad_step},       {"whole", grad_whole},     {"give", grad_give},
-      {"pass", grad_pass},       {"got", grad_got},         {"watch", grad_watch},
-      {"same", grad_same},       {"storage", grad_storage}, {"seq", grad_seq},
-      {"reaches", grad_reaches}, {"join", grad_join},       {"shares", grad_shares},
-      {"live", grad_live},       {"is_back", grad_is_back}, {"result", grad_result},
-      {"hooks", grad_hooks},     {"instead", grad_instead}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"mode", grad_mode},
+                                 {"start", grad_start},
+                                 {"seed", grad_seed},
+                                 {"step", grad_step},
+                                 {"whole", grad_whole},
+                                 {"give", grad_give},
+                                 {"pass", grad_pass},
+                                 {"got", grad_got},
+                                 {"watch", grad_watch},
+                                 {"same", grad_same},
+                                 {"storage", grad_storage},
+                                 {"seq", grad_seq},
+                                 {"reaches", grad_reaches},
+                                 {"join", grad_join},
+                                 {"shares", grad_shares},
+                                 {"live", grad_live},
+                                 {"is_back", grad_is_back},
+                                 {"result", grad_result},
+                                 {"hooks", grad_hooks},
+                                 {"instead", grad_instead},
+                                 {"version", grad_version},
+                                 {"together", grad_together},
+                                 {NULL, NULL}};
   ty_lua_define(L, m, t, rows);
   lua_getfield(L, m, "internals");
   lua_newtable(L);

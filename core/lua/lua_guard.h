@@ -168,8 +168,18 @@ typedef struct Guard {
   };
 } Guard;
 
-/* BEHIND: of an effect's key: the position behind the last one of the table in slot k, when the effect comes. */
-typedef enum { R_SLOT, R_VALUE, R_NUMBER, R_TENSOR, R_TABLE, R_BEHIND } RecipeKind;
+/* BEHIND: of an effect's key: the position behind the last one of the table in slot k, when the effect comes. RANDOM: the
+** random state when the call has taken so many streams. VERSION: how often the tensor there was written. */
+typedef enum {
+  R_SLOT,
+  R_VALUE,
+  R_NUMBER,
+  R_TENSOR,
+  R_TABLE,
+  R_BEHIND,
+  R_RANDOM,
+  R_VERSION
+} RecipeKind;
 typedef struct Recipe {
   u8 kind;
   i32 k;
@@ -230,10 +240,13 @@ struct Trace {
   bool gone;                       /* the entry has dropped it; who runs it still has */
   bool dynamic;                    /* made for each set of sizes */
   bool lacking; /* its guards held for the last call, whose sizes it does not have */
-  i32 backend;  /* anchor of the function that computes instead of a plan; 0: none */
-  i32 resume;   /* anchor of the function that goes on with the results; 0: they are the call's */
-  i32 link;     /* anchor of what does the same without Lua, or 0 */
-  i32 owner; /* anchors of the function whose variables its closures share, and of what is known of those (Shared); 0: none */
+  i32 rules; /* of its tables the list of what rules of users' have, of which results lead back to; 0: there are none */
+  i32 backend; /* anchor of the function that computes instead of a plan; 0: none */
+  i32 resume;  /* anchor of the function that goes on with the results; 0: they are the call's */
+  i32 link;    /* anchor of what does the same without Lua, or 0 */
+  i32 owner,
+      nowners; /* anchors of functions whose variables its closures share, behind each what is known of those (Shared) */
+  bool makes_closures;
   i32 wasted;           /* instances in a row that were not used again */
   i64 rest;             /* calls of new sizes to come that make no instance */
   i64 used;             /* hits when the last instance was made */

@@ -4,6 +4,7 @@
 ** has to say, and when out of memory.
 */
 #include "engine/entry.h"
+#include "record/capture.h"
 #include "lua/lua_protect.h"
 #include "lua/lua_view.h"
 #include "record/loop.h"
@@ -172,11 +173,31 @@ static int loop_hash(lua_State *L) {
   return 1;
 }
 
-/* check(scope, hash, results): raises where the turn makes something else */
+/* reads(scope, results) -> list of the slots of tensors whose elements the turn reads, in a capture */
+static int loop_reads(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  LoopScope *l = check_scope(L);
+  const Capture *c = ty_lua_capture(L);
+  i32 n, count = 0;
+  if (!c || S->loop != l) return 0;
+  const Tensor **x = tensors_of(L, 2, &n);
+  u8 *outside = lua_newuserdata(L, (size_t)c->noutside + 1);
+  memset(outside, 0, (size_t)c->noutside + 1);
+  if (!ty_loop_reads(l, x, n, outside)) return ty_lua_error(L, "scan: out of memory");
+  lua_newtable(L);
+  for (i32 i = 0; i < c->noutside; i++) {
+    if (!outside[i]) continue;
+    lua_pushinteger(L, c->outside[i].slot);
+    lua_rawseti(L, -2, ++count);
+  }
+  return 1;
+}
+
+/* check(scope, hash, results): raises where the turn makes something else; true in place of a hash: it does */
 static int loop_check(lua_State *L) {
   State *S = ty_lua_enter(L);
-  const u64 *was = luaL_checkudata(L, 2, META_HASH);
-  if (hash_of(L, S, check_scope(L), 3) != *was)
+  const u64 *was = lua_isboolean(L, 2) ? NULL : luaL_checkudata(L, 2, META_HASH);
+  if (!was || hash_of(L, S, check_scope(L), 3) != *was)
     return ty_lua_error(
         L, "scan: the function does something else when it runs again for its gradient: "
            "what it closes over has changed meanwhile");
@@ -211,7 +232,7 @@ void ty_lua_open_loop(lua_State *L, int m) {
       {"leave", loop_leave},   {"hash", loop_hash},   {"check", loop_check},
       {"note", loop_note},     {"run", loop_run},     {"recording", loop_recording},
       {"begin", loop_begin},   {"param", loop_param}, {"taped", loop_taped},
-      {"record", loop_record}, {NULL, NULL}};
+      {"record", loop_record}, {"reads", loop_reads}, {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_newtable(L);
   ty_lua_register(L, fns);

@@ -207,6 +207,18 @@ static bool may_answer(const Trace *T, TraceUse use) {
   return use == TRACE_DIRECT || !(T->lead || T->neffects || T->ngrads);
 }
 
+/* Runs it, with the rules that its results lead back to. */
+static bool run_instance(lua_State *L, State *S, const Trace *T, Instance *I, const Call *c,
+                         const Made *m) {
+  if (T->rules) {
+    Tensor *const *made = c->made;
+    Handle *first = I->nmade && !T->hidden[0] ? (Handle *)made[0] : NULL;
+    lua_pushvalue(L, m->tables + T->rules);
+    if (!ty_lua_rules(L, S, first, &I->rules)) return false;
+  }
+  return ty_instance_run(S, I, c->outside, c->number, c->made);
+}
+
 /* The trace's guards hold: what remains. TRACE_MISS leaves the stack as it may be. */
 static TraceAnswer run_trace(lua_State *L, State *S, Trace *T, Instance *I, const Call *c,
                              const char **why, int *answers) {
@@ -226,7 +238,7 @@ static TraceAnswer run_trace(lua_State *L, State *S, Trace *T, Instance *I, cons
     }
     made[i] = T->hidden[i] && !I->foreign ? &hidden[i] : lua_touserdata(L, first + i + 1);
   }
-  if (T->owner && !ty_trace_may_make_closures(L, T, m.anchors)) return TRACE_REST;
+  if (T->makes_closures && !ty_trace_may_make_closures(L, T, m.anchors)) return TRACE_REST;
   if (T->ntables) ty_trace_fill_tables(L, T, &m);
   S->out_of_range = false;
   pin(c);
@@ -235,20 +247,20 @@ static TraceAnswer run_trace(lua_State *L, State *S, Trace *T, Instance *I, cons
   if (TY_UNLIKELY(ready == READY_FAILED)) return TRACE_FAILED;
   draw_numbers(L, (Binding *)S, T, I, c->number, c->outside);
   pin(c);
-  if (TY_UNLIKELY(c->sliced) && ty_slice_may(I)) {
+  if (TY_UNLIKELY(c->sliced) && !T->rules && ty_slice_may(I)) {
     *answers = 2;
     return ty_slice_begin(L, S, T, I, &m, outside, made, hidden) ? TRACE_HIT : TRACE_FAILED;
   }
   if (TY_UNLIKELY(I->foreign != NULL)) {
     lua_rawgeti(L, m.anchors, T->backend);
     if (!ty_custom_run(L, S, I, outside, number, made)) return TRACE_RAISED;
-  } else if (TY_UNLIKELY(!ty_instance_run(S, I, outside, number, made))) {
+  } else if (TY_UNLIKELY(!run_instance(L, S, T, I, c, &m))) {
     if (S->out_of_range) { /* nothing was written */
       *why = "an index is out of range";
       return TRACE_REST;
     }
     if (!may_try_again(L, S, I, c, why)) return TRACE_FAILED;
-    if (!ty_instance_run(S, I, outside, number, made)) return TRACE_FAILED;
+    if (!run_instance(L, S, T, I, c, &m)) return TRACE_FAILED;
   }
   ty_trace_effects(L, T, made, hidden, I->nmade, &m);
   if (T->link && c->linked && !c->range && ((Binding *)S)->spare.made == spares_made)
@@ -490,7 +502,7 @@ static void set_number(lua_State *L, const char *name, i64 v) {
 }
 
 /* Sets {list of {slot, type, bytes, by}, ...} of what a call keeps for its backward pass; slot: of the tensor from
-** outside, 0 of a result of the plan, -1 of a constant; bytes: 0 where what came before has the memory already. */
+** outside, 0 of a result of the plan, -1 of a constant, -2 of what is computed again instead; bytes: 0 where what came before has the memory already. */
 static void set_kept(lua_State *L, const TracedTape *tape, const Instance *I) {
   TapeKept kept;
   char text[160];
@@ -500,6 +512,7 @@ static void set_kept(lua_State *L, const TracedTape *tape, const Instance *I) {
     ty_traced_tape_kept(tape, i, &kept);
     const i32 slot = v->kind == VALUE_TARGET     ? 0
                      : v->kind == VALUE_CONSTANT ? -1
+                     : v->kind == VALUE_REMADE   ? -2
                                                  : I->outside[v->of].slot;
     lua_createtable(L, 0, 4);
     set_number(L, "slot", slot);

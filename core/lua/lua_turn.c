@@ -69,7 +69,9 @@ static TurnValue of_result(const Turns *t, Recipe r) {
   case R_NUMBER: return (TurnValue){IS_NUMBER, 0, t->start->number[r.k]};
   case R_TENSOR: return (TurnValue){IS_POOL, t->made[r.k - 1], 0};
   case R_TABLE: /* such traces take no turns */
-  case R_BEHIND: break;
+  case R_BEHIND:
+  case R_RANDOM:
+  case R_VERSION: break;
   }
   return (TurnValue){0};
 }
@@ -419,8 +421,8 @@ static void give_to_handles(Turns *t) {
 static bool may_turn(const State *S, const TurnStart *start, const Link *k) {
   const Trace *T = start->T;
   const Binding *B = (const Binding *)S;
-  const bool plain = !T->lead && !T->neffects && !T->ntables && !T->ngrads && !T->owner &&
-                     !T->backend && T->late_guards == T->nguards;
+  const bool plain = !T->lead && !T->neffects && !T->ntables && !T->ngrads && !T->makes_closures &&
+                     !T->rules && !T->backend && T->late_guards == T->nguards;
   const bool small = T->narg <= ARGS && k->width <= REGISTERS && T->nresults <= k->width &&
                      start->I->nmade <= MADE && T->nnumbers <= NUMBERS;
   return plain && small && !B->scope && !B->until && !S->engine->compiled->lazy;

@@ -280,6 +280,11 @@ int ty_lua_leaf_gradient(lua_State *L);
 int ty_lua_leaf_gradients(lua_State *L);
 int ty_lua_leaf_lone(lua_State *L);
 int ty_lua_leaf_whole(lua_State *L);
+/* What the rules of a call have, a list on top of the stack, which it pops; first: the first handle of what the call makes,
+** or NULL. False: out of memory. */
+bool ty_lua_rules(lua_State *L, State *S, Handle *first, Owner *y);
+void ty_lua_push_version(lua_State *L, int i); /* of the tensor at index i; -1: it is none */
+void ty_lua_rules_push(lua_State *L, const Record *r); /* what a CUSTOM was made with */
 int ty_lua_leaf_seen(lua_State *L);
 int ty_lua_leaf_hooked(lua_State *L);
 int ty_lua_leaf_hooks(lua_State *L);

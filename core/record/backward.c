@@ -312,12 +312,11 @@ void ty_back_pass(Back *b) {
   b->at = NULL;
 }
 
-/* Whether the call at hand may be left to a plan. */
-static bool may_plan(const Back *b) {
+bool ty_back_may_plan(const Back *b) {
   const State *S = b->S;
   const Record *r = b->at->r;
   return !r->freed && r->seq >= b->floor && !r->call->made && !b->create && !S->level &&
-         !S->capture && !S->loop && (b->at_once || !S->open);
+         !S->capture && !ty_loop_records(S) && (b->at_once || !S->open);
 }
 
 BackState ty_back_step(Back *b) {
@@ -337,7 +336,10 @@ BackState ty_back_step(Back *b) {
       y = BACK_HOOK;
     } else if (r->kind == K_CUSTOM && !r->freed && r->seq >= b->floor) y = BACK_CUSTOM;
     else if (b->calls_only && r->kind != K_RESULT && r->kind != K_CALL) y = BACK_RULE;
-    else if (r->kind == K_CALL && may_plan(b)) y = reach(b) ? BACK_CALL : BACK_FAILED;
+    else if (r->kind == K_CALL && ty_back_may_plan(b)) y = reach(b) ? BACK_CALL : BACK_FAILED;
+    else if (r->kind == K_CALL && !r->freed && r->seq >= b->floor && !S->capture &&
+             ty_traced_call_lacks(r->call))
+      y = BACK_CALL;
     else if (step(b)) ty_back_pass(b);
     else y = BACK_FAILED;
   }

@@ -76,7 +76,9 @@ struct Capture {
       decided; /* {a, b, kind} of sizes and strides, in threes. kind 0: whether they are equal decides between a view
                    and a copy; 1: which is greater decides whether elements share memory */
   i32 ndecided, decided_cap;
-  i32 hooked;  /* slot of the leaf from outside whose hooks were handed out last, or 0 */
+  i32 hooked; /* slot of the leaf from outside whose hooks were handed out last, or 0 */
+  const u8 *
+      of_rule; /* by tensor that is made: whether a rule alone has it, see TapeHandle; lent, or NULL */
   bool ranged; /* a sample of a range of sizes: what an interval tells holds for its sizes alone */
 };
 

@@ -44,7 +44,8 @@ struct Record {
   i32 refs;
   u16 kind;
   bool freed; /* a backward pass has used it up */
-  bool pure;  /* CUSTOM: its rule reads nothing but what the record keeps, behind its inputs */
+  bool keeps; /* CUSTOM: tensors that its rule reads stand behind its inputs */
+  bool pure;  /* the same, and the rule reads nothing else */
   i32 n;      /* edges */
   i32 site;   /* where it was recorded, see State.site */
   u64 seq;    /* ascends in the order of recording */
@@ -53,7 +54,7 @@ struct Record {
   Tensor
       t; /* dims of the result; PUT: the view that was written; OUT: the result; LEAF: the gradient,
                with its storage */
-  u32 dims; /* REDUCE: bit set */
+  u32 dims; /* REDUCE: bit set; CUSTOM: which of the rules that its owner has, from 1; 0: there is one */
   i32 dim,
       base; /* dim of SCAN and MOVE and cat; CUSTOM, CALL: results; OUT, RESULT: which; base of its index; CUSTOM: inputs */
   u64 walk; /* a walk's own, see State */
@@ -151,6 +152,8 @@ typedef enum { BACK_DONE, BACK_CUSTOM, BACK_CALL, BACK_RULE, BACK_HOOK, BACK_FAI
 BackState ty_back_step(Back *b);
 bool ty_back_give(Back *b, i32 edge, const Tensor *g);
 void ty_back_pass(Back *b);
+/* Whether the call at hand may be left to a plan; else it is expanded. */
+bool ty_back_may_plan(const Back *b);
 /* The call at hand goes on as the records that it stands for. */
 bool ty_back_expand(Back *b);
 /* Adds g, flat, to what is on its way to r. */

@@ -462,6 +462,34 @@ u64 ty_loop_hash(LoopScope *l, const Tensor *const *x, i32 n) {
   return ok ? h | 1 : 0;
 }
 
+/* Marks in `outside` what the turn reads of tensors from outside of the capture, by their numbers. */
+static void mark_outside(const LoopScope *l, const u8 *needed, u8 *outside) {
+  const Recording *b = l->recording;
+  const Graph *g = &b->g;
+  const Capture *c = l->S->capture;
+  for (i32 i = 0; i < g->n; i++) {
+    const Node *n = &g->node[i];
+    const u32 from = n->op == OP_INPUT ? b->input[n->arg.k2].origin - c->origins - 1 : 0;
+    if (needed[i] && n->op == OP_INPUT && from < (u32)c->noutside) outside[from] = 1;
+  }
+}
+
+bool ty_loop_reads(LoopScope *l, const Tensor *const *x, i32 n, u8 *outside) {
+  State *S = l->S;
+  const Recording *b = l->recording;
+  bool ok = true;
+  u8 *needed = ty_mem_zalloc((size_t)b->g.n + 1);
+  for (i32 i = 0; needed && ok && i < n; i++) {
+    const i32 root = ty_record_node(S, l->recording, x[i]);
+    if ((ok = root >= 0 && root < b->g.n)) needed[root] = 1;
+  }
+  for (i32 i = b->g.n - 1; needed && ok && i >= 0; i--)
+    if (needed[i] && i >= l->first) need_operands(b, i, needed);
+  if (needed && ok) mark_outside(l, needed, outside);
+  ty_mem_free(needed);
+  return needed && ok;
+}
+
 /* The recording keeps what the loop was made of. Equal loops are one node, which the first one tells of. */
 static bool note_loop(const Making *M, i32 node) {
   const LoopScope *l = M->l;

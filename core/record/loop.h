@@ -51,6 +51,9 @@ typedef struct LoopCall {
 bool ty_loop_record(LoopScope *l, const LoopCall *c, Tensor *const *y);
 /* A hash of what the turn makes of its parameters, and of the very values that are constant in it. 0: no memory. */
 u64 ty_loop_hash(LoopScope *l, const Tensor *const *x, i32 n);
+/* Marks in outside[], by number, the tensors from outside of the capture whose elements the turn reads to make these. False:
+** out of memory. */
+bool ty_loop_reads(LoopScope *l, const Tensor *const *x, i32 n, u8 *outside);
 /* The function has failed: what it made of parameters has no value, and what it wrote of them is undone. */
 void ty_loop_forget(State *S, Recording *b);
 

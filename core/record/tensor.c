@@ -386,6 +386,10 @@ void ty_traced_tape_drop(TracedTape *T) {
   ty_mem_free(T->output);
   ty_mem_free(T->leading);
   ty_mem_free(T->room);
+  ty_mem_free(T->handle);
+  ty_mem_free(T->remade);
+  ty_mem_free(T->leaf);
+  if (T->remake.drop) T->remake.drop(T->remake.ctx);
   ty_mem_free(T);
 }
 
@@ -399,6 +403,7 @@ void ty_traced_call_forget(Record *r) {
   for (i32 i = 0; c->made && i < T->nrow; i++) ty_record_drop(c->made[i]);
   for (i32 i = 0; i < T->nroot; i++)
     if (c->root[i]) ty_record_drop(c->root[i]);
+  if (c->rules.drop) c->rules.drop(c->rules.ctx);
   ty_traced_tape_drop(c->tape);
   ty_mem_free(c->made);
   ty_mem_free(c);

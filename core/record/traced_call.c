@@ -45,7 +45,7 @@ static bool is_plain(const Record *r) {
   Attention how;
   if (r->kind == OP_ATTEND && !r->freed && !ty_attend_kept(r, &how)->st) return false;
   return r->kind < OP_COUNT || r->kind == K_WATCH || r->kind == K_CAT || r->kind == K_NONE ||
-         r->kind == K_OUT || (r->kind == K_CUSTOM && (r->pure || r->freed));
+         r->kind == K_OUT || (r->kind == K_CUSTOM && (r->keeps || r->freed));
 }
 
 static bool see(Making *M, Record *r) {
@@ -64,12 +64,15 @@ static int compare_records(const void *x, const void *y) {
   return a < b ? -1 : a > b;
 }
 
+static bool is_of_rule(const Capture *c, i32 i) { return c->of_rule && c->of_rule[i]; }
+
 /* The outputs, and the records that they lead to. */
 static bool collect(Making *M, const Tensor *const *made, i32 n) {
   TracedTape *T = M->T;
   for (i32 i = 0; i < n; i++) {
     Storage *st = made[i]->st;
-    bool known = !ty_needs_grad(made[i]) || ty_capture_holds(M->S, st) || st->tape->freed;
+    bool known = !ty_needs_grad(made[i]) || ty_capture_holds(M->S, st) || st->tape->freed ||
+                 is_of_rule(M->c, i);
     for (i32 k = 0; k < T->noutput; k++) known |= T->output[k].st == st;
     if (known) continue;
     if (ty_capture_is_old(M->S, st->tape)) return refuse(M->S, "it is a tensor from outside");
@@ -87,6 +90,9 @@ static bool collect(Making *M, const Tensor *const *made, i32 n) {
   T->nrow = M->n;
   return true;
 }
+
+/* Whether each call brings its rule. */
+static bool has_rule(const Record *r) { return r->kind == K_CUSTOM && !r->pure && !r->freed; }
 
 /* Tensors from outside that lead to records, and these as roots. */
 static bool find_roots(Making *M) {
@@ -121,10 +127,21 @@ static const Buffer *held(const Capture *c, const Storage *st) {
   return st->buf;
 }
 
+/* Of a copy of all that a tensor from outside holds, the number of that tensor; else -1. */
+static i32 copied_from(const Making *M, Storage *st) {
+  Tensor from, t = {.st = st, .type = ty_type_line(st->dtype, st->device, st->numel)};
+  if (!ty_capture_copied(M->S, &t, &from)) return -1;
+  const bool whole = !from.offset && ty_type_equal(&from.type, &t.type) &&
+                     from.st->numel == st->numel && ty_tensor_is_contiguous(&from);
+  return whole ? ty_capture_from(M->c, &from) : -1;
+}
+
 static bool new_value(Making *M, const Edge *e, TapeValue *v) {
   State *S = M->S;
   Storage *st = e->saved;
-  const i32 i = ty_capture_from(M->c, &e->t);
+  i32 i = ty_capture_from(M->c, &e->t);
+  const i32 copied = M->apart && i < 0 ? copied_from(M, st) : -1;
+  if (copied >= 0) i = copied;
   *v = (TapeValue){.from = FROM_NONE, .type = ty_type_line(st->dtype, st->device, st->numel)};
   v->strides[0] = 1;
   v->apart = M->apart;
@@ -132,8 +149,8 @@ static bool new_value(Making *M, const Edge *e, TapeValue *v) {
   if (st->batched) return refuse(S, "its gradient needs examples of a vmap");
   if (st->tape) v->from = ty_pointer_map_get(&M->number, st->tape);
   const Storage *outside = i < 0 ? NULL : M->c->outside[i].t.st;
-  if (outside && (st->recording != M->c->recording) &&
-      (st->snapshot == outside || (st->buf && st->buf == held(M->c, outside)))) {
+  if (copied >= 0 || (outside && (st->recording != M->c->recording) &&
+                      (st->snapshot == outside || (st->buf && st->buf == held(M->c, outside))))) {
     v->kind = VALUE_OUTSIDE;
     v->of = i;
     v->type = M->c->outside[i].t.type;
@@ -202,17 +219,35 @@ static bool make_rows(Making *M) {
                           .edge = at,
                           .kind = r->kind,
                           .freed = r->freed,
+                          .keeps = r->keeps,
                           .pure = r->pure};
     T->row[i].t.st = NULL;
     T->row[i].t.origin = 0;
     M->apart = r->kind == K_CUSTOM;
-    if (r->kind == K_CUSTOM && !r->freed) hold_rule(&T->row[i].owner, r);
+    if (has_rule(r)) T->row[i].dims = (u32)++T->nrule;
+    else if (r->kind == K_CUSTOM && !r->freed) hold_rule(&T->row[i].owner, r);
     for (i32 k = 0; k < r->n; k++)
       if (!make_edge(M, i, &r->edge[k], &T->edge[at++])) return false;
     if (r->kind == OP_ATTEND && !make_kept(M, i, &T->edge[at++])) return false;
   }
   for (i32 i = 0; i < T->noutput; i++)
     T->output[i].from = ty_pointer_map_get(&M->number, T->output[i].st->tape);
+  return true;
+}
+
+/* What rules alone have is the call's own, and leads nowhere until that is expanded. */
+static bool make_handles(Making *M, const Tensor *const *made, i32 n) {
+  TracedTape *T = M->T;
+  M->apart = true;
+  for (i32 i = 0; i < n; i++) {
+    if (!is_of_rule(M->c, i)) continue;
+    const Edge e = {.saved = made[i]->st, .t = *made[i]};
+    const i32 value = value_of(M, &e);
+    if (value < 0) return false;
+    if (T->value[value].kind != VALUE_TARGET)
+      return refuse(M->S, "its gradient has a tensor of unknown origin");
+    T->handle[T->nhandle++] = (TapeHandle){i, value};
+  }
   return true;
 }
 
@@ -228,51 +263,86 @@ static bool open_maps(Making *M, i32 records) {
   return true;
 }
 
-static bool make_tape(Making *M, const Tensor *const *made, i32 n) {
+/* The records that made[] lead to. */
+static bool list_records(Making *M, const Tensor *const *made, i32 n) {
   TracedTape *T = M->T;
-  const Capture *c = M->c;
-  const i32 records = (i32)(M->S->record_seq - c->seq);
+  const i32 records = (i32)(M->S->record_seq - M->c->seq);
   if (!(M->list = ty_mem_alloc(sizeof *M->list * (size_t)(records + 1))) ||
       !(T->output = ty_mem_zalloc(sizeof *T->output * (size_t)(n + 1))) || !open_maps(M, records))
     return ty_fail_memory(M->S, "capture", 0);
-  if (!collect(M, made, n)) return false;
+  return collect(M, made, n);
+}
+
+static bool make_tape(Making *M, const Tensor *const *made, i32 n) {
+  TracedTape *T = M->T;
+  const Capture *c = M->c;
+  if (!list_records(M, made, n)) return false;
   if (!(T->row = ty_mem_zalloc(sizeof *T->row * (size_t)(T->nrow + 1))) ||
       !(T->edge = ty_mem_zalloc(sizeof *T->edge * (size_t)(T->nedge + 1))) ||
-      !(T->value = ty_mem_zalloc(sizeof *T->value * (size_t)(T->nedge + 1))) ||
+      !(T->value = ty_mem_zalloc(sizeof *T->value * (size_t)(T->nedge + n + 1))) ||
+      !(T->handle = ty_mem_zalloc(sizeof *T->handle * (size_t)(n + 1))) ||
       !(T->leading = ty_mem_zalloc(sizeof *T->leading * (size_t)(c->noutside + 1))) ||
-      !ty_pointer_map_open(&M->saved, T->nedge))
+      !ty_pointer_map_open(&M->saved, T->nedge + n))
     return ty_fail_memory(M->S, "capture", 0);
-  return find_roots(M) && make_rows(M);
+  return find_roots(M) && make_rows(M) && make_handles(M, made, n);
 }
 
 static bool needs_tape(State *S, const Tensor *const *made, i32 n) {
   for (i32 i = 0; i < n; i++)
-    if (ty_needs_grad(made[i]) && !ty_capture_holds(S, made[i]->st) && !made[i]->st->tape->freed)
+    if (ty_needs_grad(made[i]) && !ty_capture_holds(S, made[i]->st) && !made[i]->st->tape->freed &&
+        !is_of_rule(S->capture, i))
       return true;
   return false;
 }
 
+static bool making_open(Making *M, State *S) {
+  *M = (Making){.S = S, .c = S->capture, .T = ty_mem_zalloc(sizeof *M->T)};
+  if (!M->T) return ty_fail_memory(S, "capture", 0);
+  M->T->S = S;
+  M->T->refs = 1;
+  return true;
+}
+
+static void making_close(Making *M) {
+  ty_pointer_map_close(&M->seen);
+  ty_pointer_map_close(&M->number);
+  ty_pointer_map_close(&M->leading);
+  ty_pointer_map_close(&M->saved);
+  ty_mem_free(M->list);
+}
+
 bool ty_traced_tape_new(State *S, const Tensor *const *made, i32 n, TracedTape **y) {
-  Making M = {.S = S, .c = S->capture};
+  Making M;
   *y = NULL;
   if (!needs_tape(S, made, n)) return true;
-  if (!(M.T = ty_mem_zalloc(sizeof *M.T))) return ty_fail_memory(S, "capture", 0);
-  M.T->S = S;
-  M.T->refs = 1;
+  if (!making_open(&M, S)) return false;
   const bool ok = make_tape(&M, made, n);
-  ty_pointer_map_close(&M.seen);
-  ty_pointer_map_close(&M.number);
-  ty_pointer_map_close(&M.leading);
-  ty_pointer_map_close(&M.saved);
-  ty_mem_free(M.list);
+  making_close(&M);
   if (ok) *y = M.T;
   else ty_traced_tape_drop(M.T);
   return ok;
 }
 
+bool ty_traced_tape_rules(State *S, const Tensor *const *made, i32 n, const Record ***list,
+                          i32 *count) {
+  Making M;
+  *list = NULL, *count = 0;
+  if (!needs_tape(S, made, n)) return true;
+  if (!making_open(&M, S)) return false;
+  bool ok = list_records(&M, made, n);
+  if (ok && !(*list = ty_mem_alloc(sizeof **list * (size_t)(M.n + 1))))
+    ok = ty_fail_memory(S, "capture", 0);
+  for (i32 i = 0; ok && i < M.n; i++)
+    if (has_rule(M.list[i])) (*list)[(*count)++] = M.list[i];
+  making_close(&M);
+  ty_traced_tape_drop(M.T);
+  return ok;
+}
+
 /* Whether they lie in one storage. */
 static bool same_storage(const TapeValue *a, const TapeValue *b) {
-  return a->kind == b->kind && (a->kind == VALUE_CONSTANT ? a->st == b->st : a->of == b->of);
+  return a->kind == b->kind && a->kind != VALUE_REMADE &&
+         (a->kind == VALUE_CONSTANT ? a->st == b->st : a->of == b->of);
 }
 
 void ty_traced_tape_kept(const TracedTape *T, i32 i, TapeKept *y) {
@@ -343,7 +413,7 @@ static bool fill_call(State *S, TracedCall *c, Record *r, const Tensor *const *o
       c->offset[i] = outside[v->of]->offset;
       Storage *st = outside[v->of]->st;
       if (!(c->saved[i] = v->apart ? ty_grad_freeze(S, st) : ty_grad_snapshot(S, st))) return false;
-    } else if (v->own) {
+    } else if (v->kind == VALUE_TARGET && v->own) {
       const Type *t = &v->type;
       if (!(c->saved[i] = ty_storage_new(S, t->dtype, t->device, t->dims[0]))) return false;
     }
@@ -357,7 +427,7 @@ static bool fill_call(State *S, TracedCall *c, Record *r, const Tensor *const *o
 }
 
 Record *ty_traced_call_new(State *S, TracedTape *T, const Tensor *const *outside,
-                           const double *number) {
+                           const double *number, Owner *rules) {
   const u64 seq = S->record_seq;
   S->record_seq += (u64)T->nrow;
   Record *r = ty_record_new(S, K_CALL, 0, NULL);
@@ -369,8 +439,11 @@ Record *ty_traced_call_new(State *S, TracedTape *T, const Tensor *const *outside
     return NULL;
   }
   c->seq = seq;
+  c->seed = S->seed;
+  c->stream = S->stream;
   r->dim = T->noutput;
   if (T->nnumber) memcpy(c->number, number, sizeof *number * (size_t)T->nnumber);
+  if (T->nrule) c->rules = *rules, *rules = (Owner){0};
   if (fill_call(S, c, r, outside)) return r;
   ty_traced_call_forget(r); /* results hold it */
   ty_record_drop(r);
@@ -428,6 +501,18 @@ void ty_traced_call_reads(const TracedCall *c, bool freed) {
     const TapeEdge *e = &T->edge[i];
     if (e->value >= 0 && (freed ? !c->freed[e->row] : c->row[e->row])) c->read[e->value] = 1;
   }
+  for (i32 k = 0; k < T->nremade; k++) {
+    const TapeRemade *y = &T->remade[k];
+    for (i32 i = 0; c->read[y->value] && i < y->n; i++) c->read[T->leaf[y->first + i]] = 1;
+  }
+}
+
+bool ty_traced_call_has_rules(const TracedCall *c) {
+  const TracedTape *T = c->tape;
+  bool any = false;
+  for (i32 i = 0; T->nrule && i < T->nrow; i++)
+    any |= c->row[i] && T->row[i].kind == K_CUSTOM && !T->row[i].pure;
+  return any;
 }
 
 bool ty_traced_call_free(TracedCall *c) {
@@ -456,7 +541,7 @@ static bool keep(State *S, const TracedTape *T, i32 i, Storage *const *saved, Re
 
 bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *saved,
                     Record *const *root, const i64 *offset, const double *number, const u8 *freed,
-                    Record **made) {
+                    const Owner *rules, Record **made) {
   for (i32 i = 0; i < T->nrow; i++) {
     const TapeRow *from = &T->row[i];
     Record *r = ty_mem_zalloc(sizeof *r + sizeof(Edge) * (size_t)from->n);
@@ -468,6 +553,7 @@ bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *save
                   .refs = 1,
                   .kind = from->kind,
                   .freed = freed[i],
+                  .keeps = from->keeps,
                   .pure = from->pure,
                   .n = freed[i] ? 0 : from->n,
                   .site = from->site,
@@ -489,8 +575,9 @@ bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *save
       r->edge[k].t.offset += offset[e->value];
     }
     made[i] = r;
-    if (from->owner.drop && !r->freed) {
-      r->owner = from->owner;
+    const Owner *rule = r->kind == K_CUSTOM && !r->pure ? rules : &from->owner;
+    if (rule && rule->drop && !r->freed) {
+      r->owner = *rule;
       ((Rule *)r->owner.ctx)->refs++;
     }
     if (r->kind != OP_ATTEND || r->freed || keep(S, T, i, saved, r)) continue;
@@ -506,7 +593,8 @@ bool ty_traced_call_expand(State *S, TracedCall *c) {
   if (c->made) return true;
   Record **made = ty_mem_alloc(sizeof *made * (size_t)(T->nrow + 1));
   if (!made) return ty_fail_memory(S, "gradient", 0);
-  if (!ty_traced_rows(S, T, c->seq, c->saved, c->root, c->offset, c->number, c->freed, made)) {
+  if (!ty_traced_rows(S, T, c->seq, c->saved, c->root, c->offset, c->number, c->freed, &c->rules,
+                      made)) {
     ty_mem_free(made);
     return false;
   }

@@ -12,8 +12,9 @@
 /* Where contents came from: a record of the tape by its number, behind these a root; or nowhere. */
 enum { FROM_NONE = -1 };
 
-/* OUTSIDE: what a tensor from outside held before the call. TARGET: what the call's plan computes. */
-typedef enum { VALUE_OUTSIDE, VALUE_TARGET, VALUE_CONSTANT } ValueKind;
+/* OUTSIDE: what a tensor from outside held before the call. TARGET: what the call's plan computes. REMADE: it is not kept,
+** but computed again from others. */
+typedef enum { VALUE_OUTSIDE, VALUE_TARGET, VALUE_CONSTANT, VALUE_REMADE } ValueKind;
 
 /* A value that rules read. */
 typedef struct TapeValue {
@@ -39,9 +40,10 @@ typedef struct TapeRow {
   i32 site, dim, base, n,
       edge;      /* edge: number of the first one; behind those of ATTEND is what it keeps */
   Attention how; /* ATTEND */
-  Owner owner;   /* CUSTOM: of its rule, held */
+  Owner
+      owner; /* CUSTOM, pure: of its rule, held. Those of others come with each call: `dims` counts them */
   u16 kind;
-  bool freed, pure;
+  bool freed, keeps, pure;
 } TapeRow;
 
 /* A tensor from outside that leads to a root: the record that its storage holds. */
@@ -55,16 +57,30 @@ typedef struct TapeOutput {
   Storage *st; /* that of the capture, while it is open */
 } TapeOutput;
 
+/* A tensor that a rule has, which sees a value that the call keeps. */
+typedef struct TapeHandle {
+  i32 made, value;
+} TapeHandle;
+
+/* Of a REMADE value: the values that it follows from, n of the tape's leaves. */
+typedef struct TapeRemade {
+  i32 value, first, n;
+} TapeRemade;
+
 typedef struct TracedTape {
   State *S;
   i32 refs;
-  i32 nrow, nedge, nvalue, noutput, nroot, nleading,
+  i32 nrow, nedge, nvalue, noutput, nroot, nleading, nrule, nhandle, nremade,
       nnumber;  /* nnumber: of the trace's, 0: none are read */
   TapeRow *row; /* in the order of recording */
   TapeEdge *edge;
   TapeValue *value;
   TapeOutput *output;
   TapeRoot *leading;
+  TapeHandle *handle;
+  TapeRemade *remade;
+  i32 *leaf;
+  Owner remake; /* the engine's: what computes REMADE values */
   Owner plans;  /* the engine's, for the backward pass */
   Tensor *room; /* and what it works in, while no pass does; or NULL */
 } TracedTape;
@@ -76,6 +92,9 @@ struct TracedCall {
   Storage **saved;  /* by value; NULL: let go of */
   i64 *offset;      /* OUTSIDE values: of the tensor */
   double *number;
+  u64 seed, stream;       /* of random numbers, when the call began */
+  bool restored;          /* REMADE values are among `saved` */
+  Owner rules;            /* of the call's rules; drop NULL: there are none */
   u8 *freed;              /* by row */
   u8 *row, *given, *read; /* of a walk: rows that are reached; outputs with gradients; values */
   Record **made;          /* by row, held, where the call was expanded; else NULL */
@@ -84,12 +103,16 @@ struct TracedCall {
 
 /* What the capture recorded and made[] lead to; *y NULL where no gradient is needed. False: refused, or S->err. */
 bool ty_traced_tape_new(State *S, const Tensor *const *made, i32 n, TracedTape **y);
+/* The CUSTOM records among that whose rules later calls bring: a list of the caller's, in the order of their rows. False:
+** refused, or S->err. */
+bool ty_traced_tape_rules(State *S, const Tensor *const *made, i32 n, const Record ***list,
+                          i32 *count);
 void ty_traced_tape_drop(TracedTape *T);
 /* Whether the tensors lead to as many roots as they did. */
 bool ty_traced_tape_fits(State *S, const TracedTape *T, const Tensor *const *outside);
 
 /* What calls keep as value i: of which type the operation `by` reads it, and how many bytes are kept that those before it
-** do not keep already. */
+** do not keep already; of a REMADE one how many are not. */
 typedef struct TapeKept {
   Type type;
   i64 bytes;
@@ -97,9 +120,9 @@ typedef struct TapeKept {
 } TapeKept;
 void ty_traced_tape_kept(const TracedTape *T, i32 i, TapeKept *y);
 
-/* The CALL record of a call that is about to run; NULL: out of memory. */
+/* The CALL record of a call that is about to run; NULL: out of memory. rules: of T->nrule rules, taken over. */
 Record *ty_traced_call_new(State *S, TracedTape *T, const Tensor *const *outside,
-                           const double *number);
+                           const double *number, Owner *rules);
 /* The call has run: target[] are its storages, whose tapes lead to it now. Cannot fail. */
 void ty_traced_call_settle(Record *r, Storage *const *target);
 /* Lets go of all that the call keeps. */
@@ -116,12 +139,18 @@ bool ty_traced_call_free(TracedCall *c);
 /* Makes a record of each row, over these values and roots; `made` holds them. */
 bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *saved,
                     Record *const *root, const i64 *offset, const double *number, const u8 *freed,
-                    Record **made);
-/* The same for the call itself, which holds them from then on. */
+                    const Owner *rules, Record **made);
+/* Whether rules that calls bring are among the rows that are reached. */
+bool ty_traced_call_has_rules(const TracedCall *c);
+/* The same for the call itself, which holds them from then on; its REMADE values are restored. */
 bool ty_traced_call_expand(State *S, TracedCall *c);
 /* As ty_record_assign. Where x was made by a call that keeps what dst holds, it leads to its own operation from then on: as in
 ** plain Lua, that one may keep it beyond the write, and those before it may not. */
 bool ty_traced_call_assign(State *S, const char *who, const Tensor *dst, const Given *x);
+/* Whether the engine is to restore REMADE values before it can be expanded. */
+static inline bool ty_traced_call_lacks(const TracedCall *c) {
+  return c && !c->made && !c->restored && c->tape->nremade;
+}
 /* What a record stands for: of a RESULT whose call was expanded, the record of that row. */
 Record *ty_traced_call_real(Record *r);
 

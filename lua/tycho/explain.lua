@@ -217,7 +217,9 @@ local function kept_text(t)
   for _, kind in ipairs(KINDS) do
     if count[kind] then list[#list + 1] = format("%s (%s)", plural(count[kind], kind), megabytes(bytes[kind])) end
   end
-  return format("gradients: a call keeps %s; %s", #list > 0 and concat(list, ", ") or "nothing",
+  local again = count.again
+    and format(" and computes %s (%s) again", plural(count.again, "value"), megabytes(bytes.again))
+  return format("gradients: a call keeps %s%s; %s", #list > 0 and concat(list, ", ") or "nothing", again or "",
     #t.backward == 0 and "no backward plan yet" or plural(#t.backward, "backward plan"))
 end
 
@@ -227,7 +229,8 @@ local function kept_lines(t)
   for _, v in ipairs(t.kept or {}) do
     local what = v.what == "input" and "input " .. v.path or v.what
     local bytes = v.bytes > 0 and megabytes(v.bytes) or "memory of one above"
-    list[#list + 1] = format("keeps %s: %s, %s%s", what, v.type, bytes, #v.by > 0 and ", for " .. v.by or "")
+    list[#list + 1] = format("%s: %s, %s%s", v.what == "again" and "computes again" or "keeps " .. what, v.type, bytes,
+      #v.by > 0 and ", for " .. v.by or "")
   end
   for i, p in ipairs(t.backward or {}) do
     list[#list + 1] = p.steps == 0 and format("backward plan %d: none can be made, goes along the operations", i)
@@ -387,7 +390,7 @@ local function traces_of(core, h)
   for i, t in ipairs(core.internals.capture.traces(h.handle)) do
     local d = t.description
     for _, v in ipairs(t.kept or {}) do
-      v.what = v.slot == 0 and "result" or v.slot < 0 and "constant" or "input"
+      v.what = v.slot == 0 and "result" or v.slot == -1 and "constant" or v.slot == -2 and "again" or "input"
       v.path = v.slot > 0 and (d.paths[v.slot] or "of unknown path") or nil
       v.slot = nil
     end

@@ -4,7 +4,7 @@
 -- that out, and it runs here, as ordinary Lua: it may raise, and yield.
 
 local type, select, unpack, pcall, error, next, pairs = type, select, unpack, pcall, error, next, pairs
-local ipairs, rawget, rawset = ipairs, rawget, rawset
+local ipairs, rawget = ipairs, rawget
 local rawequal, getmetatable, setmetatable = rawequal, getmetatable, setmetatable
 local max = math.max
 
@@ -347,15 +347,15 @@ return function(ty, define)
   local function keep(v) return map(v, same, {}) end
 
   --- Makes kept.back (of the backward pass, gradients, saved, kept) what the results lead to, if an argument requires
-  --- grad.
-  local function join(args, results, kept, saved)
+  --- grad. saved: tensors that are kept beside; pure: see there.
+  local function join(args, results, kept, saved, pure)
     local inputs, any = {}, false
     for i = 1, args.n do
       local v = args[i]
       inputs[i] = is_tensor(v) and v or 0
       any = any or (is_float(v) and v.requires_grad)
     end
-    return any and mode() and core.join(kept, inputs, results, nil, saved) or results
+    return any and mode() and core.join(kept, inputs, results, nil, saved, pure) or results
   end
 
   --- The same for a rule (of the results' gradients) that gives each argument's, or nil.
@@ -380,34 +380,74 @@ return function(ty, define)
     return ruled(args, results, rule)
   end
 
-  --- Where results stand among what was saved: {what was kept of one, its number} each.
-  local function results_in(saved, kept, results, found, seen)
-    if is_tensor(saved) then
+  --- What stands in the place of a tensor of a list, in tables like those that it came in: its number.
+  local PLACE = {}
+
+  --- v with the numbers of its tensors in their places; appends these to the list.
+  local function take_out(v, list)
+    return map(v, function(x)
+      if not is_live(x) then return nil end
+      list[#list + 1] = x
+      return setmetatable({ #list }, PLACE)
+    end, {})
+  end
+
+  --- The same with the tensors of a list.
+  local function put_in(v, list)
+    return map(v, function(x) return type(x) == "table" and getmetatable(x) == PLACE and list[x[1]] or nil end, {})
+  end
+
+  --- Which tensors of a list are results: {its number, the result's} each.
+  local function results_among(list, results)
+    local found = {}
+    for k, v in ipairs(list) do
       for i, y in ipairs(results) do
-        if rawequal(saved, y) then found[#found + 1] = { kept, i } end
+        if rawequal(v, y) then found[#found + 1] = { k, i } end
       end
-    elseif type(saved) == "table" and not recall(seen, saved) then
-      remember(seen, saved, true)
-      for k, v in pairs(saved) do results_in(v, kept[k], results, found, seen) end
     end
     return found
   end
 
-  --- What was kept, with results that lead back to the function: a rule that reads them may be differentiated.
-  local function leading_back(kept, found, back, seen)
-    if is_tensor(kept) then
-      for _, r in ipairs(found) do
-        if rawequal(r[1], kept) then return core.result(back, r[2], kept) end
-      end
-      return kept
-    end
-    if type(kept) ~= "table" then return kept end
-    local y = recall(seen, kept)
-    if y then return y end
-    y = tree.empty_like(kept)
-    remember(seen, kept, y)
-    for k, v in pairs(kept) do rawset(y, k, leading_back(v, found, back, seen)) end
+  --- The dims and dtypes of tensors.
+  local function kinds_of(list)
+    local y = {}
+    for i, r in ipairs(list) do y[i] = { r.shape, { dtype = r.dtype, device = r.device } } end
     return y
+  end
+
+  local function call(f, ...) return f(...) end
+
+  --- What calls f(...) in the backward pass: where a compiled function was called (what.again, a table that its calls
+  --- share) a compiled one, which looks at what f closes over as any does.
+  local function again(what)
+    local kept = what.again
+    if not kept or batch.level() > 0 then return call end
+    if not kept.run then kept.run = ty.compile(function(f, ...) return f(...) end) end
+    return kept.run
+  end
+
+  --- A rule's gradients of n inputs. what: {rule, like, saved, found}, see custom_grad; list: the tensors saved.
+  --- Where the rule may be differentiated, results among them lead back to the function.
+  local function by_rule(what, list, gradients, back, n)
+    local kept, like = {}, what.like
+    for k, v in ipairs(list) do kept[k] = same(v) end
+    if back and mode() then
+      for _, r in ipairs(what.found) do kept[r[1]] = core.result(back, r[2], kept[r[1]]) end
+    end
+    for i = 1, #like do gradients[i] = gradients[i] or ty.zeros(unpack(like[i])) end
+    local calls = mode() and call or again(what)
+    local given = pack(calls(what.rule, put_in(what.saved, kept), unpack(gradients, 1, #like)))
+    for i = 1, n do
+      if given[i] ~= nil then check.tensor("custom_grad", i, given[i]) end
+    end
+    return given
+  end
+
+  local function custom_back(back, gradients, list, what)
+    local given = by_rule(what, list, gradients, back, what.n)
+    for i = 1, what.n do
+      if given[i] ~= nil then core.give(back, i, given[i]) end
+    end
   end
 
   --- A function whose gradient is the user's: forward(...) gives the result (or a list of them) and what to save;
@@ -428,21 +468,15 @@ return function(ty, define)
         fail("custom_grad", "forward must give a tensor or a list of tensors, got %s", show(y))
       end
       for i = 1, #list do check.tensor("custom_grad", i, list[i]) end
-      local kept, like = keep(saved), {}
-      local found = results_in(saved, kept, list, {}, {})
-      for i, r in ipairs(list) do like[i] = { r.shape, { dtype = r.dtype, device = r.device } } end
-      local n = args.n
-      local results = taped(args, list, function(gradients, back)
-        local now = kept
-        if back and found[1] and mode() then now = leading_back(kept, found, back, {}) end
-        for i = 1, #like do gradients[i] = gradients[i] or ty.zeros(unpack(like[i])) end
-        local given = pack(rule(now, unpack(gradients, 1, #like)))
-        for i = 1, n do
-          if given[i] ~= nil then check.tensor("custom_grad", i, given[i]) end
-        end
-        return given
-      end)
-      return unpack(results)
+      local saved_list = {}
+      local what = { back = custom_back, rule = rule, saved = take_out(saved, saved_list), like = kinds_of(list),
+        n = args.n }
+      what.found = results_among(saved_list, list)
+      if core.shares() then return unpack(join(args, list, what, saved_list)) end
+      local kept = keep(saved_list)
+      return unpack(taped(args, list, function(gradients, back)
+        return by_rule(what, kept, gradients, back, what.n)
+      end))
     end)
   end
 
@@ -467,29 +501,40 @@ return function(ty, define)
         return custom_grad(forward, function(saved, g) return rule(saved, g, what) end)(...)
       end
       local y, saved = no_grad(forward, ...)
-      return join(pack(...), { y }, { back = pure_back, rule = rule, what = what }, saved)[1]
+      return join(pack(...), { y }, { back = pure_back, rule = rule, what = what }, saved, true)[1]
     end
   end
 
-  --- All arguments as they are now. Those that share memory go on to, so that f's writes to one are seen in the others.
-  local function keep_together(args)
-    local made = {}
-    return map(args, function(v)
-      if not is_live(v) then return nil end
-      local id = core.storage(v)
-      local y = core.same(v, made[id])
-      made[id] = made[id] or y
-      return y
-    end, {})
+  --- The tensors of a list as they are now. Those that share memory go on to, so that f's writes to one are seen in the
+  --- others. first: of each one the first with its memory.
+  local function keep_together(list)
+    local kept, firsts = {}, core.together(list)
+    for k, v in ipairs(list) do kept[k] = core.same(v, kept[firsts[k]]) end
+    return kept, firsts
   end
 
-  --- f's results once more; after: the random state that it must end with.
-  local function repeated(half, f, args, n, after)
-    local results = pack(ty.autocast(half, enable_grad, f, unpack(args, 1, n)))
+  --- The function's results once more; what.after: the random state that it must end with.
+  local function repeated(what, args)
+    local after, calls = what.after, again(what)
+    local results = pack(ty.autocast(what.half, enable_grad, calls, what.f, unpack(args, 1, what.n)))
     if after and after ~= random_state() then
       fail("checkpoint", "random numbers were drawn outside while the function was suspended: it would draw others now")
     end
     return unpack(results, 1, results.n)
+  end
+
+  local function checkpoint_back(back, gradients, list, what)
+    local given, first_with = {}, what.first
+    for k, v in ipairs(list) do given[k] = core.same(v, given[first_with[k]]) end
+    given = put_in(what.args, given)
+    local results = pack(restore(modes.random(what.random), pcall(repeated, what, given)))
+    for k, i in ipairs(what.at) do
+      local y, g = results[i], gradients[k]
+      if g and not (is_float(y) and y.requires_grad) then
+        fail("checkpoint", "result %d is %s when the function runs again; it must do the same twice", i, show(y))
+      end
+      if g then core.seed(back, y, first("checkpoint", y, g)) end
+    end
   end
 
   --- f(...) that keeps nothing for the backward pass but its arguments: it runs again there, and draws the
@@ -504,30 +549,26 @@ return function(ty, define)
     callable("checkpoint", 1, f)
     -- gradients outside of a vmap would not see the backward pass
     if not mode() or batch.level() > 0 then return f(...) end
-    local args, random, half = pack(...), random_state(), ty._half()
-    local kept = keep_together(args) -- as they are before f, which may write to them
-    local scope, list, at, seq = grad_mode(true), {}, {}, core.seq()
+    local what = { back = checkpoint_back, f = f, n = select("#", ...), random = random_state(), half = ty._half(),
+      at = {} }
+    local saved, shares = {}, core.shares()
+    what.args = take_out({ ... }, saved)
+    saved, what.first = keep_together(saved) -- as they are before f, which may write to them
+    local scope, list, seq = grad_mode(true), {}, core.seq()
     local results = pack(restore(scope, pcall(f, ...)))
-    local after = modes.parted(scope) and random_state() -- others may have drawn random numbers meanwhile
+    what.after = modes.parted(scope) and random_state() -- others may have drawn random numbers meanwhile
     for i = 1, results.n do
       if is_float(results[i]) and results[i].requires_grad then
-        at[#at + 1], list[#list + 1] = i, results[i]
+        what.at[#what.at + 1], list[#list + 1] = i, results[i]
       end
     end
     if #list == 0 then return unpack(results, 1, results.n) end
-    local function go_back(back, gradients)
-      local given = keep_together(kept)
-      local again = pack(restore(modes.random(random), pcall(repeated, half, f, given, args.n, after)))
-      for k, i in ipairs(at) do
-        local y, g = again[i], gradients[k]
-        if g and not (is_float(y) and y.requires_grad) then
-          fail("checkpoint", "result %d is %s when the function runs again; it must do the same twice", i, show(y))
-        end
-        if g then core.seed(back, y, first("checkpoint", y, g)) end
-      end
+    local kept = what
+    if not shares then
+      kept = { back = function(back, gradients) checkpoint_back(back, gradients, saved, what) end }
     end
-    list = core.join({ back = go_back }, {}, list, seq)
-    for k, i in ipairs(at) do results[i] = list[k] end
+    list = core.join(kept, {}, list, seq, shares and saved or nil)
+    for k, i in ipairs(what.at) do results[i] = list[k] end
     return unpack(results, 1, results.n)
   end
 
@@ -581,7 +622,7 @@ return function(ty, define)
   end
 
   local own = { restore = restore, taped = taped, keep = keep, no_grad = no_grad, mark = mark, pack = pack,
-    callable = callable, run = run, ruled = ruled }
+    callable = callable, run = run, ruled = ruled, join = join }
   local inline, scans = require("tycho.vmap")(ty, define, own), require("tycho.scan")(ty, define, own)
   if rawget(ty, "linalg") then require("tycho.linalg")(ty, own) end
 
@@ -590,10 +631,13 @@ return function(ty, define)
   core.around, core.pure, core.inline, core.captured = around, pure_grad, {}, {}
   core.ends = { [core.step] = true } -- with nil
   core.kept = { [core.join] = 1, [core.hooks] = 2 } -- the argument that step gives back
+  core.again = { [custom_back] = true, [checkpoint_back] = true } -- rules that run a function of the user's again
   core.memory = { [recall] = "recall", [remember] = "remember" }
   for _, f in ipairs { pack, map, tree.said, tree.behind, tree.empty_like, first, run, backward, directions, rows_of,
     jacobian, hessian, callable, no_grad, enable_grad, restore, watch, gather, differentiate, value_and_grad, grad, jvp,
-    custom_grad, results_in, leading_back, checkpoint, keep_together, repeated, taped, ruled, join, same, keep,
+    custom_grad, custom_back, by_rule, call, again, take_out, put_in, results_among, kinds_of, checkpoint,
+    checkpoint_back,
+    keep_together, repeated, taped, ruled, join, same, keep,
     gradients_of, bound, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true
   end

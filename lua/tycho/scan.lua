@@ -24,7 +24,8 @@ local tree = require "tycho.tree"
 return function(ty, define, own)
   local check = require("tycho.arguments")(ty)
   local fail, show, text = check.fail, check.show, check.text
-  local L, G, V, modes = ty.internals.loop, ty.internals.grad, ty.internals.vmap, ty.internals.modes
+  local internals = ty.internals
+  local L, G, V, modes = internals.loop, internals.grad, internals.vmap, internals.modes
   local is_live, is_tensor, random_state = ty.internals.is_live, ty.is_tensor, ty.internals.check.random
   local map, restore = tree.map, own.restore
   local MOST_DIMS = 8 -- of a tensor
@@ -185,8 +186,9 @@ return function(ty, define, own)
     for i = 1, #made do L.note(scope, made[i]) end
     local taped, given = L.taped(scope), nil
     if hash then
-      L.check(scope, hash, append(slice(following, 1, #following), made))
+      local same, why = pcall(L.check, scope, hash, append(slice(following, 1, #following), made))
       L.leave(scope)
+      if not same then error(why, 0) end
       return
     end
     local count = needs and #needs.made or #made
@@ -264,6 +266,8 @@ return function(ty, define, own)
 
   ------------------------------------------------------------------------------------------------------ its gradient
 
+  local function zeros(kind) return ty.zeros(kind[1], kind[2]) end
+
   local function like(x) return ty.zeros(x.shape, { dtype = x.dtype, device = x.device }) end
 
   --- The gradients of a turn: of what it was given and needs one, and of the tensors from outside. gradients: of what
@@ -313,28 +317,50 @@ return function(ty, define, own)
     return restore(scope, pcall(fn))
   end
 
+  --- Raises where the turn makes something else than when the loop was recorded, while gradients were on.
+  local function compare(what)
+    local hash = what.hash
+    if type(hash) == "table" then -- it was captured
+      if internals.load("tycho.capture.tape").unchanged(ty, hash) then return end
+      hash = true -- there is none: either the turn raises an error of its own, or that is told
+    end
+    local function once_more()
+      return restore(modes.grad(true), pcall(recorded, loop_of_all, what.forward, what.init, what.sequences, what.turns,
+        what.order, nil, what.level, hash))
+    end
+    restore(modes.random(what.random), pcall(within, what.level, once_more))
+  end
+
   --- The gradients of all that the loop was given: init, sequences, taped, nil for what is no float. What was kept
   --- leads back to the loop where gradients are differentiated.
   local function go_back(what, gradients, back)
     local turn, init, sequences, taped = what.turn, what.init, what.sequences, what.taped
-    local number, before, given, again = what.number, #what.last + #what.out, {}, false
-    local needs = what.needs
+    local ncarried, given, again, needs = #what.last, {}, false, what.needs
+    local before = ncarried + #what.out
     for i, x in ipairs(what.given) do
       given[i] = G.mode() and back and needs.carried[i] and G.result(back, before + i, x) or x
       again = again or gradients[before + i] ~= nil
     end
-    local carried, rows, made_before = {}, {}, what.out
+    local carried, rows, nlast = {}, {}, 0
+    for i = 1, ncarried do
+      if needs.carried[i] then
+        nlast = nlast + 1
+        carried[nlast] = gradients[i] or zeros(what.last[i])
+      end
+    end
+    for i = 1, #taped do carried[nlast + i] = like(taped[i]) end
+    append(append(rows, sequences), given)
+    for i = 1, #what.out do
+      if needs.made[i] then rows[#rows + 1] = gradients[ncarried + i] or zeros(what.out[i]) end
+    end
+    for i = 1, again and #given or 0 do
+      if needs.carried[i] then rows[#rows + 1] = gradients[before + i] or like(given[i]) end
+    end
     if again then
       needs = with(needs, { made = append(slice(needs.made, 1, #needs.made), needs.carried) })
       turn = giving(turn)
-      made_before = append(slice(what.out, 1, #what.out), what.given)
     end
-    local last, out = chosen(what.last, needs.carried), chosen(made_before, needs.made)
-    for i = 1, #last do carried[i] = gradients[number[last[i]]] or like(last[i]) end
-    for i = 1, #taped do carried[#last + i] = like(taped[i]) end
-    append(append(rows, sequences), given)
-    for i = 1, #out do rows[#rows + 1] = gradients[number[out[i]]] or like(out[i]) end
-    local nseq, ninit, nlast = #sequences, #init, #last
+    local nseq, ninit = #sequences, #init
     local function back_turn(c, r)
       local own_rows, own_carried = slice(r, 1, nseq), slice(r, nseq + 1, nseq + ninit)
       for i = 1, ninit do own_carried[i] = own_carried[i]:reshape(init[i].shape) end
@@ -344,11 +370,7 @@ return function(ty, define, own)
       for i = 1, #taped do following[nlast + i] = c[nlast + i] + found[count + i] end
       return following, slice(found, nlast + 1, count)
     end
-    local function compare() -- as the loop was recorded, while gradients were on
-      return restore(modes.grad(true), pcall(recorded, loop_of_all, what.forward, init, sequences, what.turns,
-        what.order, nil, what.level, what.hash))
-    end
-    restore(modes.random(what.random), pcall(within, what.level, compare))
+    compare(what)
     local function all()
       return differentiable(back_turn, carried, rows, what.turns, what.order + (what.order % 2 == 0 and 1 or -1))
     end
@@ -370,19 +392,42 @@ return function(ty, define, own)
     return y
   end
 
+  --- The rule of a loop. what: as go_back has it, but its tensors stand in the list, one kind behind the other.
+  local function scan_back(back, gradients, list, what)
+    local at = 0
+    local function take(n)
+      at = at + n
+      return slice(list, at - n + 1, at)
+    end
+    what = with(what, { init = take(what.ninit), sequences = take(what.nsequences), taped = take(what.ntaped),
+      given = take(what.ninit) })
+    local found = go_back(what, gradients, back)
+    for i = 1, what.ninit + what.nsequences + what.ntaped do
+      if found[i] ~= nil then G.give(back, i, found[i]) end
+    end
+  end
+
+  local function kinds(list)
+    local y = {}
+    for i = 1, #list do y[i] = { list[i].shape, { dtype = list[i].dtype, device = list[i].device } } end
+    return y
+  end
+
   --- The results of a loop that lead back to what they were made from, by what the tape knows in vmap id.
   local function led_back(what)
-    local args, results, number = {}, {}, {}
-    append(args, what.init)
-    append(args, what.sequences)
-    append(args, what.taped)
+    local args, results = {}, {}
+    append(append(append(args, what.init), what.sequences), what.taped)
     args.n = #args
-    append(results, what.last)
-    append(results, what.out)
-    append(results, what.given)
-    for i = 1, #results do number[results[i]] = i end
-    what.number = number
-    local joined = own.ruled(args, results, function(gradients, back) return go_back(what, gradients, back) end)
+    append(append(append(results, what.last), what.out), what.given)
+    local rule = with(what, { back = scan_back, last = kinds(what.last), out = kinds(what.out), ninit = #what.init,
+      nsequences = #what.sequences, ntaped = #what.taped })
+    local joined
+    if G.shares() then
+      rule.init, rule.sequences, rule.taped, rule.given = nil, nil, nil, nil
+      joined = own.join(args, results, rule, append(slice(args, 1, #args), what.given))
+    else
+      joined = own.ruled(args, results, function(gradients, back) return go_back(rule, gradients, back) end)
+    end
     local last, out, given = {}, {}, {}
     for i = 1, #what.last do last[i] = joined[i] end
     for i = 1, #what.out do out[i] = joined[#last + i] end
@@ -538,5 +583,6 @@ return function(ty, define, own)
 
   return { within, is_float, flatten, build, step, match, recorded, append, slice, tracked, any, chosen, watched,
     flattened, noting, loop, level_of, wrapped, whole, lifted, turn_of_all, loop_of_all, like, back_through, with,
-    giving, go_back, led_back, join, differentiable, turn_of, turns_of, in_pieces, scan }
+    giving, compare, zeros, kinds, go_back, scan_back, led_back, join, differentiable, turn_of, turns_of, in_pieces,
+    scan }
 end

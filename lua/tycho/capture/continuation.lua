@@ -87,7 +87,7 @@ local function split(proto)
     p.code[i] = { byte(s, at, at + 3) }
     at = at + 4
   end
-  p.upvalues = sub(s, at, at + 2 * p.n_upvalues - 1)
+  p.upvalues, p.upvalues_at = sub(s, at, at + 2 * p.n_upvalues - 1), at
   at = at + 2 * p.n_upvalues
   p.constants = sub(s, at, #s - p.debug_size)
   at = #s - p.debug_size + 1
@@ -113,8 +113,8 @@ local function moved(variables, by)
   return sub(variables, 1, at - 1) .. uleb(first + by) .. sub(variables, behind)
 end
 
---- The dump that is made of the parts again.
-local function joined(proto, p, added)
+--- The dump that is made of the parts again. edit: gives what the prototypes before it become, in the same bytes.
+local function joined(proto, p, added, edit)
   local code = {}
   for i, ins in ipairs(p.code) do code[i] = char(ins[1], ins[2], ins[3], ins[4]) end
   local out = { char(p.flags, p.params, p.framesize, p.n_upvalues + added), uleb(p.n_objects), uleb(p.n_numbers),
@@ -128,8 +128,9 @@ local function joined(proto, p, added)
   out[#out + 1] = concat(code) .. p.upvalues .. rep("\0\128", added) .. p.constants .. tail
   local main = concat(out)
   local whole = bytecode.dump(proto) -- its last part is the prototype itself
-  local before = #whole - 1 - (proto.last_byte - proto.first_byte + 1)
-  return sub(whole, 1, before) .. uleb(#main) .. main .. "\0"
+  local before = sub(whole, 1, #whole - 1 - (proto.last_byte - proto.first_byte + 1))
+  if edit then before = edit(before) end
+  return before .. uleb(#main) .. main .. "\0"
 end
 
 -- Instructions --------------------------------------------------------------------------------------------------------
@@ -563,6 +564,49 @@ function M.maker(f, proto, at)
   local g = load_like(f, proto, joined(proto, p, 0))
   lay_out(proto, f, g)
   return g, taken, n
+end
+
+--- The dump of a prototype's parent, with other variables for what it makes: those of the maker's registers.
+local function with_upvalues(parent, child, descriptions)
+  local first = parent
+  while first.children[1] do first = first.children[1] end
+  local at = parent.header.stop + child.first_byte - first.first_byte + split(child).upvalues_at
+  return function(before) return sub(before, 1, at - 1) .. descriptions .. sub(before, at + #descriptions) end
+end
+
+--- A function that makes a closure, which an instruction of `parent` makes, of the values of its variables. upvalues:
+--- by number what each is: an argument's number, {function, number} of a variable that it shares, or true: the closure
+--- itself. f: a function whose globals it has; like: what bytecode.constant gives for the closure's prototype.
+---@param parent tycho.Prototype
+---@param at integer of FNEW
+---@param upvalues table
+---@param n integer arguments
+---@param f function
+---@param like any
+---@return function|nil
+function M.maker_of(parent, at, upvalues, n, f, like)
+  local child, list, shared = parent.code[at].k, {}, {}
+  if not M.ready(f) or n + 2 > MOST_REGISTERS then return nil end
+  for k, u in ipairs(child.upvalues) do
+    local what, flags = upvalues[k], u.immutable and 192 or 128
+    if type(what) == "table" then
+      shared[#shared + 1], what, flags = what, #shared + 1, u.immutable and 64 or 0
+    end
+    list[k] = char(what == true and n or what - 1, flags)
+  end
+  local p = split(parent)
+  local made, line = p.code[at], p.lines[at]
+  set_params(parent, p, n)
+  not_for_traces(p)
+  p.framesize = max(p.framesize, n + 2 + parent.fr2)
+  p.n_upvalues, p.upvalues, p.code, p.lines = #shared, rep("\0\128", #shared), {}, {}
+  if p.debug_size > 0 then p.names = rep("(variable)\0", #shared) end
+  append(p, { { made[1], n, made[3], made[4] }, two("UCLO", 0, 32768), two("RET1", n, 2) }, line)
+  local g = load_dump(joined(parent, p, 0, with_upvalues(parent, child, concat(list))))
+  for k, what in ipairs(shared) do join(g, k, what[1], what[2]) end
+  set_env(g, get_env(f))
+  if not lay_out(child, like, bytecode.constant(g, parent.code[at].d)) then return nil end
+  return g
 end
 
 return M

@@ -134,8 +134,10 @@ local function start(world, frame, f, fs, n, proto, closure)
   frame.proto, frame.code, frame.fn, frame.fs = proto, proto.code, f, fs
   if closure then
     frame.cells, frame.env, frame.envs, frame.owner = closure.cells, closure.env, closure.envs, closure.owner
+    frame.root = closure.root
   else
     frame.cells, frame.env, frame.envs, frame.owner = nil, nil, nil, f
+    frame.root = f
   end
   frame.turns = 0
   for k = n + 1, params do R[k], S[k] = nil, nil end

@@ -40,6 +40,7 @@ local parts = require "tycho.capture.parts"
 
 local type, rawget, select, next, pairs, unpack = type, rawget, select, next, pairs, unpack
 local tostring, tonumber, pcall, error, ipairs, rawequal = tostring, tonumber, pcall, error, ipairs, rawequal
+local getmetatable, setmetatable = getmetatable, setmetatable
 local format, gsub, match, find, sub = string.format, string.gsub, string.match, string.find, string.sub
 local insert = table.insert
 local clock = os and os.clock or function() return 0 end
@@ -386,6 +387,13 @@ function World:cell(f, fs, i)
   return cell
 end
 
+--- What turns of scans that are being evaluated read outside; false: what cannot be read again.
+function World:note_read(s)
+  for _, turn in ipairs(self.turns) do
+    if s and s.slot then turn[s.slot] = true elseif not s then turn.unsure = true end
+  end
+end
+
 --- A cell that is written is none of the others that were read or written, also in later calls.
 function World:guard_cells()
   local list = self.outside_cells
@@ -402,6 +410,7 @@ end
 --- Upvalue i of a real Lua function.
 function World:upvalue(f, fs, i)
   local cell = self:cell(f, fs, i)
+  if self.turns and cell.shadow then self:note_read(cell.shadow) end
   return cell.value, cell.shadow
 end
 
@@ -424,28 +433,41 @@ function World:environment(f, fs)
     s = self:slot(t, { "env", fs.slot }, "_G")
     self.environments[fs.slot] = s
   end
+  if self.turns then self:note_read(s) end
   return t, s
 end
 
 --- A closure made inside: it has no code of its own, evaluate.lua runs it. As a value it is a function like no other.
---- by: the instruction, where it is one of the captured function itself.
+--- by: the instruction that makes it.
 function World:closure(proto, cells, env, envs, owner, frame, by)
   local function placeholder() return error("a closure made inside ran outside", 0) end
-  by = not frame.cells and rawequal(frame.fn, self.fn) and by or nil
-  self.closures[placeholder] = { proto = proto, cells = cells, env = env, envs = envs, owner = owner, by = by }
+  self.closures[placeholder] = { proto = proto, cells = cells, env = env, envs = envs, owner = owner, made_by = by,
+    parent = frame.proto, root = frame.root, by = not frame.cells and rawequal(frame.fn, self.fn) and by or nil }
   return placeholder
+end
+
+--- Instructions that read, by slot.
+function World:readers()
+  local list, slot = {}, self.narg + 1
+  for _, instr in ipairs(self.program) do
+    if self.C.guards[instr[1]].kind == "read" then
+      slot = slot + 1
+      list[slot] = instr
+    end
+  end
+  return list
 end
 
 function World:closure_of(f) return self.closures[f] end
 
 -- Results, effects, the description -----------------------------------------------------------------------------------
 
-local recipe
+local recipe, position_of
 
 local NOTHING, ANYTHING = { "value", nil }, { "value", true }
 
 --- The position of an instruction in a prototype's code.
-local function position_of(by, proto)
+function position_of(by, proto)
   for at, ins in ipairs(proto.code) do
     if ins == by then return at end
   end
@@ -477,6 +499,55 @@ local function tensor_position(world, v)
   return at[v]
 end
 
+--- A function from outside shares its variables and its globals with closures that are made.
+local function share_with(world, f)
+  if world:is_ours(f) then return end
+  local s = world.objects[f]
+  if not s or s.bytecode_only then
+    world:abort("a function made inside has variables of one that may be another in later calls")
+  end
+  world.owners[f] = true
+end
+
+--- What a variable of a closure is to its maker, see continuation.maker_of: a cell that may be assigned later is nobody
+--- else's, and the function that it belongs to has ended.
+local function variable_of(world, c, v, k, r)
+  local cell = c.cells[k]
+  if cell.fn then
+    share_with(world, cell.fn)
+    return { cell.fn, cell.index }
+  end
+  local value, s = cell.values[cell.index], cell.shadows[cell.index]
+  if not c.proto.upvalues[k].immutable then
+    if world.goes_on or cell.maker and cell.maker ~= c then
+      world:abort("a function made inside shares a variable that is assigned")
+    end
+    cell.maker = c
+  end
+  if rawequal(value, v) then return true end
+  world:must_not_be_drawn(s)
+  r[#r + 1] = { NOTHING, recipe(world, value, s) }
+  return #r
+end
+
+--- The same as closure_position for any closure, which a rule has: nothing else comes to see it.
+local function rule_position(world, v)
+  local c = world.closures[v]
+  if c.position then return c.position end
+  if c.open then world:abort("functions made inside refer to one another") end
+  local upvalues, r = {}, {}
+  c.open = true
+  share_with(world, c.root)
+  for k = 1, #c.proto.upvalues do upvalues[k] = variable_of(world, c, v, k, r) end
+  c.open = nil
+  r.maker = parts.maker_of(c.parent, position_of(c.made_by, c.parent), upvalues, #r, c.root, c.owner)
+  if not r.maker then world:abort("a function made inside cannot be made again") end
+  world.made_tables[#world.made_tables + 1] = { made = r }
+  world.makes_closures = true
+  c.position = #world.made_tables
+  return c.position
+end
+
 --- The position of a closure among the tables: behind those of closures that it has as variables. Where the function
 --- is captured in parts, and no variable that it shares is assigned later, its maker gives it again.
 local function closure_position(world, c)
@@ -496,10 +567,68 @@ local function closure_position(world, c)
       r[u.index] = { NOTHING, recipe(world, v, s) }
     end
   end
-  world.makes_closures = true
+  world.makes_closures, world.makes_parts = true, true
   world.made_tables[#world.made_tables + 1] = { made = r }
   c.position = #world.made_tables
   return c.position
+end
+
+--- What stands for the hash of a scan's turn: what it read outside, with what that was, and how to read it again.
+local function reads_position(world, reads)
+  if reads.unsure then world:abort("a scan asks for the keys or the length of a table from outside") end
+  if #world.effects > 0 then world:abort("a scan stands in a function that writes to tables or variables") end
+  local values, roots, versions, absent, from, met = {}, {}, {}, {}, {}, {}
+  for slot, instr in pairs(world:readers()) do from[slot] = instr[2] end
+  local function add(slot, tensor)
+    local v = world.slots[slot].value
+    if tensor then versions[#versions + 1] = { { "value", slot }, { "version", slot } } end
+    if v == nil then
+      absent[#absent + 1] = { { "value", slot }, { "value", true } }
+    else
+      values[#values + 1] = { { "value", slot }, { "slot", slot } }
+    end
+    while from[slot] do slot = from[slot] end
+    if not met[slot] then
+      met[slot] = true
+      roots[#roots + 1] = { { "value", slot }, { "slot", slot } }
+    end
+  end
+  local of_tensor = {}
+  for _, slot in ipairs(reads.tensors) do of_tensor[slot] = true end
+  for slot in pairs(reads.slots) do
+    if not of_tensor[slot] then add(slot) end
+  end
+  for slot in pairs(of_tensor) do add(slot, true) end
+  local made, list = world.made_tables, { n_array = 0, n_hash = 8 }
+  list[1] = { { "value", "program" }, { "value", world.again } }
+  for name, fields in pairs { values = values, roots = roots, versions = versions, absent = absent } do
+    local t = { n_array = 0, n_hash = #fields }
+    for i, field in ipairs(fields) do t[i] = field end
+    made[#made + 1] = { made = t }
+    list[#list + 1] = { { "value", name }, { "table", #made } }
+  end
+  made[#made + 1] = { made = list }
+  return #made
+end
+
+--- The position of a tensor that a rule has. One that needs a gradient, and was made inside, sees what the call keeps:
+--- it would hold that call else, which holds the rule.
+local function rule_tensor_position(world, v)
+  if not world.said.unscoped then
+    world.said.unscoped = true
+    if world.C.is_scoped() then world:abort("a function with a gradient of its own keeps a tensor of a scope") end
+    world:emit({ "unscoped" }, "the call")
+  end
+  if not v.requires_grad or world.C.viewed(v) then return tensor_position(world, v) end
+  local at = world.rule_tensor_at[v]
+  if not at then
+    if world.tensor_at[v] then
+      world:abort("a function with a gradient of its own closes over a result", "give it as an argument")
+    end
+    at = tensor_position(world, world:tycho(world.C.frozen, "frozen", { v }, {}, 1)[1])
+    world.rule_tensor_at[v], world.of_rules[#world.of_rules + 1] = at, at
+  end
+  return at
 end
 
 local function object_recipe(world, v)
@@ -512,10 +641,19 @@ local function object_recipe(world, v)
   end
   local s = world.objects[v]
   if s and not s.bytecode_only then return { "slot", s.slot } end
-  if kind == "userdata" and world.is_tensor(v) then return { "tensor", tensor_position(world, v) } end
+  if kind == "userdata" and world.is_tensor(v) then
+    return { "tensor", (world.in_rules and rule_tensor_position or tensor_position)(world, v) }
+  end
   if kind == "function" then
-    if world.closures[v] then return { "table", closure_position(world, world.closures[v]) } end
+    if world.closures[v] then
+      return { "table", world.in_rules and rule_position(world, v) or closure_position(world, world.closures[v]) }
+    end
     if not world.iterators[v] and (world.C.is_native(v) or world:is_ours(v)) then return { "value", v } end
+  end
+  local reads = world.in_rules and world.hashes[v]
+  if reads then
+    reads.position = reads.position or reads_position(world, reads)
+    return { "table", reads.position }
   end
   return world:abort(format("a %s of unknown origin is returned or stored", kind))
 end
@@ -531,6 +669,7 @@ function recipe(world, v, s)
     if s.pinned and kind ~= "table" and kind ~= "userdata" and kind ~= "function" then return { "value", v } end
     return { "slot", s.slot }
   end
+  if kind == "string" and world.random_at[v] then return { "random", world.random_at[v] + 1 } end
   if kind == "nil" or kind == "number" or kind == "string" or kind == "boolean" then return { "value", v } end
   return object_recipe(world, v)
 end
@@ -561,13 +700,50 @@ local function table_recipe(world, o)
 end
 
 --- Fresh tables that are mentioned: each once, those found meanwhile appended behind.
-local function table_recipes(world)
-  local list, recipes, i = world.made_tables, {}, 1
+local function table_recipes(world, recipes)
+  local list, i = world.made_tables, #recipes + 1
   while list[i] do
     recipes[i] = list[i].made or table_recipe(world, list[i])
     i = i + 1
   end
   return recipes
+end
+
+local RUNS = {} -- metatable of what share_runs puts there
+
+--- Calls of the trace share what runs their functions in the backward pass.
+local function share_runs(world, d, kept)
+  for _, v in ipairs(kept) do
+    local fields = d.tables[world.tables[v].position]
+    if world.core.internals.grad.again[v.back] then
+      fields[#fields + 1] = { { "value", "again" }, { "value", setmetatable({}, RUNS) } }
+    end
+  end
+end
+
+--- What the rules of users have that results lead back to: {position of their list, how many}; nil: there are none.
+local function rule_recipes(world)
+  local kept = world.C.rules(world.made_tensors)
+  if not kept or #kept == 0 then return nil end
+  local list = { n_array = #kept, n_hash = 0 }
+  world.in_rules = true
+  for k, v in ipairs(kept) do list[k] = { { "value", k }, recipe(world, v) } end
+  world.made_tables[#world.made_tables + 1] = { made = list }
+  return { #world.made_tables, #kept }, kept
+end
+
+--- The functions that share variables with closures that are made, each with what it shares now.
+function World:sharing_owners(of_parts)
+  local list = {}
+  for f in pairs(self.owners) do
+    list[#list + 1] = f
+    list[#list + 1] = select(2, self.core._hand_on(f, false))
+  end
+  if self.makes_parts then
+    list[#list + 1] = of_parts.whole.f
+    list[#list + 1] = of_parts.whole.shared
+  end
+  return list
 end
 
 local function effect_recipes(world)
@@ -606,8 +782,14 @@ function World:describe(results, shadows, n)
     specialised = self.specialised }
   for i = 1, n do d.results[i] = recipe(self, results[i], shadows[i]) end
   d.effects = effect_recipes(self)
-  d.tables = table_recipes(self)
-  d.tensors = self.made_tensors
+  d.tables = table_recipes(self, {})
+  local kept
+  d.rules, kept = rule_recipes(self)
+  table_recipes(self, d.tables)
+  share_runs(self, d, kept or {})
+  local again = self.again
+  again.program, again.narg, again.early, again.late = d.program, d.narg, #d.program, #d.program
+  d.tensors, d.of_rules = self.made_tensors, self.of_rules
   self:guard_aliases()
   self:guard_cells()
   for k, s in pairs(self.slots) do d.paths[k] = s.path end
@@ -652,9 +834,13 @@ local function same_instruction(a, b)
   return same_value(a[3], b[3]) and same_value(a[4], b[4]) and a[5] == b[5]
 end
 
+local function are_runs(a, b)
+  return type(a) == "table" and type(b) == "table" and getmetatable(a) == RUNS and getmetatable(b) == RUNS
+end
+
 local function same_recipe(a, b)
   if a == nil or b == nil then return a == b end
-  return a[1] == b[1] and same_value(a[2], b[2])
+  return a[1] == b[1] and (same_value(a[2], b[2]) or are_runs(a[2], b[2]))
 end
 
 local function same_effect(a, b)
@@ -678,7 +864,9 @@ end
 
 --- Whether two descriptions are one trace but for the sizes of tensors: the same reads, guards, results and effects.
 function M.same(a, b)
-  return a.narg == b.narg and a.nresults == b.nresults and a.resume == b.resume and #a.tensors == #b.tensors
+  local rules_a, rules_b = a.rules or {}, b.rules or {}
+  return rules_a[1] == rules_b[1] and rules_a[2] == rules_b[2]
+    and a.narg == b.narg and a.nresults == b.nresults and a.resume == b.resume and #a.tensors == #b.tensors
     and a.early == b.early and a.late == b.late and a.sharing == b.sharing
     and same_lists(same_instruction, a.program, b.program) and same_lists(same_recipe, a.results, b.results)
     and same_lists(same_effect, a.effects, b.effects) and same_lists(same_table, a.tables, b.tables)
@@ -700,13 +888,16 @@ local function new_world(core, f, options, ...)
     cells = {},        -- by identity of upvalue
     outside_cells = {}, -- as they were found
     environments = {}, -- by slot of function: shadow
-    closures = {}, iterators = {},
+    closures = {}, iterators = {}, owners = {},
     threads = options.threads ~= false and {} or nil, in_threads = {}, -- see threads.lua
     numbers = {}, nnumbers = 0, ndeferred = C.DEFERRED, ndrawn = C.DRAWN, number_at = {}, said = {},
     sizes = {},        -- that the program speaks of: shadows
     specialised = {},  -- by slot: numbers whose value a function of the library has asked for
     effects = {}, untyped = {},
     gradients = {}, ngradients = 0, hook_lists = {}, memories = {}, sharing = {}, -- see gradients.lua
+    rule_tensor_at = {}, of_rules = {},
+    hashes = {}, again = {}, -- by hash of a scan's turn: what that reads outside; how it is read again
+    random_at = {},   -- by random state: how many streams the call had taken
     around = core.internals.grad.around,
     made_tables = {}, made_tensors = {}, tensor_at = {},
     catching = 0,     -- pcalls that are being evaluated
@@ -845,9 +1036,10 @@ local function capture(core, handle, options, f, ...)
       results, rs, n, resume, link = options.parts:leave(frame, function(v) return w:reads_data(v) end)
     end
     if options.cut and not at then w:abort("it goes another way when it is captured again") end
+    w.goes_on = at ~= nil
     local d = w:describe(results, rs, n)
     d.resume, d.link = resume, link
-    if w.makes_closures then d.owner, d.shared = options.parts.whole.f, options.parts.whole.shared end
+    if w.makes_closures then d.owners = w:sharing_owners(options.parts) end
     if at then d.ends = { line = options.parts:line(at), why = options.cut and options.why } end
     local refused = C.reason()
     if refused then w:abort(refused) end

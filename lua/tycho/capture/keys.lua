@@ -292,6 +292,7 @@ return function(World)
       s = self:slot(rawget(o.value, k), { "at", o.slot, id }, self.path_of(o.shadow.path, k, ks))
       o.elements[id] = s
     end
+    if self.turns then self:note_read(false) end -- it would have to be read again by that number
     return s.value, s
   end
 

@@ -16,6 +16,7 @@ local rows, OUTSIDE = native_table.tycho, native_table.OUTSIDE
 local format, sub = string.format, string.sub
 local type, tostring, rawget, next, ipairs, getmetatable = type, tostring, rawget, next, ipairs, getmetatable
 local select, unpack, floor = select, unpack, math.floor
+local insert, remove = table.insert, table.remove
 local index = require("tycho.capture.operators").index
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
@@ -137,6 +138,36 @@ return function(World)
     return taken
   end
 
+  --- What a scan's turn reads outside is noted from its first parameter until it is recorded.
+  local loops = {}
+
+  loops["loop.begin"] = function(world, _, results)
+    world.turns = world.turns or {}
+    insert(world.turns, { scope = results[1] })
+  end
+
+  loops["loop.record"] = function(world, args)
+    local list = world.turns or {}
+    for i = #list, 1, -1 do
+      if list[i].scope == args[1] then remove(list, i) end
+    end
+    if not list[1] then world.turns = nil end
+  end
+  loops["loop.leave"], loops["loop.again"] = loops["loop.record"], loops["loop.record"]
+
+  loops["loop.hash"] = function(world, args, results)
+    for _, turn in ipairs(world.turns or {}) do
+      if turn.scope == args[1] then
+        local slots = {}
+        for k in next, turn do
+          if type(k) == "number" then slots[k] = true end
+        end
+        world.hashes[results[1]] = { slots = slots, unsure = turn.unsure,
+          tensors = world.core.internals.loop.reads(args[1], args[2]) }
+      end
+    end
+  end
+
   --- Calls a function of the library in the open session.
   function World:tycho(f, name, args, shadows, n)
     self:look_at_clock()
@@ -161,6 +192,8 @@ return function(World)
     local results, nresults = pack(f(unpack(args, 1, n)))
     local refused = C.reason()
     if refused then self:abort(refused, rows[name] and rows[name].hint) end
+    if name == "grad.random" then self.random_at[results[1]] = C.streams() end
+    if loops[name] then loops[name](self, args, results) end
     local taken = symbols and pin_untaken(self, symbols, count, args, shadows)
     local whole, nwhole = pack(C.wholeness())
     note_wholeness(self, unpack(whole, 1, nwhole))

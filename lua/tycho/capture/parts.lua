@@ -294,6 +294,9 @@ function Parts:maker(at)
   return whole.makers[place] or nil
 end
 
+--- What makes a closure of any function that is evaluated.
+M.maker_of = continuation.maker_of
+
 --- The line of a position.
 function Parts:line(at)
   local lines = self.whole.proto.lines

@@ -129,6 +129,7 @@ return function(World)
       s = self:slot(v, { "field", o.slot, k }, self.path_of(o.shadow.path, k))
       o.fields[k] = s
     end
+    if self.turns then self:note_read(s) end
     return s.value, s
   end
 
@@ -167,6 +168,7 @@ return function(World)
       o.metatable = s
       self:pin(mt, s)
     end
+    if self.turns then self:note_read(s) end
     return s.value, s
   end
 
@@ -189,6 +191,7 @@ return function(World)
       world.strings = s
       world:pin(mt, s)
     end
+    if world.turns then world:note_read(s) end
     return s.value, s
   end
 
@@ -355,6 +358,7 @@ return function(World)
   function World:keys(o)
     if o.constant then self:abort("a table of the library is iterated") end
     local list = o.keylist
+    if self.turns then self:note_read(false) end
     if list then return list end
     list = {}
     for k in next, o.value do
@@ -411,7 +415,10 @@ return function(World)
       return #o.value, nil
     end
     self:settle(o)
-    if not o.fresh then return self:outside_length(o) end
+    if not o.fresh then
+      if self.turns then self:note_read(false) end
+      return self:outside_length(o)
+    end
     if not o.unordered then return #o.value, nil end
     if not o.count then
       local list = {}

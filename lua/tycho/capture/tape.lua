@@ -125,7 +125,7 @@ local function operand(tape, v, s)
     if s and not s.pinned and not s.size then return { NUMBER, (world:number_id(v, s)) } end
     return size_operand(v, s)
   end
-  if kind == "nil" or kind == "boolean" or kind == "string" then return { VALUE, v } end
+  if kind == "nil" or kind == "boolean" or kind == "string" and not world.random_at[v] then return { VALUE, v } end
   local r = tape.at[v]
   if r then return { REGISTER, r } end
   if kind == "table" then
@@ -161,9 +161,10 @@ local function result(tape, v, s, fresh, path)
     s = size(tape, v, path)
     return { NEW, s.size, "number" }, s
   end
-  if kind == "nil" or kind == "boolean" or kind == "string" then return { VALUE, v } end
+  if kind == "nil" or kind == "boolean" or kind == "string" and not world.random_at[v] then return { VALUE, v } end
   local r = tape.at[v]
   if r then return { REGISTER, r }, s end
+  if kind == "string" then return { NEW, register(tape, v), "string" } end
   if kind == "userdata" and not world.is_tensor(v) then return { NEW, register(tape, v), "userdata" } end
   if kind == "userdata" then return { NEW, register(tape, v), v.dtype, v.ndim } end
   if kind == "function" then return { NEW, register(tape, v), "function" }, s end
@@ -342,7 +343,7 @@ function Replay:accept(x, v)
   elseif type(v) ~= x[3] then
     return false
   end
-  if x[3] ~= "number" then self.met[v] = true end
+  if x[3] ~= "number" and x[3] ~= "string" then self.met[v] = true end
   self.values[x[2]] = v
   return true
 end
@@ -430,6 +431,25 @@ end
 function M.look(core, d, k, f, ...)
   local ok, v = core.internals.undisturbed(Replay.slot, replayer(core.internals.capture, d, nil, f, ...), k)
   return ok and v or nil
+end
+
+--- Whether what a scan's turn has read outside is still what it was, see reads_position of init.lua.
+function M.unchanged(core, kept)
+  local p = replayer(core.internals.capture, kept.program, nil)
+  for k, v in pairs(kept.roots) do p.slots[k] = v end
+  local ok, same = core.internals.undisturbed(function()
+    for k, v in pairs(kept.values) do
+      if not same_value(p:slot(k), v) then return false end
+    end
+    for k in pairs(kept.absent) do
+      if p:slot(k) ~= nil then return false end
+    end
+    for k, version in pairs(kept.versions) do
+      if core.internals.grad.version(p:slot(k)) ~= version then return false end
+    end
+    return true
+  end)
+  return ok and same
 end
 
 --- Plays a tape in the open session: a description of what differs, or nil and what came out otherwise.
