@@ -133,7 +133,7 @@ describe("a key that is a number of the call", function()
       end)
       f(x, 1)
       f(x, 2)
-      w.list = u
+      rawset(w, "list", u)
       for i = 3, 12 do
         f(x, i)
         for k in next, u do keys[#keys + 1] = tostring(k) end

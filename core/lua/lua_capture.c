@@ -424,8 +424,8 @@ static Recipe read_recipe(Reader *r) {
     y.kind = (u8)kind;
     if (kind == R_VALUE) y.k = anchor_item(r, 2);
     else y.k = item(r, 2);
-    const i32 most[] = {r->T->nslots - 1, r->T->nanchors, r->T->nnumbers, r->T->instance[0]->nmade,
-                        r->T->ntables, r->T->nslots - 1};
+    const i32 most[] = {r->T->nslots - 1,         r->T->nanchors, r->T->nnumbers,
+                        r->T->instance[0]->nmade, r->T->ntables,  r->T->nslots - 1};
     if (kind == R_SLOT || kind == R_BEHIND) y.k = place_of(r, y.k);
     if (kind == R_NUMBER) y.k = number_place(r->T, y.k);
     if (kind == TY_COUNT(kinds) || y.k < 1 || y.k > most[kind]) luaL_error(L, "unknown recipe");

@@ -234,7 +234,8 @@ static inline i32 ty_trace_stack(const Trace *T) {
 u64 ty_trace_hash(const Trace *T, const Instance *I);
 void ty_trace_drop_samples(Trace *T);
 
-#define KEY_MOST 2147483647.0  /* the largest key that a guard takes for one, and that calls have as a number */
+#define KEY_MOST \
+  2147483647.0 /* the largest key that a guard takes for one, and that calls have as a number */
 #define LIST_MOST 64           /* entries of a list that a guard walks over */
 #define DEFERRED_NUMBERS 65536 /* a description counts numbers that need sizes from here on */
 #define DRAWN_UNKNOWN 0.5      /* what numbers that are drawn are to captures, which draw none */

@@ -7,8 +7,8 @@
 -- descriptions are then walked side by side: what stands for results, for effects, for fields of tables made.
 --
 -- Guards are not compared: a trace may allow for more than this call shows. So it is with keys that are numbers of the
--- call: a trace writes twice where they are the same one for once, and a capture of that call writes once. What counts is
--- what a table holds in the end.
+-- call: a trace writes twice where they are the same one for once, and a capture of that call writes once. What counts
+-- is what a table holds in the end.
 
 local format, concat = string.format, table.concat
 local type, rawequal, next, pairs, ipairs, select, tostring = type, rawequal, next, pairs, ipairs, select, tostring
@@ -94,8 +94,8 @@ local function difference(core, a, da, b, db)
     return v
   end
 
-  --- What a list of writes leaves in tables: by table, by key: the last value. nil: nobody can tell, since the length of
-  --- a list with holes decides.
+  --- What a list of writes leaves in tables: by table, by key: the last value; whether keys vary. nil: nobody can tell,
+  --- since the length of a list with holes decides.
   local function left_behind(told, d)
     local tables, varies = {}, false
     for _, e in ipairs(d.effects) do
