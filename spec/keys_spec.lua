@@ -247,6 +247,18 @@ describe("the length of a list", function()
     for _ = 1, 4 do call(x) end
   end)
 
+  it("is told from an empty list's, from which nothing goes", function()
+    local call = pair(function()
+      local t = {}
+      return function(v)
+        t[#t] = nil
+        t[#t + 1] = v
+        return v * #t
+      end, t
+    end)
+    for _ = 1, 4 do call(x) end
+  end)
+
   it("is that of plain Lua where the list has holes", function()
     local call, _, p, q = pair(function()
       local t = { 1, 2, 3 }

@@ -146,6 +146,7 @@ return function(World)
         if not k.full or k.key < 1 or k.key > within then return nil end
       end
     end
+    if least > o.length then return nil end
     must_be_list(world, s)
     local first = first_length(world, o)
     local sum = n == o.length and first or select(2, world:numeric("add", n, o.length, first, n - o.length, nil))

@@ -127,7 +127,7 @@ local function difference(core, a, da, b, db)
   local function compare_ends()
     local x, varies = left_behind(a, da)
     local y, vary = left_behind(b, db)
-    if not x or not y then return nil end
+    if not x or not y or #da.tensors ~= #db.tensors then return nil end -- tensors are told by their places, too
     if not (varies or vary) then return false end
     for p, q in pairs { [x] = y, [y] = x } do
       for t, left in pairs(p) do

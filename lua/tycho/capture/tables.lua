@@ -13,8 +13,8 @@
 --    takes the place of an earlier one only where that makes no difference, whatever the table is like.
 -- 2. A field that is there hides the metatable, so its presence is guarded; one that is missing is pinned, and so is
 --    every table that is asked on the way.
--- 3. The length of an outside table is one guard while no key came or went. After that it must be a list
---    without holes: elsewhere Lua may answer any border (keys.lua). So it is with tables made inside whose layout is not
+-- 3. The length of an outside table is one guard while no key came or went. After that it must be a list without
+--    holes: elsewhere Lua may answer any border (keys.lua). So it is with tables made inside whose layout is not
 --    known.
 -- 4. Tables that are written, and those that are read or written at the same keys, must be different tables in later
 --    calls as they are now (guard_aliases). Where keys do not meet it does not matter, unless a key came and went
