@@ -156,8 +156,9 @@ return function(row)
       for _ = 1, 4000 do call() end
       return call
     end
-    row { name = (r.most and "" or "nothing gained: ") .. r[1], peer = "none", unit = "us", what = "eager", make_floor = true,
-      most = r.most or 1.1, setup = function() return calls(jit.compile(r[2])) end, floor = function() return calls(r[2]) end }
+    row { name = (r.most and "" or "nothing gained: ") .. r[1], peer = "none", unit = "us", what = "eager",
+      make_floor = true, most = r.most or 1.1, setup = function() return calls(jit.compile(r[2])) end,
+      floor = function() return calls(r[2]) end }
   end
 
   local x, Q, b, image = ty.arange(1, 101), ty.rand(100, 100), ty.rand(100), ty.rand(64, 64)
@@ -200,17 +201,18 @@ return function(row)
       end
       return h, list
     end
-    row { name = "24 turns that fill a list, " .. how, peer = "none", unit = "us", what = "its steps", make_floor = true,
-      most = 1.15,
+    row { name = "24 turns that fill a list, " .. how, peer = "none", unit = "us", what = "its steps",
+      make_floor = true, most = 1.15,
       setup = function()
         local f = jit.compile(filled)
         return function() return f(image) end
       end,
       floor = function()
         return function()
-          local h, list, sum = image, {}, nil
+          local h, list = image, {}
           for t = 1, 24 do
-            h, sum = turn_step(h)
+            local behind, sum = turn_step(h)
+            h = behind
             fill(list, t, sum:item())
             if list[t] > 1e9 then break end
           end

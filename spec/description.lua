@@ -155,7 +155,8 @@ function M.lint(d)
     end
   end
   local function recipe(r, what)
-    local ok = r[1] == "behind" and guarded[r[2]] and what:find "^key of effect" or r[1] == "value" or r[1] == "slot" and whole_in(r[2], 1, slots)
+    local ok = r[1] == "behind" and guarded[r[2]] and what:find "^key of effect"
+      or r[1] == "value" or r[1] == "slot" and whole_in(r[2], 1, slots)
       or r[1] == "number" and known[r[2]]
       or r[1] == "tensor" and d.tensors[r[2]] ~= nil or r[1] == "table" and d.tables[r[2]] ~= nil
     if not ok then error(("%s: bad recipe %s %s"):format(what, tostring(r[1]), tostring(r[2])), 0) end

@@ -84,8 +84,8 @@ local function change(int)
   if kind == 6 then return ("for k = #%s, 1, -1 do %s[k] = nil end"):format(list, list) end
   if kind == 7 then return ("lists[%d] = lists[%d]"):format(int(3), int(3)) end
   if kind == 8 then return ("lists[%d] = { %s }"):format(int(3), ("1, "):rep(int(8) == 1 and 60 + int(8) or int(5))) end
-  if kind == 9 then return ("setmetatable(%s, { %s })"):format(list, pick(int, { "", "__index = { 5, 6, 7 }", "__index = function(_, k) return k end",
-    "__newindex = function(t, k, v) rawset(t, k, v) rawset(t, 'made', k) end" })) end
+  if kind == 9 then return ("setmetatable(%s, { %s })"):format(list, pick(int, { "", "__index = { 5, 6, 7 }",
+    "__index = function(_, k) return k end", "__newindex = function(t, k, v) rawset(t, k, v) rawset(t, 'made', k) end" })) end
   if kind == 10 then return ("setmetatable(%s, nil)"):format(list) end
   if kind == 11 then return ("%s.tag = nil"):format(list) end
   return ("%s[%d] = ty.full({ 2 }, %d)"):format(list, int(4), int(9))

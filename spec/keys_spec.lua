@@ -133,7 +133,7 @@ describe("a key that is a number of the call", function()
       end)
       f(x, 1)
       f(x, 2)
-      w.list = u
+      rawset(w, "list", u)
       for i = 3, 12 do
         f(x, i)
         for k in next, u do keys[#keys + 1] = tostring(k) end
@@ -242,6 +242,18 @@ describe("the length of a list", function()
       return function(v)
         local first, last = table.remove(t, 1), table.remove(t)
         return v + 1, first, last, rawget(t, 1)
+      end, t
+    end)
+    for _ = 1, 4 do call(x) end
+  end)
+
+  it("is told from an empty list's, from which nothing goes", function()
+    local call = pair(function()
+      local t = {}
+      return function(v)
+        t[#t] = nil
+        t[#t + 1] = v
+        return v * #t
       end, t
     end)
     for _ = 1, 4 do call(x) end

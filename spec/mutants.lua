@@ -33,7 +33,7 @@ local M = {
   { file = "lua/tycho/capture/keys.lua", what = "keys of the call that differ now are taken to differ always",
     from = "return root ~= other or offset == by", to = "return root == other and offset == by" },
   { file = "lua/tycho/capture/keys.lua", what = "a position behind a length that is out of date is asked for when the effect comes",
-    from = "ks.behind.version == (o.version or 0)", to = "ks.behind.version" },
+    from = "before.version == (o.version or 0)", to = "before.version" },
   { file = "lua/tycho/capture/keys.lua", what = "a list that is emptied has a length below 0",
     from = "if least > 0 then", to = "if least > 9 then" },
   { file = "lua/tycho/capture/keys.lua", what = "a key that lay within the list may lie where it ended",

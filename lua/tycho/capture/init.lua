@@ -28,9 +28,10 @@
 -- 8. A pcall that a capture runs raises again what is not its own: it may be a hook's.
 --
 -- The methods are spread over: this file (slots, guards, functions, the description), tables.lua (tables, metatables,
--- overlays), table_layout.lua (tables made inside), keys.lua (keys and lengths that vary), numbers.lua (arithmetic and comparison, by operators.lua), natives.lua
--- (C functions, Tycho's), scalars.lua (numbers in these), library.lua (Lua's own), gradients.lua. words.lua and log.lua
--- tell the user what differs and what is not captured. A trace that is to serve any sizes has a tape beside (tape.lua).
+-- overlays), keys.lua (keys and lengths that vary), table_layout.lua (tables made inside), numbers.lua (arithmetic and
+-- comparison, by operators.lua), natives.lua (C functions, Tycho's), scalars.lua (numbers in these), library.lua (Lua's
+-- own), gradients.lua. words.lua and log.lua tell the user what differs and what is not captured. A trace that is to
+-- serve any sizes has a tape beside (tape.lua).
 
 local bytecode = require "tycho.capture.bytecode"
 local evaluate = require "tycho.capture.evaluate"
@@ -186,7 +187,8 @@ function World:specialise(s)
     if slot then
       self.specialised[slot] = not deferred and self.specialised[slot] ~= false and self.slots[slot].value
     elseif instr then
-      for i = instr[1] == "call" and 3 or instr[1] == "entries" and 5 or 2, 4 do queue[#queue + 1] = self.numbers[instr[i]] end
+      local first = instr[1] == "call" and 3 or instr[1] == "entries" and 5 or 2 -- operand that is a number
+      for i = first, 4 do queue[#queue + 1] = self.numbers[instr[i]] end
     end
   end
 end

@@ -1,6 +1,6 @@
 --- keys.lua -- keys of tables, and lengths, that are numbers of later calls.
--- In: a table from outside, a number with a shadow. Out: what stands there, read in each call by the number it has then;
--- lengths as numbers; guards on how such keys lie to each other.
+-- In: a table from outside, a number with a shadow. Out: what stands there, read in each call by the number of that
+-- call; lengths as numbers; guards on how such keys lie to each other.
 --
 -- A key that is a whole number of the call (an argument, a counter, `#t + 1`) is no guard on its value: a read is the
 -- instruction "at", a write an effect whose key is that number. What is written inside answers reads, so it must be
@@ -74,7 +74,9 @@ return function(World)
         return rawget(o.value, i)
       end)
       keys = {}
-      for i, e in ipairs(o.numbered or {}) do keys[i] = { entry = e, key = e.key, full = not rawequal(e.value, nil) } end
+      for i, e in ipairs(o.numbered or {}) do
+        keys[i] = { entry = e, key = e.key, full = not rawequal(e.value, nil) }
+      end
     end
     s = { length = o, version = version, value = n, grown = keys, typed = true, path = "#" .. (o.shadow.path or "?"),
       place = keys and self:cut_here() }
@@ -144,6 +146,7 @@ return function(World)
         if not k.full or k.key < 1 or k.key > within then return nil end
       end
     end
+    if least > o.length then return nil end
     must_be_list(world, s)
     local first = first_length(world, o)
     local sum = n == o.length and first or select(2, world:numeric("add", n, o.length, first, n - o.length, nil))
@@ -298,11 +301,9 @@ return function(World)
 
   --- Notes that a key of calls is written for the first time: what was read there, if anything.
   function World:new_key(o, k, ks)
-    o.by_number = true
-    o.by_key_of_call = true
-    if ks.behind and not ks.number and not ks.pinned and ks.behind.length == o and ks.behind.version == (o.version or 0) then
-      return nil
-    end
+    local before = ks.behind
+    o.by_number, o.by_key_of_call = true, true
+    if before and not ks.number and before.length == o and before.version == (o.version or 0) then return nil end
     local id = check_key(self, k, ks)
     return o.elements and o.elements[id]
   end

@@ -7,8 +7,8 @@
 -- descriptions are then walked side by side: what stands for results, for effects, for fields of tables made.
 --
 -- Guards are not compared: a trace may allow for more than this call shows. So it is with keys that are numbers of the
--- call: a trace writes twice where they are the same one for once, and a capture of that call writes once. What counts is
--- what a table holds in the end.
+-- call: a trace writes twice where they are the same one for once, and a capture of that call writes once. What counts
+-- is what a table holds in the end.
 
 local format, concat = string.format, table.concat
 local type, rawequal, next, pairs, ipairs, select, tostring = type, rawequal, next, pairs, ipairs, select, tostring
@@ -94,8 +94,8 @@ local function difference(core, a, da, b, db)
     return v
   end
 
-  --- What a list of writes leaves in tables: by table, by key: the last value. nil: nobody can tell, since the length of
-  --- a list with holes decides.
+  --- What a list of writes leaves in tables: by table, by key: the last value; whether keys vary. nil: nobody can tell,
+  --- since the length of a list with holes decides.
   local function left_behind(told, d)
     local tables, varies = {}, false
     for _, e in ipairs(d.effects) do
@@ -127,7 +127,7 @@ local function difference(core, a, da, b, db)
   local function compare_ends()
     local x, varies = left_behind(a, da)
     local y, vary = left_behind(b, db)
-    if not x or not y then return nil end
+    if not x or not y or #da.tensors ~= #db.tensors then return nil end -- tensors are told by their places, too
     if not (varies or vary) then return false end
     for p, q in pairs { [x] = y, [y] = x } do
       for t, left in pairs(p) do

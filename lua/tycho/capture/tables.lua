@@ -13,10 +13,12 @@
 --    takes the place of an earlier one only where that makes no difference, whatever the table is like.
 -- 2. A field that is there hides the metatable, so its presence is guarded; one that is missing is pinned, and so is
 --    every table that is asked on the way.
--- 3. The length of an outside table is one guard while no key was added or removed. After that it must be a list without
---    holes: elsewhere Lua may answer any border (keys.lua). So it is with tables made inside whose layout is not known.
+-- 3. The length of an outside table is one guard while no key came or went. After that it must be a list without
+--    holes: elsewhere Lua may answer any border (keys.lua). So it is with tables made inside whose layout is not
+--    known.
 -- 4. Tables that are written, and those that are read or written at the same keys, must be different tables in later
---    calls as they are now (guard_aliases). Where keys do not meet it does not matter.
+--    calls as they are now (guard_aliases). Where keys do not meet it does not matter, unless a key came and went
+--    unseen while the other table grew.
 
 local format, find, match, sort = string.format, string.find, string.match, table.sort
 local type, rawget, next, pairs, rawequal = type, rawget, next, pairs, rawequal
@@ -47,7 +49,10 @@ end
 return function(World)
   --- How a user would write a field; ks: the key's shadow, where it is a number of the call.
   function World.path_of(base, k, ks)
-    if ks and not ks.pinned then return format("%s[%s]", base or "?", match(ks.path or "...", "^%((.*)%)$") or ks.path or "...") end
+    if ks and not ks.pinned then
+      local path = ks.path or "..."
+      return format("%s[%s]", base or "?", match(path, "^%((.*)%)$") or path)
+    end
     if base == "_G" and is_identifier(k) then return k end
     base = base or "?"
     if is_identifier(k) then return base .. "." .. k end
