@@ -1046,6 +1046,30 @@ describe("modes", function()
     collectgarbage()
     assert.truthy(ty.internals.grad.live() < 1000)
   end)
+
+  it("goes back anew after a pass that an error has ended, and inside of one", function()
+    local fails, inner = true, nil
+    local double = ty.custom_grad(function(x) return x * 2, x end, function(_, g)
+      if fails then error("no gradient") end
+      local v = ty.ones(2):requires_grad_()
+      ty.enable_grad(function() (v * 3):sum():backward() end) -- a pass of its own, in the middle of the other
+      inner = v.grad:sum():item()
+      return g * 2
+    end)
+    local x = ty.ones(3):requires_grad_()
+    local function pass() (double(x) * x):sum():backward() end
+    for _ = 1, 3 do assert.has_error(pass) end
+    assert.is_nil(x.grad)
+    for i = 1, 3 do
+      local w = ty.full({ 2 }, i):requires_grad_()
+      ;(w * w):sum():backward()
+      assert.same({ 2 * i, 2 * i }, w.grad:totable())
+    end
+    fails = false
+    pass()
+    assert.same({ 4, 4, 4 }, x.grad:totable())
+    assert.equal(6, inner)
+  end)
 end)
 
 describe("the gradient of a product with a vector", function()

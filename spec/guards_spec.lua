@@ -41,20 +41,20 @@ local WHOLE = "_(WHOLE, "
 
 describe("the table of guard instructions", function()
   it("compiles as it is", function()
-    for _, source in ipairs { "core/lua/lua_trace.c", "core/lua/lua_capture.c", "core/lua/lua_guard.c" } do
+    for _, source in ipairs { "core/lua/lua_guard_run.c", "core/lua/lua_capture.c", "core/lua/lua_guard.c" } do
       local ok, out = compiles(source, WHOLE, WHOLE)
       assert.truthy(ok, out)
     end
   end)
 
   it("takes no row that the guard loop does not run", function()
-    local ok, out = compiles("core/lua/lua_trace.c", WHOLE, '_(MORE, "more", OUTCOME, 0, O1(NUMBER), 0) \\\n' .. WHOLE)
+    local ok, out = compiles("core/lua/lua_guard_run.c", WHOLE, '_(MORE, "more", OUTCOME, 0, O1(NUMBER), 0) \\\n' .. WHOLE)
     assert.falsy(ok)
     assert.truthy(out:find("G_MORE", 1, true), out)
   end)
 
   it("loses no row that the guard loop runs", function()
-    local ok, out = compiles("core/lua/lua_trace.c", "_(EQ, ", "#define IGNORE _(EQ, ")
+    local ok, out = compiles("core/lua/lua_guard_run.c", "_(EQ, ", "#define IGNORE _(EQ, ")
     assert.falsy(ok, out)
   end)
 

@@ -1014,8 +1014,6 @@ local M = {
   { file = "core/device/cpu/x64_short.c", what = "a short row is read as flat where it is not",
     from = "        !ty_is_contiguous(L->nr, L->dims + L->no, L->strides[i] + L->no))\n      return 0;",
     to = "        false)\n      return 0;" },
-  { file = "core/lua/lua_grad.c", what = "a pass that stops at a function of the user's is taken for one that is over",
-    from = "  leave_spare(L, B, 2);\n", to = "" },
 }
 
 return M

@@ -1,6 +1,6 @@
 /*
 ** lua_guard.h -- what a trace consists of: guards over slots and numbers, recipes of values. Made by
-** lua_capture.c, run by lua_trace.c, told by lua_account.c, known to no other file.
+** lua_capture.c, run by lua_guard_run.c and lua_trace.c, told by lua_account.c, known to no other file.
 */
 #ifndef TY_LUA_GUARD_H
 #define TY_LUA_GUARD_H
