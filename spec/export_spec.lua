@@ -165,6 +165,17 @@ describe("exported operations", function()
     end
   end)
 
+  it("round a fused product and sum once, whatever the processor has", function()
+    local c, a, b = 1 + 2 ^ -23, 2 ^ -12 * (1 + 2 ^ -18), 2 ^ -12 * (1 - 2 ^ -18) -- twice rounded it is 1 + 2^-22
+    local x, w = ty.tensor { { c, a }, { 1, 1 } }, ty.tensor { { 1, 1 }, { b, b } }
+    assert.equal(c, x:matmul(w):get(1, 1))
+    local function wide(rows, cols, by, dtype)
+      return ty.randn(rows, cols, { dtype = dtype }) * ty.exp2(ty.randint(-by, by, { rows, cols }):to(dtype))
+    end
+    check(function(x, w, y, z, f, g) return x:matmul(w), y:matmul(z), f:matmul(g) end,
+      { x, w, wide(40, 9, 540, "f64"), wide(9, 50, 540, "f64"), wide(40, 9, 75, "f32"), wide(9, 50, 75, "f32") })
+  end)
+
   it("move elements: views, writes, gathers, scatters, sorts", function()
     local x, i = ty.randn(4, 6), ty.tensor({ { 1, 2 }, { 3, 6 }, { 1, 1 }, { 2, -1 } }, { dtype = "i64" })
     check(function(x, i)
