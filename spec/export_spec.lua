@@ -258,6 +258,13 @@ describe("exported models", function()
       function(r, b, n, i) return r.a, b, n, i end)
   end)
 
+  it("compute with numbers in double, as Lua does, then round to the dtype", function()
+    check(function(x, s, n)
+      local h, b, d = x:to "f16", x:to "bf16", x:to "f64"
+      return h * s, b + (s * 2 - 1) / 3, d * math.sqrt(s), x - math.floor(s), x * -math.abs(n), x + math.ceil(n)
+    end, { ty.randn(5), 2.7182818, -3.3 })
+  end)
+
   it("need no example but for sizes: other contents give their own results", function()
     local m = mlp()
     check(m, { ty.randn(5, 20) }, { calls = { { ty.zeros(5, 20) }, { ty.randn(5, 20) * 100 } } })
@@ -343,6 +350,7 @@ describe("what cannot be exported", function()
     end, { x })
     refused("gives no tensor and no number", function() end, {})
     refused("math.random", function(x) return x * math.random() end, { x })
+    refused("a function of Lua's of a number", function(x, s) return x * math.exp(s) end, { x, 2 })
     refused("is no tensor and no number", function(x) return x, "text" end, { x })
   end)
 

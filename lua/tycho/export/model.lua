@@ -73,6 +73,7 @@ Model.__index = Model
 
 function Model:needs(name) self.used[name] = true end
 
+local plain_functions = { [math.sqrt] = "sqrt", [math.abs] = "abs", [math.floor] = "floor", [math.ceil] = "ceil" }
 local operators = { add = "+", sub = "-", mul = "*", div = "/" }
 
 --- C text of a number expression, as a double.
@@ -85,7 +86,8 @@ function Model:number(w, id, depth)
     if needs then self:needs(needs) end
     return literal
   end
-  local kind = instr[1]
+  local kind, first = instr[1], 2
+  if kind == "call" and plain_functions[instr[2]] then kind, first = plain_functions[instr[2]], 3 end
   local function part(i) return self:number(w, instr[i], (depth or 0) + 1) end
   if kind == "number" then
     local name = self.number_names[instr[2]]
@@ -97,13 +99,13 @@ function Model:number(w, id, depth)
     return format("-(%s)", part(2))
   elseif kind == "abs" then
     self:needs "bits_f64"
-    return format("ty_abs_f64(%s)", part(2))
+    return format("ty_abs_f64(%s)", part(first))
   elseif kind == "floor" or kind == "ceil" then
     self:needs "round_f64"
-    return format("ty_%s_f64(%s)", kind, part(2))
+    return format("ty_%s_f64(%s)", kind, part(first))
   elseif kind == "sqrt" then
     self:needs "sqrt_f64"
-    return format("ty_sqrt_f64(%s)", part(2))
+    return format("ty_sqrt_f64(%s)", part(first))
   elseif kind == "draw" then
     refuse "a number that math.random or a clock gives in each call"
   end
