@@ -6,6 +6,7 @@
 #   make deps     the system's packages that are missing          make asan     the same under AddressSanitizer
 #   make mutate   plants faults, tells which the tests catch      make fuzz-files  file formats: SECONDS=30
 #   make coverage what they never run, by folder                  make size     bytes of core.so, by folder
+#   make test-export  exported C by many compilers, and for ARM
 #   make test-far specs on a second device                        make install, uninstall  PREFIX=/usr/local
 #   make docs     the site: DOCS=build/docs                       make pictures a session at the prompt, as SVG
 #   make hosts    LÖVE, Neovim, nginx ... run a training step
@@ -266,6 +267,18 @@ test-far: build
 	  FUZZ_DEVICE=far $(TEST) $(LUAJIT) spec/$$f.lua $$n $(SEED) || status=1; \
 	done; exit $$status
 
+# Exported C by each of these compilers: the bits are Tycho's. `make test` has the first of them.
+EXPORT_CC  ?= gcc -O0;gcc -O3;gcc -O3 -mavx2;gcc -O3 -march=native;clang -O0;clang -O3;clang -O3 -mavx2 -mfma;$(EXPORT_SAN)
+EXPORT_SAN ?= gcc -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
+EXPORT_ARM ?= aarch64-linux-gnu-gcc -O0 -static;aarch64-linux-gnu-gcc -O3 -static
+test-export: build
+	@command -v clang >/dev/null && command -v aarch64-linux-gnu-gcc >/dev/null && command -v qemu-aarch64 >/dev/null || { \
+	  sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; $$sudo apt-get update -qq >/dev/null; \
+	  $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	    clang gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user >/dev/null; }
+	@EXPORT_CC="$(EXPORT_CC)" $(TEST) $(BUSTED) -o spec/report.lua spec/export_spec.lua
+	@EXPORT_CC="$(EXPORT_ARM)" EXPORT_BY=qemu-aarch64 $(TEST) $(BUSTED) -o spec/report.lua spec/export_spec.lua
+
 # The file formats under libFuzzer and the sanitizers, each for so many seconds: SECONDS=60 FORMATS="npy gguf" RUNS=100000
 SECONDS ?= 30
 RUNS    ?= -1
@@ -381,5 +394,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build docs pictures library install copied installed uninstall deb test-packages meta help demo test test-far test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
+.PHONY: all deps build docs pictures library install copied installed uninstall deb test-packages meta help demo test test-far test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
         coverage covered size clean

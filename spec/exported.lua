@@ -114,7 +114,7 @@ function M.run(model, compiler, args, want, options)
   local command = ("cd %s && %s -std=c11 -Wall -Wextra -Werror %s.c main.c -o program 2> log"):format(folder, compiler,
     name)
   assert(os.execute(command) == 0, compiler .. "\n" .. read(folder .. "/log"))
-  local status = os.execute(("cd %s && %s ./program in out %s 2>> log"):format(folder, options.by or "",
+  local status = os.execute(("cd %s && ASAN_OPTIONS=detect_leaks=0 %s ./program in out %s 2>> log"):format(folder, options.by or "",
     info.weights and name .. ".bin" or ""))
   status = status > 255 and math.floor(status / 256) or status
   local text, at, results = read(folder .. "/out"), 1, {}

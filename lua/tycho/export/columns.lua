@@ -92,7 +92,8 @@ return function(Emit, h)
       for k = 1, 3 do
         if ins[k] then declare(ins[k]) end
       end
-      self:line("const %s v%d = %s;", ctype[ins.type], v, self:value(v, self.class[v] == "row" and column_index or index))
+      local where = self.class[v] == "row" and column_index or index
+      self:line("const %s v%d = %s;", ctype[ins.type], v, self:value(v, where))
     end
     for _, v in ipairs(work.elements) do declare(v) end
     for _, v in ipairs(work.reductions) do self:accumulate(v, format("a%d[lane + c]", v)) end

@@ -4,7 +4,8 @@
 -- Rules that a change must keep:
 --  1. Nothing needs libm or a header beyond stdint.h and stddef.h; intrinsics, where there are any, have a plain twin
 --     that gives the same bits.
---  2. A float operation is written so that no compiler may contract it: the head turns contraction off where that can be
+--  2. A float operation is written so that no compiler may contract it: the head turns contraction off where that can
+--  be
 --     said, and ty_environment asks at run time where it cannot.
 --  3. Every value is what core/ir/program.h says of its primitive.
 
@@ -131,7 +132,8 @@ TY_INLINE @T ty_ceil_@S(@T a) {
 
 piece("sqrt_f64", { "bits_f64" }, [[
 /* The library's function sets errno, so that loops with it are no vectors: -fno-math-errno helps gcc. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__NO_MATH_ERRNO__) && (defined(__SSE2__) || defined(__aarch64__))
+#if defined(__GNUC__) && !defined(__clang__) && defined(__NO_MATH_ERRNO__) && \
+    (defined(__SSE2__) || defined(__aarch64__))
 #define ty_sqrt_f64(a) __builtin_sqrt(a)
 #elif defined(__GNUC__) && defined(__SSE2__)
 #include <emmintrin.h>
@@ -170,7 +172,8 @@ TY_INLINE double ty_sqrt_f64(double a) {
 ]])
 
 piece("sqrt_f32", { "bits_f32", "sqrt_f64" }, [[
-#if defined(__GNUC__) && !defined(__clang__) && defined(__NO_MATH_ERRNO__) && (defined(__SSE2__) || defined(__aarch64__))
+#if defined(__GNUC__) && !defined(__clang__) && defined(__NO_MATH_ERRNO__) && \
+    (defined(__SSE2__) || defined(__aarch64__))
 #define ty_sqrt_f32(a) __builtin_sqrtf(a)
 #elif defined(__GNUC__) && defined(__SSE2__)
 TY_INLINE float ty_sqrt_f32(float a) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(a))); }
@@ -365,7 +368,8 @@ for _, f in ipairs(FLOATS) do
   for _, op in ipairs { { "sum", "+", "-0.0" }, { "prod", "*", "1" } } do
     local t = { T = f.T, S = f.S, N = op[1], O = op[2], I = op[3] .. (op[3] ~= "1" and f.D or "") }
     piece("tree_" .. op[1] .. "_" .. f.S, {}, (gsub([[
-/* A block of w sums is complete, after c others: it joins those that wait, as a binary counter counts; the last one all. */
+/* A block of w sums is complete, after c others: it joins those that wait, as a binary counter counts; the last
+** one all. */
 TY_INLINE void ty_tree_@N_@S(@T *restrict acc, @T *restrict wait, int64_t w, int64_t c, int last) {
   int k = 0;
   for (; last ? c >> k : c >> k & 1; k++)
@@ -390,7 +394,7 @@ TY_INLINE void ty_scan_block_@N_@S(@T *s) { s[1] = s[1] @O s[0], s[0] = @I; }
   end
 end
 
--- What callers give -----------------------------------------------------------------------------------------------------
+-- What callers give ---------------------------------------------------------------------------------------------------
 
 piece("whole", { "round_f64" }, [[
 /* A number that is whole and within bounds. */

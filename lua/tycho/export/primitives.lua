@@ -1,6 +1,6 @@
 --- export/primitives.lua -- loop programs as tables, and their primitives as C expressions.
--- In: the text of a program. Out: its operands and instructions; C text of constants, of instructions, of what loads and
--- stores make of elements. Every value is what core/ir/program.h says of its primitive.
+-- In: the text of a program. Out: its operands and instructions; C text of constants, of instructions, of what loads
+-- and stores make of elements. Every value is what core/ir/program.h says of its primitive.
 
 local format, match, gmatch, sub = string.format, string.match, string.gmatch, string.sub
 local concat, tonumber = table.concat, tonumber
@@ -106,7 +106,8 @@ local identity = {
     i64 = "INT64_MAX" },
 }
 identity.rargmax, identity.rargmin = identity.rmax, identity.rmin
-identity.ssum, identity.sprod, identity.smax, identity.smin = identity.rsum, identity.rprod, identity.rmax, identity.rmin
+identity.ssum, identity.sprod = identity.rsum, identity.rprod
+identity.smax, identity.smin = identity.rmax, identity.rmin
 identity.smaxx = identity.rmax
 local empty = { rsum = { f32 = "0.0f", f64 = "0.0", i32 = "0", i64 = "0" } }
 

@@ -1,10 +1,10 @@
 --- export/product.lua -- matrix products in the canonical order, as C.
 -- In: the job of a step. Out: lines of its function; pieces of the prelude that hold the algorithms.
 --
--- The order is gemm.c's: k in blocks of 256, in a block fma over ascending k from +0, blocks added ascending; one column
--- goes by lanes. Tiles of rows by two vectors keep their sums in registers, where the compiler knows vectors with fma;
--- elsewhere the same loops go number by number. What tiles cannot read where it lies is copied to scratch first: halves,
--- columns that are no neighbours, windows over images.
+-- The order is gemm.c's: k in blocks of 256, in a block fma over ascending k from +0, blocks added ascending; one
+-- column goes by lanes. Tiles of rows by two vectors keep their sums in registers, where the compiler knows vectors
+-- with fma; elsewhere the same loops go number by number. What tiles cannot read where it lies is copied to scratch
+-- first: halves, columns that are no neighbours, windows over images.
 
 local prelude = require "tycho.export.prelude"
 local primitives = require "tycho.export.primitives"
@@ -294,8 +294,8 @@ local function copy_lines(add, im, value, from, to, cols, pitch)
   local n = #im.col.dims
   local width, stride = text(im.col.dims[n]), im.col.strides[n]
   add("for (int64_t j = 0; j < %s;) {", text(cols.n))
-  add("const int64_t g = %s, first = g %% %s, line = g / %s;", cols.first and format("j + %s", cols.first) or "j", width,
-    width)
+  add("const int64_t g = %s, first = g %% %s, line = g / %s;",
+    cols.first and format("j + %s", cols.first) or "j", width, width)
   add("const int64_t end = %s - first < %s - j ? %s : first + %s - j;", width, text(cols.n), width, text(cols.n))
   add("int64_t in = first, out = end;")
   add("(void)line;")
@@ -353,14 +353,14 @@ local function copy_matrix(add, g, which, from, to, rows, cols, pitch, use)
 end
 
 --- Adds the lines of a product. add(format, ...), a and b: names of pointers, y of where it goes, whose elements are of
---- dtype `to`; room: the text of scratch. Gives the bytes of scratch.
-function M.lines(add, g, a, b, y, use, aligned)
+--- dtype `to`; scratch: the name of the pointer to it. Gives the bytes of scratch.
+function M.lines(add, g, a, b, y, use, aligned, scratch)
   local kind = primitives.computed[g.dtype]
   local narrow, float = kind ~= g.dtype, kind == "f32" or kind == "f64"
   local ctype, bytes = primitives.ctype[kind], primitives.bytes[kind]
   local room = 0
   local function take(name, n)
-    add("%s *restrict %s = (%s *)(void *)(room + %s);", ctype, name, ctype, text(room))
+    add("%s *restrict %s = (%s *)(void *)(%s + %s);", ctype, name, ctype, scratch, text(room))
     room = room + aligned(n * bytes)
   end
   if g.a_im2col or g.b_im2col then add("typedef %s ty_element;", ctype) end

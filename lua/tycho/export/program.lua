@@ -2,9 +2,9 @@
 -- In: a program, the launch of a step, what its operands are. Out: lines of a C function. Raises (by the caller's
 -- `refuse`) where a program has what cannot be written.
 --
--- The order of every sum is tile.c's: see its head, whose rules 1 to 3 are followed here, too. A row goes in chunks of as
--- many elements as there are lanes, element j of a chunk to lane j, so that compilers make vectors of the loops; columns
--- go in strips, of which each row is one step of lane r % 4.
+-- The order of every sum is tile.c's: see its head, whose rules 1 to 3 are followed here, too. A row goes in chunks
+-- of as many elements as there are lanes, element j of a chunk to lane j, so that compilers make vectors of the
+-- loops; columns go in strips, of which each row is one step of lane r % 4.
 
 local primitives = require "tycho.export.primitives"
 local sizes = require "tycho.export.sizes"
@@ -136,7 +136,9 @@ local function classify(p)
   return live, class, phase, segment, phases
 end
 
-local function is_reduction(ins) return ins.op == "rsum" or ins.op == "rprod" or ins.op == "rmax" or ins.op == "rmin" end
+local JOINS = { rsum = "add", rprod = "mul", rmax = "max", rmin = "min" }
+
+local function is_reduction(ins) return JOINS[ins.op] ~= nil end
 local function is_position(ins) return ins.op == "rargmax" or ins.op == "rargmin" end
 local function is_scan(ins)
   local op = ins.op
@@ -329,8 +331,6 @@ end
 
 local function ordered(ins) return floating[ins.type] and (ins.op == "rsum" or ins.op == "rprod") end
 
-local JOINS = { rsum = "add", rprod = "mul", rmax = "max", rmin = "min" }
-
 --- Declares a reduction's value; an empty sum is +0.
 function Emit:result(v, whole, R)
   local ins = self.p.body[v]
@@ -369,8 +369,8 @@ function Emit:position(v, best, pos, x, at)
   self:line("if (%s) %s = %s, %s = %s;", better, best, x, pos, at)
 end
 
---- What a phase over a row has to do, as lists of values: reductions, positions, keeps, stores; lanes: how many elements
---- go together, nil where nothing is summed.
+--- What a phase over a row has to do, as lists of values: reductions, positions, keeps, stores; lanes: how many
+--- elements go together, nil where nothing is summed.
 function Emit:row_work(phase)
   local p, y = self.p, { reductions = {}, positions = {}, keeps = {}, stores = {}, trees = false }
   local lanes = 64
@@ -427,8 +427,8 @@ function Emit:row_states(work, one, long, R)
   end
 end
 
---- Opens the loops over chunks of a row, or over the row where it is one chunk or nothing is summed. Gives the text of an
---- element's number, and how its place is told.
+--- Opens the loops over chunks of a row, or over the row where it is one chunk or nothing is summed. Gives the text
+--- of an element's number, and how its place is told.
 function Emit:row_loops(work, one, long, part, names, R)
   local whole, L = text(R), work.lanes
   if L and not one then
@@ -698,7 +698,8 @@ require("tycho.export.columns")(Emit, { merged = merged, numel = numel, offset_o
 -- Programs ------------------------------------------------------------------------------------------------------------
 
 --- The lines of a program's loops, at depth 1, and the bytes of scratch (`room`) that they use.
---- about: {program, launch, pointer(k) -> name of operand k's pointer, scalar(k, type) -> text, use(name), refuse(what)}
+--- about: {program, launch, pointer(k) -> name of operand k's pointer, scalar(k, type) -> text, use(name),
+--- refuse(what)}
 function M.lines(about)
   local p = about.program
   local e = setmetatable({ p = p, launch = about.launch, out = {}, depth = about.depth or 1, loop = 0, names = {},

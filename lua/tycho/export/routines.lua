@@ -1,6 +1,6 @@
 --- export/routines.lua -- steps that are no loop programs, as C: copies, sorts, searches, scatters, attention.
--- In: a step and a kit {add(format, ...), use(piece), slot(number, dtype), refuse(what)}. Out: lines of its function; the
--- bytes of scratch that it takes.
+-- In: a step and a kit {add(format, ...), use(piece), slot(number, dtype), refuse(what)}. Out: lines of its function;
+-- the bytes of scratch that it takes.
 
 local prelude = require "tycho.export.prelude"
 local primitives = require "tycho.export.primitives"
@@ -30,19 +30,20 @@ function M.copy(s, kit)
     depth = depth .. "  "
     by[d] = format("i%d * %s", d, text(node.strides[d] * size))
   end
-  kit.add("%sfor (int b = 0; b < %d; b++) %s[%s + b] = %s[%s + b];", depth, size, to, #at > 0 and concat(at, " + ") or "0",
-    from, #by > 0 and concat(by, " + ") or "0")
+  kit.add("%sfor (int b = 0; b < %d; b++) %s[%s + b] = %s[%s + b];", depth, size, to,
+    #at > 0 and concat(at, " + ") or "0", from, #by > 0 and concat(by, " + ") or "0")
   return 0
 end
 
 -- Orders --------------------------------------------------------------------------------------------------------------
 
 -- An unsigned key whose order is that of the values: zeros are equal, NaNs above all.
-for _, t in ipairs { { "bool", "uint8_t", "p != 0" }, { "u8", "uint8_t", "p" }, { "i8", "int8_t", "(uint8_t)(p ^ 0x80)" },
+for _, t in ipairs { { "bool", "uint8_t", "p != 0" }, { "u8", "uint8_t", "p" },
+  { "i8", "int8_t", "(uint8_t)(p ^ 0x80)" },
   { "i16", "int16_t", "(uint16_t)(p ^ 0x8000)" }, { "i32", "int32_t", "(uint32_t)p ^ 0x80000000u" },
   { "i64", "int64_t", "(uint64_t)p ^ UINT64_C(0x8000000000000000)" } } do
-  prelude.piece("key_" .. t[1], {}, format("TY_INLINE uint64_t ty_key_%s(%s p) { return (uint64_t)(%s); }\n", t[1], t[2],
-    t[3]))
+  prelude.piece("key_" .. t[1], {},
+    format("TY_INLINE uint64_t ty_key_%s(%s p) { return (uint64_t)(%s); }\n", t[1], t[2], t[3]))
 end
 for _, t in ipairs { { "f16", "uint16_t", "p", "15", "0x7c00" }, { "bf16", "uint16_t", "p", "15", "0x7f80" },
   { "f32", "float", "ty_raw_f32(p)", "31", "0x7f800000u" },
@@ -57,7 +58,8 @@ end
 
 prelude.piece("sort", {}, [=[
 /* Positions of n keys in order, equal ones as they came: merged from runs of 1, 2, 4 ... */
-static void ty_sort(const uint64_t *restrict key, int64_t n, int descending, int64_t *restrict at, int64_t *restrict to) {
+static void ty_sort(const uint64_t *restrict key, int64_t n, int descending, int64_t *restrict at,
+                    int64_t *restrict to) {
   int64_t *from = at, *into = to;
   for (int64_t i = 0; i < n; i++) from[i] = i;
   for (int64_t run = 1; run < n; run *= 2) {
@@ -65,7 +67,8 @@ static void ty_sort(const uint64_t *restrict key, int64_t n, int descending, int
       const int64_t mid = i + run < n ? i + run : n, end = i + 2 * run < n ? i + 2 * run : n;
       int64_t l = i, r = mid;
       for (int64_t k = i; k < end; k++) {
-        const int left = r >= end || (l < mid && (descending ? key[from[l]] >= key[from[r]] : key[from[l]] <= key[from[r]]));
+        const uint64_t a = l < mid ? key[from[l]] : 0, b = r < end ? key[from[r]] : 0;
+        const int left = r >= end || (l < mid && (descending ? a >= b : a <= b));
         into[k] = left ? from[l++] : from[r++];
       }
     }
@@ -96,7 +99,8 @@ function M.sort(s, kit)
   kit.add("    for (int64_t j = 0; j < %s; j++) key[j] = ty_key_%s(%s[(o * %s + j) * %s + i]);", text(n), x.dtype, from,
     text(n), text(inner))
   kit.add("    ty_sort(key, %s, %d, at, more);", text(n), node.k2)
-  kit.add("    for (int64_t j = 0; j < %s; j++) %s[(o * %s + j) * %s + i] = at[j];", text(keep), to, text(keep), text(inner))
+  kit.add("    for (int64_t j = 0; j < %s; j++) %s[(o * %s + j) * %s + i] = at[j];", text(keep), to, text(keep),
+    text(inner))
   kit.add "  }"
   return kit.aligned(n * 24)
 end
@@ -317,8 +321,8 @@ function M.attend(s, kit)
     kit.add("  .%s = %s, .%sr = %s, .%sc = %s,", name, address(i, t), name, stride(i, 1), name, stride(i, 2))
   end
   if a.mask then
-    kit.add("  .%s = %s, .mr = %s, .mc = %s,", a.bits and "seen" or "mask", address(4, a.bits and "bool" or t), stride(4, 1),
-      stride(4, 2))
+    kit.add("  .%s = %s, .mr = %s, .mc = %s,", a.bits and "seen" or "mask", address(4, a.bits and "bool" or t),
+      stride(4, 1), stride(4, 2))
   end
   if a.key then
     kit.add("  .key = %s, .key_step = %s, .drop = %du,", address(5, "i32"), stride(5, 2), a.drop)

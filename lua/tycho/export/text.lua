@@ -1,12 +1,12 @@
 --- export/text.lua -- the files of an exported model: C text, header, weights.
--- In: a model (export.lua). Out: model.c, model.h and, with weights beside, model.bin; what was written. Files that cannot
--- be written give nil and a message, and none of them is left.
+-- In: a model (export.lua). Out: model.c, model.h and, with weights beside, model.bin; what was written. Files that
+-- cannot be written give nil and a message, and none of them is left.
 
 local prelude = require "tycho.export.prelude"
 local primitives = require "tycho.export.primitives"
 local sizes = require "tycho.export.sizes"
 
-local format, gsub, byte, rep, sub, char = string.format, string.gsub, string.byte, string.rep, string.sub, string.char
+local format, gsub, byte, rep, char = string.format, string.gsub, string.byte, string.rep, string.char
 local concat, ipairs, floor, min = table.concat, ipairs, math.floor, math.min
 local open, remove = io.open, os.remove
 local text = sizes.text
@@ -48,8 +48,9 @@ local function array_of(w)
   local size = primitives.bytes[w.dtype]
   local n = #w.data / size
   if n == 0 then return format("static const %s %s[1] = {0};\n", primitives.stored[w.dtype], w.name) end
-  return format("/* %s: %s, %d elements */\n_Alignas(64) static const union {\n  %s bits[%d];\n  %s at[%d];\n} %s_ = {{\n"
-    .. "%s}};\n#define %s %s_.at\n", w.path, w.dtype, n, word_type[size], n, primitives.stored[w.dtype], n, w.name,
+  return format("/* %s: %s, %d elements */\n_Alignas(64) static const union {\n  %s bits[%d];\n  %s at[%d];\n"
+    .. "} %s_ = {{\n%s}};\n#define %s %s_.at\n", w.path, w.dtype, n, word_type[size], n,
+    primitives.stored[w.dtype], n, w.name,
     words_of(w.data, size), w.name, w.name)
 end
 
@@ -118,7 +119,8 @@ local function lut_text(core, number)
   for i, bits in ipairs(list) do list[i] = primitives.literal(kind, bits) end
   local lines = {}
   for i = 1, #list, 4 do lines[#lines + 1] = "  " .. concat(list, ", ", i, min(i + 3, #list)) end
-  return format("static const %s ty_lut_%d[%d] = {\n%s};\n", primitives.ctype[kind], number, #list, concat(lines, ",\n"))
+  return format("static const %s ty_lut_%d[%d] = {\n%s};\n", primitives.ctype[kind], number, #list,
+    concat(lines, ",\n"))
 end
 
 local function source_text(m, core, header)
@@ -139,8 +141,8 @@ local function source_text(m, core, header)
   local find_weights = {}
   for _, w in ipairs(m.weights_beside and m.weight_list or {}) do
     local kind = primitives.stored[w.dtype]
-    find_weights[#find_weights + 1] = format("  const %s *%s = (const %s *)(const void *)((const unsigned char *)weights + %d);"
-      .. "\n  (void)%s;\n", kind, w.name, kind, w.offset, w.name)
+    find_weights[#find_weights + 1] = format("  const %s *%s = (const %s *)(const void *)"
+      .. "((const unsigned char *)weights + %d);\n  (void)%s;\n", kind, w.name, kind, w.offset, w.name)
   end
   local unused = { "(void)work" }
   for word in parameter_list(m, false):gmatch "[%w_]+" do unused[#unused + 1] = "(void)" .. word end
@@ -161,7 +163,9 @@ local function source_text(m, core, header)
     local names = {}
     for i, s in ipairs(m.sizes) do names[i] = "int64_t " .. s.name end
     local lines = {}
-    for i, s in ipairs(m.sizes) do lines[i] = format("  const int64_t dim_%s = %s;\n  (void)dim_%s;\n", s.name, s.name, s.name) end
+    for i, s in ipairs(m.sizes) do
+      lines[i] = format("  const int64_t dim_%s = %s;\n  (void)dim_%s;\n", s.name, s.name, s.name)
+    end
     if m.one then
       lines[#lines + 1] = format("  if (%s == 1) return %s;\n", m.sizes[1].name, text(m.one.arena + m.one.room))
     end
@@ -190,8 +194,8 @@ local function header_text(m, bin)
   local function add(fmt, ...) out[#out + 1] = select("#", ...) > 0 and format(fmt, ...) or fmt end
   local guard = m.upper .. "_H"
   add("/*")
-  add("** %s -- a model that Tycho's jit.export has written. It needs no library, and gives Tycho's bits on every", m.name)
-  add("** compiler that keeps IEEE 754.")
+  add("** %s -- a model that Tycho's jit.export has written. It needs no library, and gives Tycho's bits on", m.name)
+  add("** every compiler that keeps IEEE 754.")
   add("**")
   if m.weights_beside then
     add("** weights    the contents of %s, %d bytes, at a multiple of 64 bytes: read or mapped by the caller;", bin,
@@ -202,7 +206,7 @@ local function header_text(m, bin)
     if i.number then add("** %-10s in: a number", i.name)
     else add("** %-10s in: %s %s, row-major%s", i.name, i.dtype, i.text, i.note or "") end
   end
-  for _, s in ipairs(m.sizes or {}) do add("** %-10s in: a size, %d or more%s", s.name, s.least,
+  for _, s in ipairs(m.sizes or {}) do add("** %-10s in: a size from %d to %d%s", s.name, s.least, s.most,
       s.multiple > 1 and format(", a multiple of %d", s.multiple) or "") end
   if m.random then
     add("** seed       in: what ty.manual_seed was given")
@@ -215,8 +219,8 @@ local function header_text(m, bin)
   add("** workspace  %s bytes at a multiple of 64 bytes; its contents matter neither before nor behind a call",
     m.sizes and m.name .. "_workspace(...)" or m.upper .. "_WORKSPACE")
   add("**")
-  add("** Halves (f16, bf16) are given by their bits, bools as 0 and 1. Nothing is allocated or kept: any number of threads")
-  add("** may call it, each with a workspace of its own. Outputs must not overlap with anything else.")
+  add("** Halves (f16, bf16) are given by their bits, bools as 0 and 1. Nothing is allocated or kept: any number of")
+  add("** threads may call it, each with a workspace of its own. Outputs must not overlap with anything else.")
   add("*/")
   add("#ifndef %s", guard)
   add("#define %s", guard)
@@ -227,9 +231,8 @@ local function header_text(m, bin)
   add("#endif")
   add("")
   add("/* What %s_run gives. INDEX: one was out of range. NUMBER: one does not fit the integers that it meets.", m.name)
-  add("** SIZE: a size is out of range. ROUNDING: the compiler's options or the processor's mode do not keep IEEE 754. */")
-  add("enum { %s_OK = 0, %s_INDEX = 1, %s_NUMBER = 2, %s_SIZE = 3, %s_ROUNDING = 4 };", m.upper, m.upper, m.upper, m.upper,
-    m.upper)
+  add("** SIZE: a size is out of range. ROUNDING: the compiler's options or the processor do not keep IEEE 754. */")
+  add((gsub("enum { @_OK = 0, @_INDEX = 1, @_NUMBER = 2, @_SIZE = 3, @_ROUNDING = 4 };", "@", m.upper)))
   if m.sizes then
     local names = {}
     for i, s in ipairs(m.sizes) do names[i] = "int64_t " .. s.name end
@@ -302,13 +305,13 @@ function M.write(m, path, core)
   if not ok then return nil, why end
   local y = { source = path, header = header, weights = m.weights_beside and bin or nil, inputs = {}, outputs = {},
     workspace = not m.sizes and m.arena + m.room or nil, sizes = m.sizes }
-  for i, v in ipairs(m.inputs) do y.inputs[i] = { name = v.name, dtype = v.dtype, shape = v.shape, number = v.number } end
+  for i, v in ipairs(m.inputs) do
+    y.inputs[i] = { name = v.name, dtype = v.dtype, shape = v.shape, number = v.number }
+  end
   for i, v in ipairs(m.outputs) do
     y.outputs[i] = { name = v.name, dtype = v.dtype, shape = v.shape, number = v.number and true or nil }
   end
   return y
 end
-
-M.sub = sub
 
 return M
