@@ -7,7 +7,7 @@ local M = {
     "nn", "grad", "training", "steps", "orders", "scopes", "convolution", "sharing", "oracle", "layout", "threads",
     "checked", "hooks", "index", "far", "check", "errors", "progress", "files", "log", "miss", "drawn", "random", "moves", "product",
     "parts", "worlds", "interrupt", "forward", "scan", "vmap", "composite", "composites", "answered", "lifetimes", "ranges", "binding",
-    "explain", "coroutines", "repl", "gradient_hooks", "location", "anomaly", "view" },
+    "explain", "coroutines", "repl", "gradient_hooks", "location", "anomaly", "view", "embed" },
 
   { file = "core/engine/entry.c", what = "a trace gives a leaf its gradient past a hook that came later",
     from = "(u32)(S->hooks > 0) << 31", to = "0" },
@@ -889,6 +889,20 @@ local M = {
     from = "if (state.side[i].begin == at) return state.side[i].stub;", to = "if (state.side[i].begin == at) return 0;" },
   { file = "core/lua/lua_signal.c", what = "who catches the error of Ctrl-C goes on for ever",
     from = "if (call.ticks % AGAIN == 0 && !lua_gethook(call.L)) set_hook();", to = "" },
+  { file = "core/record/elements.c", what = "elements that are lent are written to",
+    from = "(st->buf->refs > 1 || st->buf->foreign)", to = "(st->buf->refs > 1)" },
+  { file = "core/embed/array.c", what = "results look at the host's memory",
+    from = "if (p && !is_lent(m, x->st)) return p;", to = "if (p && (m || !is_lent(m, x->st))) return p;" },
+  { file = "core/lua/lua_trace.c", what = "a trace keeps an argument that is borrowed",
+    from = "use == TRACE_DIRECT || !(T->lead || T->neffects || T->ngrads)", to = "use >= TRACE_DIRECT" },
+  { file = "core/embed/array.c", what = "a result changes as another model writes to what it is",
+    from = "y->held = ty_buffer_hold(t->st->buf);", to = "y->held = NULL;" },
+  { file = "core/embed/handle.c", what = "a handle that was closed stands for what came after it",
+    from = "s->turn = (s->turn + 1) &", to = "s->turn = s->turn &" },
+  { file = "core/embed/weights.c", what = "weights go while engines look at them",
+    from = "    hold(w);\n    lua_rawset", to = "    lua_rawset" },
+  { file = "core/embed/array.c", what = "arguments with strides are read as if they had none",
+    from = "  if (!a->strided) {", to = "  if (a->strided || !a->strided) {" },
 }
 
 return M

@@ -36,12 +36,13 @@ typedef struct Buffer {
   State *S;
   i32 refs;
   bool foreign; /* not ours: never freed, the owner is told */
-  bool exposed; /* its address left: contents may change or be read at any time; a foreign one that is
+  bool
+      exposed; /* its address left: contents may change or be read at any time; a foreign one that is
                 ** not is lent: nobody writes to it */
-  bool kept;    /* the engine keeps something made from the contents */
-  u64 stamp;    /* of its contents: no others of the State's buffers ever have it */
-  u64 born;     /* the stamp that it had first, 0 where its contents came from the CPU: see Fault */
-  u64 seen;     /* a walk's own: see trace.c */
+  bool kept;   /* the engine keeps something made from the contents */
+  u64 stamp;   /* of its contents: no others of the State's buffers ever have it */
+  u64 born;    /* the stamp that it had first, 0 where its contents came from the CPU: see Fault */
+  u64 seen;    /* a walk's own: see trace.c */
   i64 bytes;
   const Device *device;
   void *data; /* the device's */
@@ -245,9 +246,8 @@ ty_recording_new(State *S); /* refs 1: the opener's; NULL when out of memory, sa
 bool ty_tensor_from(State *S, Tensor *y, const Type *t,
                     const void *bytes); /* contiguous; NULL: undefined */
 bool ty_tensor_foreign(State *S, Tensor *y, const Type *t, void *data, Owner owner);
-/* Over bytes of memory of others that nobody writes to as long as it lives; its first element lies at `offset`. */
-bool ty_tensor_lent(State *S, Tensor *y, const Type *t, const void *data, i64 bytes, i64 offset,
-                    const i64 *strides, Owner owner);
+/* The same over memory that nobody writes to as long as the tensor lives. */
+bool ty_tensor_lent(State *S, Tensor *y, const Type *t, const void *data, Owner owner);
 void ty_tensor_alias(Tensor *y, const Tensor *x); /* the same storage and view */
 void ty_tensor_release(Tensor *t);
 bool ty_tensor_is_contiguous(const Tensor *t); /* row-major without gaps, any offset */
