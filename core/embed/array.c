@@ -7,7 +7,7 @@
 ** them, and a compiled function packs nothing of them for later, since their stamp changes with each call. After the call
 ** nobody but the handle must know the tensor: TRACE_BORROWED answers only by traces that keep nothing, and results that
 ** look at an argument are copied. Then the handle serves the next call, else it is let go of. Where no such trace answers,
-** arguments are copied before the function runs. A result's buffer is held, so that who writes to the tensor after the call
+** arguments are copied before the function runs; those with strides are copied anyway, since traces are captured of copies. A result's buffer is held, so that who writes to the tensor after the call
 ** writes to another buffer.
 */
 #include <math.h>
