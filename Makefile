@@ -121,10 +121,8 @@ $(B)/tycho/files.so: $(FILES) | $(B)/tycho
 
 # The C API: the same objects, whose calls of Lua go through embed/lua_table.c, and the Lua files, in one object that
 # shows nothing but ty_*.
-VERSION := 1.0
+VERSION := $(shell sed -n 's/^\#define TY_VERSION "\(.*\)"/\1/p' core/base/base.h)
 embedded: $(B)/libtycho.a $(B)/libtycho.so $(B)/include/tycho.h $(B)/include/tycho.hpp
-
-$(filter $(B)/obj/embed/%,$(OBJECTS)): override CFLAGS += -DTY_VERSION='"$(VERSION)"'
 
 $(B)/obj/embed/modules.c: core/embed/modules.lua $(wildcard lua/tycho/*.lua lua/tycho/*/*.lua)
 	@mkdir -p $(@D)

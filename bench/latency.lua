@@ -1,5 +1,5 @@
 -- latency.lua -- what new code costs, each in a process of its own; run.lua asks it.
--- In: "chain", "product", "calls", "mlp", "transformer", "step", "slices", "memory". Out: two numbers, seconds or bytes.
+-- In: "chain", "product", "calls", "mlp", "transformer", "step", "slices", "memory". Out: two numbers: seconds, bytes.
 --   chain, product   the first call of a new function beyond its second: recorded, planned, made into machine
 --                    code; for the first such function of this process, and the median of many that follow
 --   calls            10,000 calls, of new functions and of new shapes among them: the time beyond the median of

@@ -92,7 +92,7 @@ typedef struct ty_array {
   const char *name; /* results of a table: their key, or NULL; arguments: NULL */
 } ty_array;
 
-/* The version as text, "1.0". */
+/* The version as text, "0.1.0". */
 TY_API const char *ty_version(void);
 
 /* What went wrong in the calling thread's last call that failed: one sentence, UTF-8, at most 2 KB; "" before any.
@@ -205,9 +205,9 @@ TY_API ty_status ty_unload(ty_model *model);
 #define TY_ARGUMENTS_MAX 64
 
 /* Calls the model with n arguments, at most TY_ARGUMENTS_MAX; results are asked for by ty_result.
-** Memory of tensors is borrowed for the call: it is never written, nothing points to it after the call (what the model
-** keeps is copied then), and others may not write it meanwhile. copy = 1: it is copied at first, and may change. Elements
-** that are not aligned to their size are copied, too.
+** Memory of tensors is borrowed for the call: it is never written, nobody reads it after the call, and others may not
+** write it meanwhile. Where the model may keep an argument, or runs as Lua, elements are copied before it sees them; so
+** are those with strides, those that are not aligned to their size, and all with copy = 1.
 ** TY_INVALID: an argument is no array (which one, and why); TY_FAILED: the model raised, and what it wrote before that is
 ** written. The results of the call before are gone, also where this one fails in Lua. */
 TY_API ty_status ty_call(ty_model *model, const ty_array *arguments, int n);

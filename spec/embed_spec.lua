@@ -90,8 +90,7 @@ describe("the library", function()
       local out, seen = run(name), 0
       for symbol in out:gmatch "%x+ %a ([%w_.]+)" do
         seen = seen + 1
-        assert.truthy(H.read("core/tycho.h"):find(" " .. symbol .. "(", 1, true) or H.read("core/tycho.h"):find("*" .. symbol .. "(", 1, true),
-          symbol .. " is not in tycho.h")
+        assert.truthy(H.read("core/tycho.h"):find("[ *]" .. symbol .. "%("), symbol .. " is not in tycho.h")
       end
       assert.truthy(seen > 18, seen)
     end
@@ -194,7 +193,7 @@ describe("require in a host that core.so cannot use", function()
     if run("command -v lua5.1") == "" then return pending "PUC Lua 5.1 is not installed" end
     local out, status = run("LUA_PATH='build/?.lua;build/?/init.lua' LUA_CPATH='build/?.so' lua5.1 -e 'require \"tycho\"'")
     assert.equal(1, status)
-    assert.truthy(out:find("this Lua is not LuaJIT (Lua 5.1 has no lua_upvalueid): Tycho needs LuaJIT 2.1", 1, true), out)
+    assert.truthy(out:find "this Lua is not LuaJIT %(Lua 5.1 has no [%w_]+%): Tycho needs LuaJIT 2.1", out)
   end)
 
   it("says that a program shows no functions", function()

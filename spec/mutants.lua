@@ -9,7 +9,9 @@ local M = {
     "parts", "turns", "worlds", "interrupt", "slices", "forward", "forward_rules",
     "forward_remade", "scan", "vmap", "composite", "composites", "answered",
     "lifetimes", "ranges", "binding",
-    "explain", "keys", "coroutines", "repl", "gradient_hooks", "location", "anomaly", "view", "learner", "profile", "docs", "export" },
+    "explain", "keys", "coroutines", "repl", "gradient_hooks", "location", "anomaly", "view", "learner", "profile", "docs",
+    "export", "embed" },
+
 
   { file = "lua/tycho/texts.lua", what = "errors that a text tells are lost",
     from = "if entry.raises then return entry.raises end", to = "" },
@@ -86,7 +88,7 @@ local M = {
   { file = "lua/tycho/capture/continuation.lua", what = "a closure that is made again has its variables in another order",
     from = "list[k] = char(what == true and n or what - 1, flags)", to = "list[k] = char(what == true and n or n - what, flags)" },
 
-  
+
   { file = "lua/tycho/export/prelude.lua", what = "exported sums forget blocks that wait behind a gap",
     from = "for (; last ? c >> k : c >> k & 1; k++)", to = "for (; c >> k & 1; k++)" },
   { file = "lua/tycho/export/prelude.lua", what = "an exported fma without the instruction rounds twice",
@@ -1030,6 +1032,21 @@ local M = {
   { file = "core/device/cpu/x64_short.c", what = "a short row is read as flat where it is not",
     from = "        !ty_is_contiguous(L->nr, L->dims + L->no, L->strides[i] + L->no))\n      return 0;",
     to = "        false)\n      return 0;" },
+
+  { file = "core/record/elements.c", what = "elements that are lent are written to",
+    from = "(st->buf->refs > 1 || st->buf->foreign)", to = "(st->buf->refs > 1)" },
+  { file = "core/embed/array.c", what = "results look at the host's memory",
+    from = "if (p && !is_lent(m, x->st)) return p;", to = "if (p && (m || !is_lent(m, x->st))) return p;" },
+  { file = "core/lua/lua_trace.c", what = "a trace keeps an argument that is borrowed",
+    from = "use == TRACE_DIRECT || !(T->lead || T->neffects || T->ngrads)", to = "use >= TRACE_DIRECT" },
+  { file = "core/embed/array.c", what = "a result changes as another model writes to what it is",
+    from = "y->held = ty_buffer_hold(t->st->buf);", to = "y->held = NULL;" },
+  { file = "core/embed/handle.c", what = "a handle that was closed stands for what came after it",
+    from = "s->turn = (s->turn + 1) &", to = "s->turn = s->turn &" },
+  { file = "core/embed/weights.c", what = "weights go while engines look at them",
+    from = "    hold(w);\n    lua_rawset", to = "    lua_rawset" },
+  { file = "core/embed/array.c", what = "arguments with strides are read as if they had none",
+    from = "  if (!a->strided) {", to = "  if (a->strided || !a->strided) {" },
 }
 
 return M

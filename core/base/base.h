@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#define TY_VERSION "0.1.0"
+
 typedef int8_t i8;
 typedef int16_t i16;
 typedef int32_t i32;

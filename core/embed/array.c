@@ -7,7 +7,7 @@
 ** them, and a compiled function packs nothing of them for later, since their stamp changes with each call. After the call
 ** nobody but the handle must know the tensor: TRACE_BORROWED answers only by traces that keep nothing, and results that
 ** look at an argument are copied. Then the handle serves the next call, else it is let go of. Where no such trace answers,
-** arguments are copied before the function runs. A result's buffer is held, so that who writes to the tensor after the call
+** arguments are copied before the function runs; those with strides are copied anyway, since traces are captured of copies. A result's buffer is held, so that who writes to the tensor after the call
 ** writes to another buffer.
 */
 #include <math.h>
@@ -39,29 +39,21 @@ static Type type_of(const ty_array *a) {
 
 /* --- checks */
 
-/* The elements from the lowest address to the highest, and which of them is the first: false where there are more than
-** an address space has. */
-static bool span_of(const ty_array *a, i64 *n, i64 *first) {
-  i64 low = 0, high = 0, step, far;
-  *n = 1, *first = 0;
+/* Whether the elements lie within what an address space may have. */
+static bool has_span(const ty_array *a) {
+  i64 low = 0, high = 0, far;
   for (int d = 0; d < a->rank; d++)
-    if (!a->shape[d]) {
-      *n = 0;
-      return true;
-    }
+    if (!a->shape[d]) return true;
   for (int d = 0; d < a->rank; d++) {
-    step = a->strides[d];
+    const i64 step = a->strides[d];
     if (!ty_mul(a->shape[d] - 1, step, &far)) return false;
     if (!ty_add(step < 0 ? low : high, far, step < 0 ? &low : &high)) return false;
   }
-  if (low < -((i64)1 << 47) || high > (i64)1 << 47) return false;
-  *n = high - low + 1, *first = -low;
-  return true;
+  return low >= -((i64)1 << 47) && high <= (i64)1 << 47;
 }
 
 ty_status ty_embed_check(const ty_array *a, const char *who, int i) {
 #define REFUSE(...) return ty_failed(TY_INVALID, __VA_ARGS__)
-  i64 n, first;
   if (a->dtype < TY_NIL || a->dtype > TY_TEXT)
     REFUSE("%s: argument %d: there is no dtype %d", who, i, (int)a->dtype);
   if (a->name) REFUSE("%s: argument %d: arguments go by position, not by name", who, i);
@@ -80,7 +72,7 @@ ty_status ty_embed_check(const ty_array *a, const char *who, int i) {
   const Type t = type_of(a);
   if (!ty_type_fits(&t)) REFUSE("%s: argument %d: its sizes are too large for any memory", who, i);
   const bool empty = !ty_type_numel(&t);
-  if (a->strided && !span_of(a, &n, &first))
+  if (a->strided && !has_span(a))
     REFUSE("%s: argument %d: its strides lead out of any memory", who, i);
   if (!a->data && !empty) REFUSE("%s: argument %d: its data is NULL", who, i);
   return TY_OK;
@@ -112,37 +104,16 @@ static void push_copy(lua_State *L, Model *m, const ty_array *a) {
   copy_strided(y->st->buf->data, a->data, &t, a->strides);
 }
 
-/* Elements, from the lowest address on, as the tensor's buffer has them. */
-typedef struct Lent {
-  Type type;
-  const void *data;
-  i64 bytes, offset, strides[MAX_RANK];
-} Lent;
-
-static Lent lent_of(const ty_array *a) {
-  Lent x = {.type = type_of(a), .data = a->data};
-  const i64 size = ty_dtypes[x.type.dtype].bytes;
-  i64 n = ty_type_numel(&x.type);
-  ty_type_strides(&x.type, x.strides);
-  if (a->strided && span_of(a, &n, &x.offset)) {
-    memcpy(x.strides, a->strides, sizeof x.strides);
-    x.data = (const char *)a->data - x.offset * size;
-  }
-  x.bytes = n * size;
-  return x;
-}
-
 /* The handle of the call before, over other elements. */
-static void lend_again(Tensor *t, const Lent *x) {
+static void lend_again(Tensor *t, const Type *type, const void *data) {
   Storage *st = t->st;
-  st->buf->data = (void *)(uintptr_t)x->data;
-  st->buf->bytes = x->bytes;
+  st->numel = ty_type_numel(type);
+  st->dtype = type->dtype;
+  st->buf->data = (void *)(uintptr_t)data;
+  st->buf->bytes = st->numel * ty_dtypes[type->dtype].bytes;
   ty_buffer_changed(st->buf);
-  st->dtype = x->type.dtype;
-  st->numel = x->bytes / ty_dtypes[x->type.dtype].bytes;
-  t->type = x->type;
-  t->offset = x->offset;
-  memcpy(t->strides, x->strides, sizeof t->strides);
+  t->type = *type;
+  ty_type_strides(type, t->strides);
 }
 
 static bool is_aligned(const ty_array *a) {
@@ -151,18 +122,17 @@ static bool is_aligned(const ty_array *a) {
 
 static void push_lent(lua_State *L, Model *m, int i, int inputs) {
   State *S = &m->U->B->S;
+  const ty_array *a = &m->argument[i];
+  const Type t = type_of(a);
   Input *in = &m->input[i];
-  const Lent x = lent_of(&m->argument[i]);
   if (in->t) {
     lua_rawgeti(L, inputs, i + 1);
-    lend_again(in->t, &x);
+    lend_again(in->t, &t, a->data);
     in->lent = true;
     return;
   }
   Tensor *y = ty_lua_push(L);
-  if (!TY_LUA_TRY(L, S,
-                  ty_tensor_lent(S, y, &x.type, x.data, x.bytes, x.offset, x.strides, (Owner){0})))
-    ty_lua_fail(L, S);
+  if (!TY_LUA_TRY(L, S, ty_tensor_lent(S, y, &t, a->data, (Owner){0}))) ty_lua_fail(L, S);
   in->lent = true;
   in->t = y;
   lua_pushvalue(L, -1);
@@ -177,7 +147,7 @@ void ty_embed_push_argument(lua_State *L, Model *m, int i, bool lend, int inputs
   case TY_LOGICAL: lua_pushboolean(L, a->number != 0); break;
   case TY_TEXT: lua_pushlstring(L, a->data ? a->data : "", (size_t)a->shape[0]); break;
   default:
-    if (lend && !a->copy && is_aligned(a)) push_lent(L, m, i, inputs);
+    if (lend && !a->copy && !a->strided && is_aligned(a)) push_lent(L, m, i, inputs);
     else push_copy(L, m, a);
   }
 }

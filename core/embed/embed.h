@@ -27,6 +27,7 @@ typedef struct Universe {
   void *log_ctx;
   i64 microseconds; /* of a call; 0: as many as it needs */
   i64 until;        /* of the call in progress, on the clock of ty_system_now; 0: for ever */
+  bool jit;         /* LuaJIT compiles, as it was when the limit was set */
   int anchor;       /* of L, in the registry */
   int lua;          /* what embed.lua gives, there too */
   char luajit[320];

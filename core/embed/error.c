@@ -4,6 +4,7 @@
 */
 #include <stdarg.h>
 #include <stdio.h>
+#include "base/base.h"
 #include "embed/handle.h"
 
 enum { TEXT_MAX = 2048 };

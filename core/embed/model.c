@@ -10,6 +10,7 @@
 **   3. the compiled function, as Lua calls it, which may be captured.
 ** Nothing is done by one that does not answer. A model whose traces keep begins with the second.
 */
+#include <luajit.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/system.h"
@@ -131,7 +132,7 @@ static void read_results(lua_State *L, Model *m, int first, u64 own) {
 }
 
 /* --- the end of a call's time. Operations look at a mode's, as in jit.deadline. Between them a hook does, where Lua code
-** runs: while it is set LuaJIT compiles nothing, and what it has compiled before was forgotten (ty_limit). */
+** runs; code that LuaJIT has compiled knows no hooks, so it is forgotten, and none is made meanwhile. */
 
 enum { HOOK_PERIOD = 10000 }; /* instructions */
 
@@ -147,12 +148,16 @@ static void look_at_time(lua_State *L, lua_Debug *ar) {
 
 static void set_hook(lua_State *L, Model *m) {
   if (!m->U->until || lua_gethook(L)) return; /* the host's own stays */
+  luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
+  luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_FLUSH);
   lua_sethook(L, look_at_time, LUA_MASKCOUNT, HOOK_PERIOD);
   m->U->B->hook = look_at_time; /* it is no sign of Ctrl-C */
 }
 
-static void clear_hook(lua_State *L) {
-  if (lua_gethook(L) == look_at_time) lua_sethook(L, NULL, 0, 0);
+static void clear_hook(lua_State *L, const Model *m) {
+  if (lua_gethook(L) != look_at_time) return;
+  lua_sethook(L, NULL, 0, 0);
+  if (m->U->jit) luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_ON);
 }
 
 static void begin_deadline(lua_State *L, const Model *m, int record) {
@@ -201,7 +206,7 @@ static int run(lua_State *L) {
     for (int i = 0; i < m->narguments; i++) lua_pushvalue(L, 3 + i);
     set_hook(L, m);
     lua_call(L, m->narguments, LUA_MULTRET);
-    clear_hook(L);
+    clear_hook(L, m);
   }
   read_results(L, m, first, hit && !C->kept ? C->own : 0);
   end_deadline(L, m);
@@ -218,7 +223,7 @@ static ty_status call(Model *m, const ty_array *argument, int n, const char *who
   const int status = lua_pcall(L, 0, LUA_MULTRET, 0);
   ty_status y = TY_OK;
   if (TY_UNLIKELY(status)) {
-    clear_hook(L);
+    clear_hook(L, m);
     y = ty_embed_failed(m->U, L, who, status);
     drop_results(m);
     drop_inputs(m);

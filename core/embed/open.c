@@ -239,14 +239,13 @@ ty_status ty_luajit(ty_engine *engine, const char **text) {
   return TY_OK;
 }
 
-/* Loops that LuaJIT has compiled do not look at the time: from now on they are interpreted; see model.c. */
 static int limit_in(lua_State *L) {
-  const Universe *U = lua_touserdata(L, 1);
-  luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_FLUSH);
+  Universe *U = lua_touserdata(L, 1);
   ty_embed_push_lua(L, U, "limit");
   if (U->microseconds) lua_pushnumber(L, (double)U->microseconds / 1e3);
   else lua_pushnil(L);
-  lua_call(L, 1, 0);
+  lua_call(L, 1, 1);
+  U->jit = lua_toboolean(L, -1);
   return 0;
 }
 

@@ -127,14 +127,10 @@ static int push_all(lua_State *L) {
   lua_createtable(L, 0, w->n);
   for (int i = 0; i < w->n; i++) {
     const Weight *x = &w->weight[i];
-    i64 strides[MAX_RANK] = {0};
-    ty_type_strides(&x->type, strides);
     lua_pushstring(L, x->name);
     Tensor *t = ty_lua_push(L);
-    if (!TY_LUA_TRY(L, S,
-                    ty_tensor_lent(S, t, &x->type, x->data, x->bytes, 0, strides,
-                                   (Owner){ty_embed_weights_drop, w})))
-      ty_lua_fail(L, S);
+    const Owner owner = {ty_embed_weights_drop, w};
+    if (!TY_LUA_TRY(L, S, ty_tensor_lent(S, t, &x->type, x->data, owner))) ty_lua_fail(L, S);
     hold(w);
     lua_rawset(L, 1);
   }

@@ -7,8 +7,6 @@
 #include "engine/entry.h"
 #include "lua/lua_tycho.h"
 
-#define VERSION "0.1.0"
-
 /* threads(n) */
 static int l_threads(lua_State *L) {
   ty_lua_enter(L);
@@ -206,6 +204,6 @@ void ty_lua_open_settings(lua_State *L, int m, int t) {
        "a table: memory in bytes, caches of kernels, plans and packed weights, operations counted"},
       {NULL, NULL, 0, NULL, NULL}};
   ty_lua_define(L, m, t, fns);
-  lua_pushliteral(L, VERSION);
+  lua_pushliteral(L, TY_VERSION);
   lua_setfield(L, m, "version");
 }

@@ -508,15 +508,10 @@ bool ty_tensor_foreign(State *S, Tensor *y, const Type *t, void *data, Owner own
   return true;
 }
 
-bool ty_tensor_lent(State *S, Tensor *y, const Type *t, const void *data, i64 bytes, i64 offset,
-                    const i64 *strides, Owner owner) {
+bool ty_tensor_lent(State *S, Tensor *y, const Type *t, const void *data, Owner owner) {
   if (!ty_tensor_foreign(S, y, t, (void *)(uintptr_t)data, owner)) return false;
   y->st->buf->exposed = false;
-  y->st->buf->bytes = bytes;
   y->st->buf->stamp = ++S->stamps;
-  y->st->numel = bytes / ty_dtypes[t->dtype].bytes;
-  y->offset = offset;
-  if (t->rank) memcpy(y->strides, strides, sizeof *strides * t->rank);
   return true;
 }
 

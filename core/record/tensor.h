@@ -257,9 +257,8 @@ ty_recording_new(State *S); /* refs 1: the opener's; NULL when out of memory, sa
 bool ty_tensor_from(State *S, Tensor *y, const Type *t,
                     const void *bytes); /* contiguous; NULL: undefined */
 bool ty_tensor_foreign(State *S, Tensor *y, const Type *t, void *data, Owner owner);
-/* Over bytes of memory of others that nobody writes to as long as it lives; its first element lies at `offset`. */
-bool ty_tensor_lent(State *S, Tensor *y, const Type *t, const void *data, i64 bytes, i64 offset,
-                    const i64 *strides, Owner owner);
+/* The same over memory that nobody writes to as long as the tensor lives. */
+bool ty_tensor_lent(State *S, Tensor *y, const Type *t, const void *data, Owner owner);
 void ty_tensor_alias(Tensor *y, const Tensor *x); /* the same storage and view */
 void ty_tensor_release(Tensor *t);
 bool ty_tensor_is_contiguous(const Tensor *t); /* row-major without gaps, any offset */

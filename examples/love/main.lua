@@ -1,8 +1,8 @@
 --- Agents learn to fly in formation behind a light, inside of a game at 60 frames a second: `love examples/love`.
--- A small network steers all of them, each to its own place around the light (the mouse, while its button is down); every
--- second some are thrown back. Each frame the network runs once for what is drawn, and its training goes on for at most
--- BUDGET microseconds: a step of training unrolls the motion of 256 other agents for 24 turns and goes back through it.
--- That takes longer than a frame has, so it is run in slices (jit.start): the weights change when a step is done, at once.
+-- A small network steers all of them, each to its own place around the light (the mouse, while its button is down);
+-- every second some are thrown back. Each frame the network runs once for what is drawn, and its training goes on for
+-- at most BUDGET microseconds: a step of training unrolls the motion of 256 other agents for 24 turns and goes back
+-- through it. That takes longer than a frame has, so it is run in slices (jit.start): the weights change at its end.
 -- TYCHO_FRAMES=300 ends it after so many frames, with a picture in LÖVE's save directory and a line about its frames.
 
 local source = love.filesystem.getSource() -- where the library is when it is not installed

@@ -94,8 +94,13 @@ function M.load(path, text, name, weights, options)
   return record_of(value, fn, options_of(options))
 end
 
---- No capture may take longer than calls, where those have a limit in milliseconds; nil: they have none.
-function M.limit(ms) ty.budget(ms or math.huge) end
+--- No capture may take longer than calls, where those have a limit in milliseconds; nil: they have none. Gives whether
+--- LuaJIT compiles.
+function M.limit(ms)
+  ty.budget(ms or math.huge)
+  local jit = rawget(_G, "jit")
+  return type(jit) == "table" and (jit.status())
+end
 
 --- Another function of the table that a model's file returned.
 function M.method(record, name)

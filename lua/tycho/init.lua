@@ -11,7 +11,7 @@
 ---@field grad tycho.Tensor?
 ---@field is_leaf boolean
 
---- What a host lacks whose program does not have a function of Lua's that core.so calls, as a sentence; nil: it is else.
+--- What a host lacks that has not all of Lua's functions which core.so calls, as a sentence; nil: it is something else.
 local function missing(why)
   local name = tostring(why):match "undefined symbol: (luaL?_[%w_]+)"
   if not name then return nil end
