@@ -519,7 +519,7 @@ static void find_settling(Code *code) {
       const Step *s = &code->step[i];
       truths |= s->truth;
       more |= s->kind == S_ARG || s->kind == S_SCAN || s->kind == S_STORE ||
-              (s->kind == S_REDUCE && !s->truth);
+              (s->kind == S_REDUCE ? !s->truth : code->slot[s->y].place == AT_WIDE);
     }
     ph->settles = truths && !more;
   }
