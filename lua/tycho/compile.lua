@@ -445,7 +445,7 @@ function M.open(core)
   --- Raises where f is no compiled function, and what f raises.
   ---@param f function a compiled function
   ---@param ... any what f is given
-  ---@return any # what f gives
+  ---@return any ... # what f gives
   function api.warmup(f, ...)
     local h = handle("warmup", f)
     core._wake(h.handle)
@@ -485,7 +485,7 @@ function M.open(core)
   ---@param ms number
   ---@param fn function
   ---@param ... any what fn is given
-  ---@return any # what fn gives
+  ---@return any ... # what fn gives
   function api.deadline(ms, fn, ...)
     if type(ms) ~= "number" or ms ~= ms or ms < 0 then
       fail("deadline: argument 1 must be a number of milliseconds, got " .. show(ms))
@@ -501,8 +501,10 @@ function M.open(core)
   --- and effects of a plan appear together when it is done. What the call reads is as it was when it read it; where a
   --- tensor, field or variable that it writes has changed meanwhile, it raises and writes nothing. Compile f, and warm
   --- it up (jit.warmup): plans are stopped between tiles, Lua code and captures are not.
+  --- Raises where f is neither a function nor a module; what f raises comes out of run:step.
   ---@param f function|table a compiled function, or one that calls such
-  ---@return tycho.Run
+  ---@param ... any what f is given
+  ---@return tycho.Run # run.done tells whether the call has ended; methods: run:step, run:results, run:cancel
   function api.start(f, ...)
     start = start or core.internals.load("tycho.slices")(core)
     return start(f, ...)

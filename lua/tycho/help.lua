@@ -146,19 +146,6 @@ local function text_of(asked)
 end
 internals.help_text = text_of
 
--- For what is made of it (editors/make_meta.lua).
-internals.help_groups = groups
-function internals.help_entries(group)
-  local y, found = {}, texts.members(group)
-  for name in pairs(found) do y[name] = text_of_entry(name) end
-  return y, found
-end
-function internals.help_jit()
-  local y = {}
-  for _, name in ipairs(texts.jit_names()) do y[name] = text_of_entry("jit." .. name) end
-  return y
-end
-
 --- Words in lines of at most `width` letters.
 local function wrapped(words, width)
   local lines, line = {}, " "

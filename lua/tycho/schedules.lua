@@ -227,7 +227,8 @@ return function(M, check)
   --- `threshold`, for more than `patience` steps; then `cooldown` steps do not count.
   --- Raises where the first argument is no optimiser, or an option is out of range.
   ---@param opt tycho.Optimizer
-  ---@param opts? table<string, any> as in the call
+  ---@param opts? {mode: "min"|"max"|nil, factor: number?, patience: integer?, threshold: number?, cooldown: integer?,
+  ---  least: number?}
   ---@return tycho.Plateau # s:step(metric)
   function M.ReduceLROnPlateau(opt, opts)
     local name = "ReduceLROnPlateau"
