@@ -5990,7 +5990,7 @@ objects.nn_GELU = {}
 ---Raises where a count is not whole, an option is not known, or input or state has other sizes.
 ---@param inputs integer # features of the input
 ---@param hidden integer # features of the state
----@param opts? {layers: integer?, bias: boolean?, batch_first: boolean?, dropout: number?, bidirectional: boolean?} #  dropout: between layers
+---@param opts? {layers: integer?, bias: boolean?, batch_first: boolean?, dropout: number?, bidirectional: boolean?} # dropout: between layers
 ---@return tycho.nn.GRU # [batch, time, inputs] to [batch, time, hidden] and the last state [layers * directions, batch, hidden]
 function nn.GRU(inputs, hidden, opts) end
 
@@ -6054,7 +6054,7 @@ objects.nn_L1Loss = {}
 ---Raises where a count is not whole, an option is not known, or input or state has other sizes.
 ---@param inputs integer # features of the input
 ---@param hidden integer # features of the state
----@param opts? {layers: integer?, bias: boolean?, batch_first: boolean?, dropout: number?, bidirectional: boolean?} #  dropout: between layers
+---@param opts? {layers: integer?, bias: boolean?, batch_first: boolean?, dropout: number?, bidirectional: boolean?} # dropout: between layers
 ---@return tycho.nn.LSTM # [batch, time, inputs] to [batch, time, hidden] and the last state [layers * directions, batch, hidden], twice: h and c
 function nn.LSTM(inputs, hidden, opts) end
 
@@ -6618,7 +6618,7 @@ local optim = {}
 ---Duchi, Hazan, Singer 2011, JMLR 12.
 ---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
 ---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
----@param opts? {lr: number?, lr_decay: number?, eps: number?, weight_decay: number?, initial_accumulator: number?} #  lr is the rate, which opt.groups[1].lr changes later
+---@param opts? {lr: number?, lr_decay: number?, eps: number?, weight_decay: number?, initial_accumulator: number?} # lr is the rate, which opt.groups[1].lr changes later
 ---@return tycho.optim.Adagrad
 function optim.Adagrad(params, opts) end
 
@@ -6629,7 +6629,7 @@ objects.optim_Adagrad = {}
 ---arXiv:1904.09237.
 ---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
 ---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
----@param opts? {lr: number?, betas: number[]?, eps: number?, weight_decay: number?, amsgrad: boolean?} #  lr is the rate, which opt.groups[1].lr changes later
+---@param opts? {lr: number?, betas: number[]?, eps: number?, weight_decay: number?, amsgrad: boolean?} # lr is the rate, which opt.groups[1].lr changes later
 ---@return tycho.optim.Adam
 function optim.Adam(params, opts) end
 
@@ -6639,7 +6639,7 @@ objects.optim_Adam = {}
 ---Loshchilov, Hutter 2017, arXiv:1711.05101: p shrinks by lr * weight_decay before Adam's step.
 ---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
 ---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
----@param opts? {lr: number?, betas: number[]?, eps: number?, weight_decay: number?, amsgrad: boolean?} #  lr is the rate, which opt.groups[1].lr changes later
+---@param opts? {lr: number?, betas: number[]?, eps: number?, weight_decay: number?, amsgrad: boolean?} # lr is the rate, which opt.groups[1].lr changes later
 ---@return tycho.optim.AdamW
 function optim.AdamW(params, opts) end
 
@@ -6698,7 +6698,7 @@ function objects.optim_GradScaler:state_dict() end
 ---opt:step(), unless a gradient is not finite; then the factor follows. Whether the step was made.
 ---Raises where the argument is no optimiser.
 ---@param opt tycho.Optimizer
----@return boolean? # made nil where the scaler is capturable
+---@return boolean? made # nil where the scaler is capturable
 function objects.optim_GradScaler:step(opt) end
 
 ---Makes the gradients their true size, once a step, so that they can be clipped; step() does it else.
@@ -6794,7 +6794,7 @@ function objects.optim_Plateau:step(metric) end
 ---Tieleman, Hinton 2012; centered: Graves 2013, arXiv:1308.0850.
 ---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
 ---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
----@param opts? {lr: number?, alpha: number?, eps: number?, momentum: number?, centered: boolean?, weight_decay: number?} #  lr is the rate, which opt.groups[1].lr changes later
+---@param opts? {lr: number?, alpha: number?, eps: number?, momentum: number?, centered: boolean?, weight_decay: number?} # lr is the rate, which opt.groups[1].lr changes later
 ---@return tycho.optim.RMSprop
 function optim.RMSprop(params, opts) end
 
@@ -6813,7 +6813,7 @@ function optim.ReduceLROnPlateau(opt, opts) end
 ---p - lr (g + momentum buf).
 ---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
 ---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
----@param opts? {lr: number?, momentum: number?, dampening: number?, nesterov: boolean?, weight_decay: number?} #  lr is the rate, which opt.groups[1].lr changes later
+---@param opts? {lr: number?, momentum: number?, dampening: number?, nesterov: boolean?, weight_decay: number?} # lr is the rate, which opt.groups[1].lr changes later
 ---@return tycho.optim.SGD
 function optim.SGD(params, opts) end
 

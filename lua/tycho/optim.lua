@@ -399,8 +399,8 @@ optimizer("AdamW", {
 --- Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or
 --- negative.
 ---@param params tycho.Tensor[]|table[] leaves, or groups {params = list, lr = ...}
----@param opts? {lr: number?, alpha: number?, eps: number?, momentum: number?, centered: boolean?, weight_decay: number?}
----  lr is the rate, which opt.groups[1].lr changes later
+---@param opts? {lr: number?, alpha: number?, eps: number?, momentum: number?, centered: boolean?,
+---  weight_decay: number?} lr is the rate, which opt.groups[1].lr changes later
 ---@return tycho.Optimizer
 optimizer("RMSprop", {
   defaults = { lr = 0.01, alpha = 0.99, eps = 1e-8, momentum = 0, centered = false, weight_decay = 0 },
@@ -610,7 +610,7 @@ end
 --- opt:step(), unless a gradient is not finite; then the factor follows. Whether the step was made.
 --- Raises where the argument is no optimiser.
 ---@param opt tycho.Optimizer
----@return boolean? made nil where the scaler is capturable
+---@return boolean? made # nil where the scaler is capturable
 function Scaler:step(opt)
   check_optimizer("step", opt)
   local at = place_of(self.unscaled, opt)

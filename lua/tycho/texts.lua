@@ -93,7 +93,8 @@ local function read_comment(lines)
       annotated = true
       annotate(comment, line)
     elseif annotated then -- an annotation's description goes on
-      if comment.last then comment.last.text = comment.last.text .. " " .. match(line, "^%s*(.*)$") end
+      local last = comment.last
+      if last then last.text = last.text .. (last.text == "" and "" or " ") .. match(line, "^%s*(.*)$") end
     else
       text[#text + 1] = line
     end
