@@ -33,8 +33,10 @@ local function results(line, list)
     local of, words = cut_type(rest)
     local name, more = words:match "^%s*([%a_][%w_]*)%s*,%s*(.+)$"
     if not more then more = words:match "^%s*,%s*(.+)$" end
-    list[#list + 1] = { type = of, name = name or words:match "^%s*([%a_][%w_]*)%s*$",
-      text = not more and words:match "^%s*#?%s*(.-)%s*$" or nil }
+    local last, behind = words:match "^%s*([%a_][%w_]*)%s*(.*)$"
+    if more or last and behind ~= "" and behind:sub(1, 1) ~= "#" then last = nil end
+    list[#list + 1] = { type = of, name = name or last,
+      text = not more and (last and behind or words):match "^%s*#?%s*(.-)%s*$" or nil }
     rest = more
   end
 end

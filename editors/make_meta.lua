@@ -85,7 +85,8 @@ local function arguments(who, text, above)
     if piece == "..." then p = annotated["..."] end
     if p and p.type == "table" and piece:find "^{" then p = nil end -- the call says more
     local last = list[#list]
-    if p then list[#list + 1] = p
+    local more = p and p.name == "..." and last and last.name == "..." -- part, part, ...
+    if p then list[#list + 1] = not more and p or nil
     elseif piece == "..." then
       local of = types.variadic[who] or last and types.variadic[last.name] or "any"
       list[#list + 1] = { name = "...", type = of }
@@ -144,7 +145,7 @@ local function new_page(above)
     if from and #from.returns > 0 then
       for _, r in ipairs(from.returns) do
         local name = r.name and " " .. r.name or ""
-        page.add("---@return %s%s%s", r.type, name, r.text and r.text ~= "" and not r.name and " # " .. r.text or "")
+        page.add("---@return %s%s%s", r.type, name, r.text and r.text ~= "" and " # " .. r.text or "")
       end
     elseif results then
       for _, of in ipairs(results) do page.add("---@return %s", of) end
@@ -257,7 +258,7 @@ end
 --- Classes by the names under which they are public, where the sources call them otherwise.
 local NAMES = {
   ["nn.Module"] = "tycho.Module", ["optim.Optimizer"] = "tycho.Optimizer", ["files.TensorFile"] = "tycho.TensorFile",
-  ["graph.Graph"] = "tycho.GraphObject", plot = "tycho.Plot", progress = "tycho.Progress",
+  ["graph.Graph"] = "tycho.GraphObject", plot = "tycho.Plot", progress = "tycho.Progress", run = "tycho.Run",
 }
 
 local function is_class(v) return type(v) == "table" and (getmetatable(v) or {}).__call ~= nil end
@@ -296,6 +297,12 @@ local function add_class(page, name, class, parent)
   page.add("%s = {}", object(name))
 end
 
+--- Whether a name is a method of what a function of the group makes: its class is added where results mention it.
+local function is_of_result(group, name)
+  local made, class = type(ty[group]) == "table" and rawget(ty[group], "_classes"), name:match "^[^.]+%.([^.]+)%."
+  return made and made[class] ~= nil
+end
+
 local function add_group(page, group, classes)
   local help, found = internals.help_entries(group)
   local whole, done = NAMES[group], {}
@@ -304,8 +311,8 @@ local function add_group(page, group, classes)
   page.fields(whole or "tycho." .. group)
   page.add("local %s = {}", group)
   for _, name in ipairs(sorted(help)) do
-    local fn, text = found[name], help[name]
-    add_parents(page, group, name, found, done, classes)
+    local fn, text = found[name], not is_of_result(group, name) and help[name]
+    if text then add_parents(page, group, name, found, done, classes) end
     if text and is_class(fn) then
       local class, parent = class_of(name)
       page.fn(name, name, text, rawget(fn, "init"), { result = class })

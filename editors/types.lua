@@ -133,6 +133,7 @@ M.results = {
   ["optim.WarmupCosineLR"] = { "tycho.Schedule" }, ["optim.WarmupLR"] = { "tycho.Schedule" },
   ["data.Dataset.get"] = { "any", "..." }, ["data.Loader.load_state_dict"] = NONE, ["data.Loader.restore"] = NONE,
   ["data.Loader.rest"] = NONE, ["graph.Graph.erase"] = NONE, ["graph.Graph.set_outputs"] = NONE, ["graph.pass"] = NONE,
+  ["run.cancel"] = NONE,
   ["image.grid"] = { "tycho.Tensor" }, ["nn.GroupNorm.forward"] = { "tycho.Tensor" },
   ["data.Loader.close"] = NONE, ["files.TensorFile.close"] = NONE, ["files.TensorFile.has"] = { "boolean" },
 }

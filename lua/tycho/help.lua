@@ -111,7 +111,9 @@ local function name_of(f)
     if rawget(ty, name) == f or internals.methods[name] == f then return name end
   end
   local jit_table = rawget(_G, "jit")
-  if type(jit_table) == "table" and jit_table.view == f then return "jit.view" end
+  for _, name in ipairs(type(jit_table) == "table" and texts.jit_names() or {}) do
+    if jit_table[name] == f then return "jit." .. name end
+  end
   for group in pairs(groups) do
     local found, t = texts.members(group)
     for name, value in pairs(found) do
@@ -146,16 +148,22 @@ local function text_of(asked)
 end
 internals.help_text = text_of
 
--- For what is made of it (editors/make_meta.lua).
+-- For what is made of it (editors/make_meta.lua), which has arguments and results from the annotations.
 internals.help_groups = groups
+local function without_arguments(name)
+  local entry = texts.of(name)
+  local raises = entry and texts.raises(entry)
+  return entry and ("%s%s\n  %s%s"):format(called(entry), entry.call, (entry.text:gsub("\n", "\n  ")),
+    raises and "\n" .. filled(raises, "  ", 110) or "")
+end
 function internals.help_entries(group)
   local y, found = {}, texts.members(group)
-  for name in pairs(found) do y[name] = text_of_entry(name) end
+  for name in pairs(found) do y[name] = without_arguments(name) end
   return y, found
 end
 function internals.help_jit()
   local y = {}
-  for _, name in ipairs(texts.jit_names()) do y[name] = text_of_entry("jit." .. name) end
+  for _, name in ipairs(texts.jit_names()) do y[name] = without_arguments("jit." .. name) end
   return y
 end
 

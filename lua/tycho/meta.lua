@@ -193,7 +193,7 @@ function Tensor:avg_pool1d(kernel, opts) end
 ---@return tycho.Tensor # [batch, channels, windows down, windows across]
 function Tensor:avg_pool2d(kernel, opts) end
 
----adds the gradient of x to grad of every leaf that x was computed from
+---adds the gradient of y to grad of every leaf that y was computed from
 ---@param g? tycho.Tensor # of y's shape; 1 where y has one element
 ---@param opts? {retain_graph: boolean?, create_graph: boolean?}
 function Tensor:backward(g, opts) end
@@ -1813,9 +1813,8 @@ function ty.atanh_(x) end
 ---calls fn(...) with the products of layers in that half float; sums, softmax, norms, losses give f32
 ---@param dtype "bf16"|"f16"|"f32"|false # false: as without
 ---@param fn function
----@param ... any
----@return any
----@return ...
+---@param ... any # what fn is given
+---@return any # what fn gives
 function ty.autocast(dtype, fn, ...) end
 
 ---the mean of each window
@@ -1834,7 +1833,7 @@ function ty.avg_pool1d(x, kernel, opts) end
 ---@return tycho.Tensor # [batch, channels, windows down, windows across]
 function ty.avg_pool2d(x, kernel, opts) end
 
----adds the gradient of x to grad of every leaf that x was computed from
+---adds the gradient of y to grad of every leaf that y was computed from
 ---@param y tycho.Tensor
 ---@param g? tycho.Tensor # of y's shape; 1 where y has one element
 ---@param opts? {retain_graph: boolean?, create_graph: boolean?}
@@ -1943,9 +1942,8 @@ function ty.check(f, n) end
 
 ---f(...), which keeps nothing for its gradient but runs again there
 ---@param f fun(...): ...
----@param ... any
----@return any
----@return ...
+---@param ... any # what f is given
+---@return any # what f gives
 function ty.checkpoint(f, ...) end
 
 ---a table of at most n views of about equal size
@@ -1971,17 +1969,17 @@ function ty.clamp(x, min, max) end
 ---@return tycho.Tensor # the broadcast shape, the promoted dtype
 function ty.clamp_(x, min, max) end
 
----scales gradients to a p-norm of at most max, gives the norm
----@param params tycho.Tensor[]
----@param max number
----@param p? number
----@return tycho.Tensor
-function ty.clip_grad_norm_(params, max, p) end
+---scales gradients to a p-norm of at most the limit, gives the norm
+---@param params tycho.Tensor|tycho.Tensor[] # those without a gradient are passed over
+---@param limit number
+---@param p? number # 2
+---@return tycho.Tensor # the norm before, no dims
+function ty.clip_grad_norm_(params, limit, p) end
 
----cuts gradients to -value .. value
----@param params tycho.Tensor[]
----@param value number|boolean
-function ty.clip_grad_value_(params, value) end
+---cuts gradients to -v .. v
+---@param params tycho.Tensor|tycho.Tensor[] # those without a gradient are passed over
+---@param v number
+function ty.clip_grad_value_(params, v) end
 
 ---a copy with memory of its own
 ---@param x tycho.Tensor
@@ -1989,9 +1987,9 @@ function ty.clip_grad_value_(params, value) end
 function ty.clone(x) end
 
 ---a function that runs f's tensor operations in fused kernels, bits equal
----@param f function|table
+---@param f function|table # a function, or a module, which gives a callable table whose fields read and write through
 ---@param opts? tycho.CompileOptions
----@return function|table
+---@return function|table # of the same arguments and results
 function ty.compile(f, opts) end
 
 ---x if its elements lie row by row, else such a copy
@@ -2136,7 +2134,7 @@ function ty.cumprod(x, dim) end
 ---@return tycho.Tensor
 function ty.cumsum(x, dim) end
 
----a function with a gradient of its own: forward gives y and what backward(saved, g) gets
+---a function with a gradient of its own: forward gives y and what rule(saved, g) gets
 ---@param forward fun(...): tycho.Tensor|tycho.Tensor[] # , any
 ---@param rule fun(saved: any, ...: tycho.Tensor): ...
 ---@return fun(...): ...
@@ -2145,9 +2143,8 @@ function ty.custom_grad(forward, rule) end
 ---calls fn(...), and raises in its operations when so many milliseconds are over
 ---@param ms number
 ---@param fn function
----@param ... any
----@return any
----@return ...
+---@param ... any # what fn is given
+---@return any # what fn gives
 function ty.deadline(ms, fn, ...) end
 
 ---the float dtype of numbers, and of integers that become floats
@@ -2162,7 +2159,7 @@ function ty.detach(x) end
 
 ---calls fn(...) and raises at the first operation that makes a NaN or an infinity, forward or backward
 ---@param fn function|boolean
----@param ... any
+---@param ... any # what fn is given
 ---@return ...
 function ty.detect_anomaly(fn, ...) end
 
@@ -2268,10 +2265,9 @@ function ty.empty(...) end
 function ty.empty_like(x, opts) end
 
 ---calls fn(...) while gradients are recorded, also inside no_grad
----@param fn function
----@param ... any
----@return any
----@return ...
+---@param fn fun(...): ...
+---@param ... any # what fn is given
+---@return any # what fn gives
 function ty.enable_grad(fn, ...) end
 
 ---bool: equal; NaN equals nothing
@@ -2348,6 +2344,14 @@ function ty.expm1(x) end
 ---@param x tycho.Tensor
 ---@return tycho.Tensor
 function ty.expm1_(x) end
+
+---writes f as one C file and a header, which need no library
+---@param f function|table # a function, compiled or not, or a module
+---@param path string # "model.c"; beside it stand model.h and perhaps model.bin
+---@param given? table # example arguments and options: {x, 0.5, weights = "beside"}
+---@return table? written
+---@return string? message
+function ty.export(f, path, given) end
 
 ---1 on the main diagonal, 0 elsewhere
 ---@param n integer
@@ -2470,9 +2474,9 @@ function ty.gelu_(x, opts) end
 function ty.get(x, i, j, ...) end
 
 ---a function that gives f's gradient for one or more of its arguments
----@param f function|table
----@param argnums? integer|integer[]
----@return function
+---@param f fun(...): tycho.Tensor # gives a float tensor of one element
+---@param argnums? integer|integer[] # 1
+---@return fun(...): ... # of the same arguments: the gradient in the structure of that argument
 function ty.grad(f, argnums) end
 
 ---compares fn's gradients with differences of its values, in f64; raises and names the elements where they differ
@@ -2485,7 +2489,7 @@ function ty.gradcheck(fn, args, opts) end
 
 ---the graph that f(...) records: text, nodes, dot
 ---@param f function
----@param ... any
+---@param ... any # what f is given
 ---@return tycho.Graph
 function ty.graph(f, ...) end
 
@@ -2496,9 +2500,9 @@ function ty.graph(f, ...) end
 function ty.gt(a, b) end
 
 ---the help of a function, given or named, "nn.Linear", or of a group, "nn"; without one prints all names
----@param asked? string|function # "softmax", "nn.Linear", "nn", "jit", ty.softmax
+---@param what? string|function # "softmax", "nn.Linear", "nn", "jit", ty.softmax
 ---@return string|string[]
-function ty.help(asked) end
+function ty.help(what) end
 
 ---a function that gives the second derivatives of f's value
 ---@param f fun(...): tycho.Tensor # gives a float tensor of one element
@@ -2617,7 +2621,7 @@ function ty.jacobian(f, argnums) end
 ---@param x tycho.Tensor|table # nested tables of tensors, given to f as they are
 ---@param v tycho.Tensor|table # the direction, in the structure of x
 ---@return tycho.Tensor value
----@return tycho.Tensor derivative
+---@return tycho.Tensor derivative # both in the structure and sizes of f(x)
 function ty.jvp(f, x, v) end
 
 ---how far the distribution target is from the log-probabilities x
@@ -2695,7 +2699,7 @@ function ty.linspace(start, stop, count, opts) end
 ---@param path string
 ---@param opts? table
 ---@return any value
----@return any # more  nil and a message where the file cannot be read
+---@return any more # a tensor, tensors by name, a table; nil and a message where the file cannot be read
 function ty.load(path, opts) end
 
 ---what save_checkpoint wrote, taken up by the parts of `into`; nil and a message
@@ -2959,7 +2963,7 @@ function ty.median(x, dim, keepdim) end
 ---a table of a grid's coordinates, one tensor an axis
 ---Shape of the result: the sizes of the axes
 ---@param ... tycho.Tensor|{indexing?: "ij"|"xy"} # one dim each; or one table of them; then options
----@return tycho.Tensor[]
+---@return tycho.Tensor[] # one tensor an axis, of the sizes of all axes
 function ty.meshgrid(...) end
 
 ---the smallest element over dims; NaN wins
@@ -3080,10 +3084,9 @@ function ty.neg_(x) end
 function ty.nll_loss(x, target, opts) end
 
 ---calls fn(...) while nothing is recorded for gradients
----@param fn function
----@param ... any
----@return any
----@return ...
+---@param fn fun(...): ...
+---@param ... any # what fn is given
+---@return any # what fn gives
 function ty.no_grad(fn, ...) end
 
 ---positions of the elements that are not zero, one row each: i64 [count, ndim]
@@ -3641,8 +3644,8 @@ function ty.stance(name) end
 
 ---a call in slices of time: run:step(microseconds) tells whether it is done, then run:results()
 ---@param f function|table # a compiled function, or one that calls such
----@param ... any
----@return tycho.Run
+---@param ... any # what f is given
+---@return tycho.Run # run.done tells whether the call has ended; methods: run:step, run:results, run:cancel
 function ty.start(f, ...) end
 
 ---a table: memory in bytes, caches of kernels, plans and packed weights, operations counted
@@ -3908,9 +3911,8 @@ function ty.vmap(f, in_dims, out_dims, opts) end
 
 ---calls f once so that later calls find it compiled
 ---@param f function # a compiled function
----@param ... any
----@return any
----@return ...
+---@param ... any # what f is given
+---@return any # what f gives
 function ty.warmup(f, ...) end
 
 ---b where the condition holds, else c
@@ -3941,78 +3943,161 @@ function ty.zeros_like(x, opts) end
 ---@field log boolean|fun(text: string)
 local jitlib = {}
 
----how many milliseconds a capture may take inside a call; math.huge at first
+---How many milliseconds a capture may take inside a call; one that needs more is given up, and waits for warmup.
+---math.huge, as it is at first: as many as it needs. Without an argument nothing changes. Gives the budget so far.
+---Raises where it is no number from 0.
 ---@param ms? number
 ---@return number
 function jitlib.budget(ms) end
 
----runs f as written beside every n-th call and raises where a bit differs
+---Runs f as it is written beside every n-th call of the compiled function, and raises where a bit differs: of
+---results, of what was written, of the random state. What the plain run changes is put back, but output and what C
+---libraries keep: they happen twice. n = 0 or nil ends it. Not for functions compiled with {fast = true}, whose bits
+---may differ.
+---Raises where f is no compiled function, n no count, or f was compiled with {fast = true}; in calls where a
+---bit differs.
 ---@param f function # a compiled function
 ---@param n? integer
 function jitlib.check(f, n) end
 
----a function that runs f's tensor operations in fused kernels, bits equal
----@param f function|table
+---A function that runs f's tensor operations in fused kernels, with the results of f to the bit. Compiling twice
+---gives the same function. Options: fast = true lets the engine contract and re-associate for this function:
+---results may then differ from eager in the last bits. fullgraph = true: a call that cannot be captured whole
+---raises, and names the line. parts = false: what no trace holds whole runs as it is, instead of in parts. dynamic
+---= true: a trace for any size from the start, or {x = {1}}: for these dims of an argument; false: sizes stay
+---fixed. passes = {fn or name, ...} change each captured graph before it is compiled; backend = fn makes a
+---function of it, to run instead.
+---Raises where f is neither a function nor a module, an option is not known, or as fullgraph says.
+---@param f function|table # a function, or a module, which gives a callable table whose fields read and write through
 ---@param opts? tycho.CompileOptions
----@return function|table
+---@return function|table # of the same arguments and results
 function jitlib.compile(f, opts) end
 
----calls fn(...), and raises in its operations when so many milliseconds are over
+---fn(...), in which operations raise when so many milliseconds are over: at their beginning, and within those that
+---take their time, of which nothing is seen then. Of deadlines inside of each other the earliest holds. Lua code
+---between operations, LAPACK and files are not looked at.
+---Raises where ms is no number from 0 or fn no function; in operations when the time is over; and what fn
+---raises.
 ---@param ms number
 ---@param fn function
----@param ... any
----@return any
----@return ...
+---@param ... any # what fn is given
+---@return any # what fn gives
 function jitlib.deadline(ms, fn, ...) end
 
----keeps f from being captured by compiled functions that call it
+---Keeps a function from being captured: compiled functions that call it run as they are, recording what they do.
+---Gives the function.
+---Raises where f is no function.
 ---@param f function
 ---@return function
 function jitlib.disable(f) end
 
----what a compiled function did: traces, guards, misses, aborts, kernels; prints well
+---What a compiled function did: a table that prints in 25 lines at most; e:full() is the whole text, with guards,
+---graphs and programs, e:table() a plain table. calls; nested (calls inside of other compiled functions); skips
+---(calls that a trace answered: the function did not run); captures; timed (how many of these calls were timed,
+---about one of 64), time (seconds that such a call took: the median of the last ones); traces, most recently used
+---first: {key, guards, sizes (what was decided about them), effects, hits, dynamic, instances (sets of sizes),
+---ranges (of sizes), no_range (why there is none), graph, plan (steps, outputs, pieces of the arena), sites (of
+---the graph's nodes: "file:line", behind "<" in a backward pass, or false), seconds (of the plan's steps, the mean
+---of so many runs: timed; nil where none was)}, and where a
+---result needs a gradient: kept (what a call keeps for its backward pass: {what = "result", "input" or "constant",
+---path, type, bytes, by (the operation whose gradient reads it)}), backward (its plans: {operations, kernels,
+---steps}); parts, where it is captured in parts, in the order of its code: {begins = "file:line", line, native
+---(runs as it is), calls, skips, linked (skips that came straight from the part before), captures, timed, time,
+---traces, aborts, ends[i] = {at = "file:line", line, reason, hint, where (the reason's "file:line")}, or {} for
+---the function's end}; most_parts (at how many places it is cut, where there may not be more); misses, the last of
+---them: {text, guard, path, was, now, line}, each compared with the trace whose guards agreed longest; aborts, the
+---last of them: {text, file, line, reason, hint, cost in ms}. Of calls that ran and were recorded: signature_hits,
+---signature_misses, evicted, differences, signatures[i] = {signature, hits, rests (runs eagerly for now, since
+---recording does not pay), graphs = {{runs, text}}}. Traces and graphs tell their work: operations,
+---operations_saved (that take no step of their own), kernels, steps, bytes_moved, bytes_saved.
+---Raises where f is no compiled function.
 ---@param f function
 ---@return tycho.Explanation
 function jitlib.explain(f) end
 
----the graph that f(...) records: text, nodes, dot
+---Writes f as one C11 file and its header, which need no library: for programs without Lua, with the same bits.
+---Tensors among the example arguments become pointers, numbers doubles; all else that f reads is frozen, weights too.
+---Options, by name beside the arguments: weights = "inside" (the C file, as it is without) or "beside" (model.bin);
+---name: of the functions, the file's without; outputs = {"y", ...}: names of results; dynamic = {x = {1}}: dims of
+---arguments that callers of the C function give, or {x = {[1] = "rows"}} with their names.
+---Where a file cannot be written: nil and a message.
+---Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its
+---arguments, or needs what C cannot be written for, and says what; where an option is not known; nothing is
+---written then.
+---@param f function|table # a function, compiled or not, or a module
+---@param path string # "model.c"; beside it stand model.h and perhaps model.bin
+---@param given? table # example arguments and options: {x, 0.5, weights = "beside"}
+---@return table? written
+---@return string? message
+function jitlib.export(f, path, given) end
+
+---The graph that f(...) records: a table of nodes {op, dtype, shape, src, live} with `text` and
+---`dot`, printed as text. Where f demands a value there are several graphs, and a list of them is
+---returned. f runs once; tensors that it writes to are put back, but not what it writes by set() or to
+---memory whose address was taken.
+---Raises where f is no function, and what f raises.
 ---@param f function
----@param ... any
+---@param ... any # what f is given
 ---@return tycho.Graph
 function jitlib.graph(f, ...) end
 
----registers a pass over captured graphs, which {passes = {name}} of compile runs
+---Registers a pass under a name: {passes = {name}} of jit.compile runs it. fn(graph, example_inputs) changes the
+---graph or returns another one. A name may be given anew: functions that are compiled later get the new pass.
+---Raises where the name is no string, or fn no function.
 ---@param name string
 ---@param fn function
 function jitlib.pass(name, fn) end
 
----forgets what was compiled for f
+---Runs fn() and tells what each line of the user's source cost in kernels, of compiled functions as of eager
+---operations: a table that prints well, hottest line first, then fn's results. A kernel that holds operations of
+---several lines is shared among them, by what each costs, roughly; gradients count where their operation stands.
+---A field `lines` has them as tables: {file, line, source, seconds, backward, runs, bytes, flops, share}. Where the
+---trace cannot be written: nil and a message.
+---Raises where fn is no function, and what fn raises, after the trace was written.
+---@param fn function
+---@param path? string # of a trace to write for chrome://tracing or Perfetto, "trace.json", as ty.profile does
+---@return tycho.LineProfile?
+---@return ...
+function jitlib.profile(fn, path) end
+
+---Forgets the signatures and counters of a compiled function.
+---Raises where f is no compiled function.
 ---@param f function
 function jitlib.reset(f) end
 
----how compiled functions run: default, eager or no_recompile
+---How compiled functions are run: "default"; "eager": as if they were not compiled; "no_recompile": a call that
+---would be captured again raises and says why. Without an argument nothing changes. Gives the stance so far.
+---Raises for other names.
 ---@param name? "default"|"eager"|"no_recompile"
 ---@return string
 function jitlib.stance(name) end
 
----a call in slices of time: run:step(microseconds) tells whether it is done, then run:results()
+---The call f(...) in slices of time, for frame loops: nothing has run yet. `run:step(microseconds)` goes on for so
+---long and tells whether the call has ended (raises what it raises), `run:results()` gives its results then; results
+---and effects of a plan appear together when it is done. What the call reads is as it was when it read it; where a
+---tensor, field or variable that it writes has changed meanwhile, it raises and writes nothing. Compile f, and warm
+---it up (jit.warmup): plans are stopped between tiles, Lua code and captures are not.
+---Raises where f is neither a function nor a module; what f raises comes out of run:step.
 ---@param f function|table # a compiled function, or one that calls such
----@param ... any
----@return tycho.Run
+---@param ... any # what f is given
+---@return tycho.Run # run.done tells whether the call has ended; methods: run:step, run:results, run:cancel
 function jitlib.start(f, ...) end
 
----writes one HTML page: source, parts, guards, graphs, plans, kernels, machine code, times
+---Writes one page for a browser, which needs nothing else: the source's lines with what became of them, parts,
+---guards, graphs, plans with the lifetimes of buffers, kernels as loop programs beside their machine code, times.
+---Raises where f is no compiled function, or the path no string.
 ---@param f function # compiled, and called at least once
 ---@param path string # "f.html"
 ---@return true? written
 ---@return string? message
 function jitlib.view(f, path) end
 
----calls f once so that later calls find it compiled
+---Calls f once so that later calls find their trace: no budget applies, and a capture that waits for its turn is
+---tried. Gives f's results; what f writes is written.
+---Raises where f is no compiled function, and what f raises.
 ---@param f function # a compiled function
----@param ... any
----@return any
----@return ...
+---@param ... any # what f is given
+---@return any # what f gives
 function jitlib.warmup(f, ...) end
 
 ---@class tycho.csv
@@ -4027,12 +4112,14 @@ local csv = {}
 csv.Table = {}
 
 ---A column by name or number: numbers and categories as a tensor [rows], text as a list.
+---Raises where there is no such column.
 ---@param key string|integer
 ---@return tycho.Tensor|string[]
 function csv.Table:column(key) end
 
 ---Columns side by side, [rows, number of columns]: those of the list, or all that hold numbers or bools. A view
----where they lie together already. Raises when one of them is text.
+---where they lie together already.
+---Raises when one of them is text.
 ---@param keys? (string|integer)[]
 ---@param dtype? string # default: the floats' where there are floats, else i64, bool of bools alone
 ---@return tycho.Tensor
@@ -4044,6 +4131,7 @@ function csv.Table:tensor(keys, dtype) end
 ---"i64" | "f32" | "f64" | "text" | "category"}, or one for all (bool takes 0 and 1 too); dtype = "f32" | "f64" for
 ---all numbers; missing = spellings; fill = what missing numbers become, or "error"; classes = {name = list}: names
 ---whose positions are the codes.
+---Raises where the path is no string, or an option is not known.
 ---@param path string
 ---@param opts? table
 ---@return tycho.csv.Table? t
@@ -4051,6 +4139,7 @@ function csv.Table:tensor(keys, dtype) end
 function csv.load(path, opts) end
 
 ---The same of a text.
+---Raises where the text is no string, or an option is not known.
 ---@param text string
 ---@param opts? table
 ---@return tycho.csv.Table? t
@@ -4060,6 +4149,7 @@ function csv.parse(text, opts) end
 ---Writes a table of csv.load, columns by name ({x = tensor, label = {"a", "b"}}), or a tensor [rows] or
 ---[rows, columns]. Numbers and bools read back as they are. Options: names = the columns' names and order; header =
 ---false; delimiter; missing = how NaN is written, by default as an empty field.
+---Raises where columns differ in length, or an option is not known.
 ---@param path string
 ---@param value tycho.csv.Table|tycho.Tensor|table<string, tycho.Tensor|string[]>
 ---@param opts? table
@@ -4078,33 +4168,38 @@ local data = {}
 data.Dataset = {}
 
 ---How many samples there are, as the field `size` says; # of a dataset is 0, as Lua counts a table without a list.
+---Raises never.
 ---@return integer
 function data.Dataset:count() end
 
 ---The values of sample i; a file that cannot be read gives nil and a message.
+---Raises where i is out of range.
 ---@param i integer # 1-based, negative from the end
----@return any
----@return ...
+---@return any # the values of the sample
 function data.Dataset:get(i) end
 
 ---Its batches, with the options of data.loader.
+---Raises where an option is not known or out of range.
 ---@param opts? table
 ---@return tycho.data.Loader
 function data.Dataset:loader(opts) end
 
 ---Samples fn(sample): the values that fn returns for those of each sample, when it is asked for.
+---Raises where fn is no function, and in a loop where it gives nothing.
 ---@param fn fun(...): ...
 ---@return tycho.data.Dataset
 function data.Dataset:map(fn) end
 
 ---Several datasets, of these shares of the samples, which share none: train, test = ds:split({0.8, 0.2}, 1). With a
 ---seed they are drawn at random, without one they lie one behind the other.
+---Raises where fractions are no list, or add up to more than 1.
 ---@param fractions number[] # together at most 1
 ---@param seed? integer
 ---@return tycho.data.Dataset # ...
 function data.Dataset:split(fractions, seed) end
 
 ---The samples whose numbers are given, in that order.
+---Raises where a number is out of range.
 ---@param indices integer[]|tycho.Tensor # 1-based
 ---@return tycho.data.Dataset
 function data.Dataset:subset(indices) end
@@ -4115,35 +4210,43 @@ function data.Dataset:subset(indices) end
 data.Loader = {}
 
 ---Ends the reading in the background; the collector does so too. The loader can be used again.
+---Raises never.
 function data.Loader:close() end
 
 ---How many batches an epoch has.
+---Raises never.
 ---@return integer
 function data.Loader:count() end
 
 ---One epoch: for x, y, i in loader:epoch() do; the batch's number is the last value. The next epoch begins where this
 ---is called again, unless restore has set where to go on. A loader walks through one epoch at a time.
+---Raises in the loop where another epoch of the loader has begun, or a file cannot be read.
 ---@return fun(): ...
 function data.Loader:epoch() end
 
 ---Goes on where a loader stood that gave this state.
+---Raises where it is no state of such a loader.
 ---@param state {epoch: integer, position: integer, seed: integer}
 function data.Loader:load_state_dict(state) end
 
 ---Ends an epoch's reading; the memory that it was read into waits for the next.
+---Raises never.
 function data.Loader:rest() end
 
 ---Goes on where a loader stood that gave this state.
+---Raises where it is no state of such a loader.
 ---@param state {epoch: integer, position: integer, seed: integer}
 function data.Loader:restore(state) end
 
 ---Where the loader stands: plain numbers for a checkpoint. A loader over the same data, with the same options, that
 ---is given them by restore goes on with the batch that would have come next.
+---Raises never.
 ---@return {epoch: integer, position: integer, seed: integer}
 function data.Loader:state() end
 
 ---Where the loader stands: plain numbers for a checkpoint. A loader over the same data, with the same options, that
 ---is given them by restore goes on with the batch that would have come next.
+---Raises never.
 ---@return {epoch: integer, position: integer, seed: integer}
 function data.Loader:state_dict() end
 
@@ -4151,6 +4254,7 @@ function data.Loader:state_dict() end
 ---that hold numbers but the target; target = a column: text counts as categories (ds.classes), true and
 ---false too but where types say "bool"; dtype of the inputs, default f32; all else as csv.load takes it. ds.table is
 ---the table.
+---Raises where an option is not known; a file that cannot be read gives nil and a message.
 ---@param path string
 ---@param opts? table
 ---@return tycho.data.Dataset? ds
@@ -4160,6 +4264,7 @@ function data.csv(path, opts) end
 ---Images of a folder: (image, label) where it has sub-folders, one for each class, whose sorted names the labels
 ---count from 1 (ds.classes); else single images. Options as of image.load: channels, size, dtype, limit (for each
 ---image: what is over it is refused when its turn comes).
+---Raises where an option is not known; a folder that cannot be read gives nil and a message.
 ---@param dir string
 ---@param opts? {channels: integer?, size: integer[]?, dtype: string?, limit: integer?}
 ---@return tycho.data.Dataset? ds
@@ -4167,20 +4272,23 @@ function data.csv(path, opts) end
 function data.images(dir, opts) end
 
 ---n samples, each made by fn(i) when it is asked for.
+---Raises where n is no count, or fn no function.
 ---@param n integer
 ---@param fn fun(i: integer): any # , any
----@return tycho.data.Dataset
+---@return tycho.data.Dataset # n samples
 function data.lazy(n, fn) end
 
 ---The entries of a list: a list among them is several values, anything else is one.
+---Raises where the argument is no list.
 ---@param list any[]
----@return tycho.data.Dataset
+---@return tycho.data.Dataset # a sample for each entry
 function data.list(list) end
 
 ---Batches of a dataset. Options: batch (1) samples each; shuffle (false) by seed (0), in another order each epoch;
 ---last = "keep" | "drop": a last batch that is smaller; device: where the tensors of a batch are moved to;
 ---transform = fn(values of a batch), what it returns is the batch; workers (1) threads that read files in the
 ---background, the result does not depend on them; ahead (2): batches that are read before they are asked for.
+---Raises where ds is no dataset, or an option is not known or out of range.
 ---@param ds tycho.data.Dataset
 ---@param opts? table
 ---@return tycho.data.Loader
@@ -4188,6 +4296,8 @@ function data.loader(ds, opts) end
 
 ---Records of one size, one behind the other in a file, as tensors. Options: shape (a list of sizes), dtype (u8),
 ---offset (bytes before the first), count (as many as there are).
+---Raises where the shape is missing or a number is out of range; a file that cannot be read gives nil and a
+---message.
 ---@param path string
 ---@param opts {shape: integer[], dtype: string?, offset: integer?, count: integer?}
 ---@return tycho.data.Dataset? ds
@@ -4196,9 +4306,10 @@ function data.records(path, opts) end
 
 ---The rows of tensors or lists: tensors(x, y) gives samples of two values, tensors{x = a, y = b} tables, and so does a
 ---table of csv.load. Entries of lists are put side by side: numbers as f32, strings as a list.
+---Raises where columns have not the same number of rows.
 ---@param first tycho.Tensor|table|tycho.csv.Table
----@param ... any
----@return tycho.data.Dataset
+---@param ... tycho.Tensor|table # further columns
+---@return tycho.data.Dataset # a sample for each row
 function data.tensors(first, ...) end
 
 ty.data = data
@@ -4212,21 +4323,25 @@ local files = {}
 files.TensorFile = {}
 
 ---Closes the file; tensors that were read stay.
+---Raises never.
 function files.TensorFile:close() end
 
 ---Reads one tensor.
+---Raises where the file has no tensor of that name; what cannot be read gives nil and a message.
 ---@param name string
 ---@return tycho.Tensor? t
 ---@return string? message
 function files.TensorFile:get(name) end
 
 ---Whether it holds a tensor of that name.
+---Raises where the name is no string.
 ---@param name string
 ---@return boolean
 function files.TensorFile:has(name) end
 
 ---The sizes and dtype of a tensor as get gives it, without reading it; a third value says why there can be none. nil
 ---where it has none of that name.
+---Raises where the name is no string.
 ---@param name string
 ---@return integer[]? shape
 ---@return string? dtype
@@ -4239,6 +4354,7 @@ files.gguf = {}
 ---The tensors of a .gguf file by name, and its metadata. Q8_0 and Q4_0 become f32, about 4 and 7 bytes for each of
 ---the file, so that a model takes up to 7 times its size (names: only these are read); other types keep their dtype
 ---unless `dtype` names one. Whole numbers of the metadata beyond 2^53 are texts.
+---Raises where the path is no string, or an option is not known. What cannot be read gives nil and a message.
 ---@param path string
 ---@param opts? {names: string[]?, mmap: boolean?, dtype: string?}
 ---@return table<string, tycho.Tensor>? tensors
@@ -4246,22 +4362,27 @@ files.gguf = {}
 function files.gguf.load(path, opts) end
 
 ---An open file, of which tensors are read one by one: its names, info(name), get(name). Options as of load.
+---Raises where the path is no string, or an option is not known. What cannot be read gives nil and a message.
 ---@param path string
 ---@param opts? {mmap: boolean?, limit: number?}
 ---@return tycho.TensorFile? file
 ---@return string? message
 function files.gguf.open(path, opts) end
 
----What a file holds, by its ending; see the format's own load.
+---What a file holds, by its ending: .npy .npz .safetensors .gguf .csv .tsv .png .jpg .jpeg .ppm .pgm .pnm. Options are
+---those of the format's own load: ty.csv.load, ty.image.load, ty.files.npy.load and so on.
+---Raises where the path is no string, its ending is no known format, or an option is not known. What cannot be
+---read gives nil and a message.
 ---@param path string
 ---@param opts? table
 ---@return any value
----@return any # more  nil and a message where the file cannot be read
+---@return any more # a tensor, tensors by name, a table; nil and a message where the file cannot be read
 function files.load(path, opts) end
 
 ---Reads a checkpoint. The parts of `into` that have load_state_dict take up what was saved under their names, and
 ---random numbers go on where they stood; the rest is in what it gives. Without `into` states come as tables and the
----random numbers stay as they are. Raises where a part does not fit what was saved; then all are as they were.
+---random numbers stay as they are.
+---Raises where a part does not fit what was saved; then all are as they were.
 ---@param path string
 ---@param into? table<string, any> # such as {model = m, optimizer = opt}
 ---@param opts? {random: boolean?} # random = false: random numbers stay as they are
@@ -4271,6 +4392,7 @@ function files.load_checkpoint(path, into, opts) end
 
 ---The weights of a model as other libraries save them: a .safetensors file, a model.safetensors.index.json with the
 ---files that it names, or a directory with one of these. For model:load_state_dict(weights, {from = "torch"}).
+---Raises where the path is no string, or an option is not known.
 ---@param path string
 ---@param opts? {mmap: boolean?}
 ---@return table<string, tycho.Tensor>? weights
@@ -4282,6 +4404,7 @@ files.npy = {}
 
 ---A tensor of a .npy file. u16 becomes i32, u32 and u64 i64 (so it takes up to twice the file's size); column-major
 ---files give a view with turned strides.
+---Raises where the path is no string, or an option is not known. What cannot be read gives nil and a message.
 ---@param path string
 ---@param opts? {mmap: boolean?} # mmap: the elements stay in the file, which must not be cut short meanwhile
 ---@return tycho.Tensor? t
@@ -4289,6 +4412,7 @@ files.npy = {}
 function files.npy.load(path, opts) end
 
 ---Writes a tensor as .npy.
+---Raises where t is no tensor of a dtype that .npy has. What cannot be written gives nil and a message.
 ---@param path string
 ---@param t tycho.Tensor
 ---@param opts? table # there are none
@@ -4301,6 +4425,7 @@ files.npz = {}
 
 ---The arrays of a .npz file by name, as numpy.load gives them. Compressed files that unpack to more than the file's
 ---size and 64 MB are refused unless `limit` allows it: a small file may stand for any number of bytes.
+---Raises where the path is no string, or an option is not known. What cannot be read gives nil and a message.
 ---@param path string
 ---@param opts? {names: string[]?, limit: number?}
 ---@return table<string, tycho.Tensor>? tensors
@@ -4308,6 +4433,7 @@ files.npz = {}
 function files.npz.load(path, opts) end
 
 ---An open file, of which tensors are read one by one: its names, info(name), get(name). Options as of load.
+---Raises where the path is no string, or an option is not known. What cannot be read gives nil and a message.
 ---@param path string
 ---@param opts? {mmap: boolean?, limit: number?}
 ---@return tycho.TensorFile? file
@@ -4315,6 +4441,7 @@ function files.npz.load(path, opts) end
 function files.npz.open(path, opts) end
 
 ---Writes tensors by name, as numpy.savez does; compress: as numpy.savez_compressed.
+---Raises where a name or a tensor is none. What cannot be written gives nil and a message.
 ---@param path string
 ---@param tensors table<string, tycho.Tensor>
 ---@param opts? {compress: boolean?}
@@ -4327,6 +4454,7 @@ files.safetensors = {}
 
 ---The tensors of a .safetensors file by name, and its metadata. names: only these are read. mmap: the elements stay
 ---in the file until they are looked at; cutting the file short meanwhile ends the process.
+---Raises where the path is no string, or an option is not known. What cannot be read gives nil and a message.
 ---@param path string
 ---@param opts? {names: string[]?, mmap: boolean?}
 ---@return table<string, tycho.Tensor>? tensors
@@ -4334,6 +4462,7 @@ files.safetensors = {}
 function files.safetensors.load(path, opts) end
 
 ---An open file, of which tensors are read one by one: its names, info(name), get(name). Options as of load.
+---Raises where the path is no string, or an option is not known. What cannot be read gives nil and a message.
 ---@param path string
 ---@param opts? {mmap: boolean?, limit: number?}
 ---@return tycho.TensorFile? file
@@ -4341,6 +4470,7 @@ function files.safetensors.load(path, opts) end
 function files.safetensors.open(path, opts) end
 
 ---Writes tensors by name, byte for byte as the reference implementation does.
+---Raises where a name or a tensor is none. What cannot be written gives nil and a message.
 ---@param path string
 ---@param tensors table<string, tycho.Tensor>
 ---@param opts? {metadata: table<string, string>?}
@@ -4348,7 +4478,10 @@ function files.safetensors.open(path, opts) end
 ---@return string? message
 function files.safetensors.save(path, tensors, opts) end
 
----Writes a file, by its ending; the file is whole or, where that fails, as it was before.
+---Writes a file, by its ending, as load has them but .gguf; the file is whole or, where that fails, as it was before.
+---Options are those of the format's own save.
+---Raises where the path is no string, its ending is no known format, or the value is not what the format
+---takes. What cannot be written gives nil and a message.
 ---@param path string
 ---@param value any # a tensor, or tensors by name: what the format takes
 ---@param opts? table
@@ -4357,6 +4490,7 @@ function files.safetensors.save(path, tensors, opts) end
 function files.save(path, value, opts) end
 
 ---Writes a checkpoint: the parts, and the state of the random numbers.
+---Raises where the path is no string, or a part is neither savable nor has state_dict.
 ---@param path string
 ---@param parts table<string, any> # such as {model = m, optimizer = opt, schedule = s, step = 100}
 ---@return true? ok
@@ -4372,23 +4506,28 @@ local graph = {}
 graph.Graph = {}
 
 ---A graph of its own with the same nodes, and a table from the old nodes to the new ones.
+---Raises where the graph breaks a rule: see lint.
 ---@return tycho.GraphObject
 ---@return table<tycho.GraphNode, tycho.GraphNode>
 function graph.Graph:clone() end
 
 ---Erases what no output is made of, but the inputs: their number stays. Returns how many nodes went.
+---Raises where the graph breaks a rule: see lint.
 ---@return integer
 function graph.Graph:dce() end
 
----Takes a node out. Raises while it has users or is an output.
+---Takes a node out.
+---Raises while it has users or is an output.
 ---@param node tycho.GraphNode
 function graph.Graph:erase(node) end
 
 ---The exchange table of a graph: what the core takes back.
+---Raises where the graph breaks a rule: see lint.
 ---@return {text: string, outputs: integer[]}
 function graph.Graph:export() end
 
 ---The nodes `input` in the order in which tensors are given for them.
+---Raises never.
 ---@return tycho.GraphNode[]
 function graph.Graph:inputs() end
 
@@ -4396,6 +4535,7 @@ function graph.Graph:inputs() end
 ---where: nil for the end, a node for right behind it, {before = node}, {after = node}; operands come first always.
 ---op: a row of the table of operations. inputs: nodes; a number stands for a constant of the others' dtype.
 ---args: the operation's arguments by name; `dtype` of casts and leaves, `shape` of views and leaves; `name`.
+---Raises where the operation is not known, or operands or arguments do not fit it.
 ---@param where? tycho.GraphNode|{before?: tycho.GraphNode, after?: tycho.GraphNode}
 ---@param op string
 ---@param inputs (tycho.GraphNode|number)[]
@@ -4404,11 +4544,13 @@ function graph.Graph:inputs() end
 function graph.Graph:insert(where, op, inputs, args) end
 
 ---nil when the graph keeps all rules, else what is wrong, with the node's name.
+---Raises never.
 ---@return string?
 function graph.Graph:lint() end
 
 ---Where a pattern holds: with a node the table of the pattern's names, and `root`, or nil; without one a list of such
 ---tables, in the order of nodes. What patterns look like: graph_match.lua; for instance "add(mul(?x, ?y), ?z)".
+---Raises where the pattern is malformed.
 ---@param pattern string|table|function
 ---@param node? tycho.GraphNode
 ---@return table?
@@ -4416,15 +4558,18 @@ function graph.Graph:match(pattern, node) end
 
 ---The nodes in an order in which operands come first. The walk is over those that there were when it began, without
 ---those that were erased meanwhile.
+---Raises in the walk where the graph has a cycle.
 ---@return fun(): tycho.GraphNode?
 function graph.Graph:nodes() end
 
 ---The nodes whose values are the graph's results, in order.
+---Raises never.
 ---@return tycho.GraphNode[]
 function graph.Graph:outputs() end
 
 ---Lets all who read `node`, and the graph's outputs, read `with` in its place. Where `with` is itself made of `node`,
 ---what lies between the two keeps reading it. `node` stays, without users, until it is erased.
+---Raises where a node is none of the graph.
 ---@param node tycho.GraphNode
 ---@param with tycho.GraphNode # of the same dtype and shape
 ---@return tycho.GraphNode with
@@ -4433,35 +4578,42 @@ function graph.Graph:replace(node, with) end
 ---Replaces the root of each match by the node that fn(match, graph) returns, until nothing new matches; what no longer
 ---has readers is erased. fn may return nil to leave a match as it is. A node is asked about once for each time that it
 ---matches as it stands, so a rule may keep its root: wrap it, for instance. Returns how many were replaced.
+---Raises where the pattern is malformed, or fn gives something else than a node.
 ---@param pattern string|table|function
 ---@param fn fun(match: table, graph: tycho.GraphObject): tycho.GraphNode?
 ---@return integer
 function graph.Graph:rewrite(pattern, fn) end
 
 ---Computes the outputs for the given inputs, node by node, by public functions. Takes what the source's function does.
----@param ... any
----@return tycho.Tensor # ...
+---Raises where inputs do not have the types of the graph.
+---@param ... tycho.Tensor|number # one tensor for each input, then a number for each scalar slot
+---@return tycho.Tensor # the outputs
 function graph.Graph:run(...) end
 
 ---Numbers recorded for the scalar slots: defaults of what is given behind the inputs.
+---Raises never.
 ---@return number[]
 function graph.Graph:scalars() end
 
 ---Says which nodes are the results.
+---Raises where a node is none of the graph.
 ---@param list tycho.GraphNode[]
 function graph.Graph:set_outputs(list) end
 
 ---Lua source of the graph: `local ty = require "tycho"` ... `return function(x1, x2, s1) ... end`, which takes tensors
 ---for the inputs, then numbers for the scalar slots (nil: what was recorded), and returns the outputs. Only public
 ---functions are called, and the bits are those of the graph.
+---Raises where the graph breaks a rule: see lint.
 ---@return string
 function graph.Graph:source() end
 
 ---The graph as text, which graph.parse and the core read back. Equal nodes are one there. A remark names the outputs.
+---Raises where the graph breaks a rule: see lint.
 ---@return string
 function graph.Graph:text() end
 
 ---The nodes that read a node, each once; outputs of the graph are not among them.
+---Raises where a node is none of the graph.
 ---@param node tycho.GraphNode
 ---@return tycho.GraphNode[]
 function graph.Graph:users(node) end
@@ -4469,6 +4621,7 @@ function graph.Graph:users(node) end
 ---What a compiled function with passes or a backend does with a captured graph.
 ---options: what P.options gave. t: an exchange table or a graph. inputs: an example tensor for each of its inputs.
 ---Returns the exchange table of the graph that the passes left, or with a backend the function that it gave.
+---Raises where a pass leaves no sound graph, or the backend gives no function.
 ---@param options {passes: table[], backend?: function}
 ---@param t table
 ---@param inputs tycho.Tensor[]
@@ -4476,28 +4629,33 @@ function graph.Graph:users(node) end
 function graph.customize(options, t, inputs) end
 
 ---The graph of an exchange table (see above), or of what jit.graph gives. A graph is given back as it is.
+---Raises where it is no graph.
 ---@param t table
 ---@return tycho.GraphObject
 function graph.from(t) end
 
 ---Whether a value is a graph.
+---Raises never.
 ---@param v any
 ---@return boolean
 function graph.is_graph(v) end
 
 ---Checks {passes =, backend =} of jit.compile, and finds named passes. Returns nil when there is neither, else what
 ---customize takes, with `key`: a text that is equal where the same functions run in the same order.
+---Raises where a pass or the backend is none.
 ---@param options table
 ---@return {passes: table[], backend?: function, key: string}?
 function graph.options(options) end
 
 ---The graph of a text. Its outputs are those that a remark `# outputs: %3 %5` names, else the nodes that nobody reads.
+---Raises where the text is none of a graph; it names the line.
 ---@param text string
 ---@return tycho.GraphObject
 function graph.parse(text) end
 
 ---Registers a pass under a name: {passes = {name}} of jit.compile runs it. fn(graph, example_inputs) changes the
 ---graph or returns another one. A name may be given anew: functions that are compiled later get the new pass.
+---Raises where the name is no string, or fn no function.
 ---@param name string
 ---@param fn fun(graph: tycho.GraphObject, inputs: tycho.Tensor[]): tycho.GraphObject?
 function graph.pass(name, fn) end
@@ -4505,17 +4663,19 @@ function graph.pass(name, fn) end
 ---Runs f(...) once and gives the graph of what it computed, the tensors that were its inputs, and the results of f.
 ---All results must be tensors: they are the outputs. What f writes to is written, but is no part of the graph. nil and
 ---the reason where f wanted a value on the way, or recorded more than one graph takes.
+---Raises where f is no function, and what f raises.
 ---@param f function
----@param ... any
+---@param ... any # what f is given
 ---@return tycho.GraphObject?
 ---@return tycho.Tensor[]|string
----@return tycho.Tensor[]?
+---@return tycho.Tensor[]? # what the graph takes and gives
 function graph.record(f, ...) end
 
 ---@class tycho.image
 local image = {}
 
 ---The same of a file's bytes.
+---Raises where the bytes are no string, or an option is out of range.
 ---@param bytes string
 ---@param opts? table
 ---@return tycho.Tensor? image
@@ -4523,6 +4683,7 @@ local image = {}
 function image.decode(bytes, opts) end
 
 ---The bytes of such a file.
+---Raises where x is no image, or the format is not known.
 ---@param x tycho.Tensor
 ---@param format "png"|"jpg"|"ppm"|"pgm"
 ---@param opts? table
@@ -4530,10 +4691,12 @@ function image.decode(bytes, opts) end
 ---@return string? message
 function image.encode(x, format, opts) end
 
----Images of one size side by side, for a sheet of samples. `list` is [n,c,h,w], [n,h,w] or a list of images.
----@param list tycho.Tensor[]
----@param opts? table
----@return tycho.Tensor
+---Images of one size side by side, as one sheet. Options: columns (about as many as rows), padding (2
+---pixels), value (0) between.
+---Raises where the images are none, or differ in size.
+---@param list tycho.Tensor|tycho.Tensor[] # [n,c,h,w], [n,h,w] or a list of [c,h,w] or [h,w]
+---@param opts? {columns: integer?, padding: integer?, value: number?}
+---@return tycho.Tensor # [c, height, width]
 function image.grid(list, opts) end
 
 ---An image, u8 [channels, height, width]. Options: channels = 1 | 3 | 4, default the file's own; size =
@@ -4541,6 +4704,7 @@ function image.grid(list, opts) end
 ---file's own, at its peak, as the header has it: pixels, the decoder's work, conversions. The default of 58 MB
 ---keeps every file, also a hostile one, within its size and 64 MB; it holds photographs of 16 megapixels (of 6 as
 ---progressive JPEG, of 3 as f32), and a limit of 16 bytes a pixel holds any as bytes.
+---Raises where an option is not known or out of range. What cannot be read gives nil and a message.
 ---@param path string
 ---@param opts? {channels: integer?, size: integer[]?, dtype: string?, limit: integer?}
 ---@return tycho.Tensor? image
@@ -4549,6 +4713,7 @@ function image.load(path, opts) end
 
 ---Images of another size, u8 or f32 [..., height, width], as Pillow's resize with antialiasing (for bytes the
 ---same bits). Without gradients: see ty.interpolate.
+---Raises where x is not u8 or f32, has no pixels, or the mode is not known.
 ---@param x tycho.Tensor
 ---@param size integer[] # {height, width}
 ---@param mode? "bilinear"|"nearest"|"box"|"bicubic"
@@ -4557,6 +4722,7 @@ function image.resize(x, size, mode) end
 
 ---Writes an image by the path's ending: u8, or floats from 0 to 1, or bool; [h,w] or [c,h,w]. Options: quality of
 ---JPEG, 1 to 100, 90; level of PNG's compression, 0 to 9, 6.
+---Raises where x is no image, or the ending no format that is written.
 ---@param path string
 ---@param x tycho.Tensor
 ---@param opts? {quality: integer?, level: integer?}
@@ -4569,46 +4735,57 @@ ty.image = image
 ---@class tycho.linalg
 local linalg = {}
 
----the lower triangle l with l l^t = a, for positive definite matrices
+---the lower triangle l with l l^t = a, for positive definite matrices.
+---Only the lower triangle is read.
+---Raises where a matrix is not positive definite, or OpenBLAS is missing.
 ---@param a tycho.Tensor
 ---@return tycho.Tensor
 function linalg.cholesky(a) end
 
 ---the determinant of square matrices
+---Raises where a matrix is not square, or OpenBLAS is missing.
 ---@param a tycho.Tensor
 ---@return tycho.Tensor
 function linalg.det(a) end
 
----two results: eigenvalues in ascending order and eigenvectors as columns, symmetric matrices
+---two results: eigenvalues in ascending order and eigenvectors as columns, symmetric matrices.
+---Only the lower triangle is read.
+---Raises where a matrix is not square, or OpenBLAS is missing.
 ---@param a tycho.Tensor
 ---@return tycho.Tensor
 ---@return tycho.Tensor
 function linalg.eigh(a) end
 
 ---the inverse of square matrices
+---Raises where a matrix is not square, or singular, or OpenBLAS is missing.
 ---@param a tycho.Tensor
 ---@return tycho.Tensor
 function linalg.inv(a) end
 
 ---the x of least norm that makes |a x - b| least
+---Raises where rows differ, or OpenBLAS is missing.
 ---@param a tycho.Tensor
 ---@param b tycho.Tensor
 ---@return tycho.Tensor
 function linalg.lstsq(a, b) end
 
 ---two results: q with orthonormal columns and an upper triangle r, a = q r
+---Raises where a has fewer than two dims, or OpenBLAS is missing.
 ---@param a tycho.Tensor
 ---@return tycho.Tensor
 ---@return tycho.Tensor
 function linalg.qr(a) end
 
----x with a x = b, for square matrices a; b: a vector or columns
+---x with a x = b, for square matrices a; b: a vector or columns.
+---Stands on OpenBLAS's LAPACK: `make deps` installs it.
+---Raises where it is missing, sizes do not fit, or a matrix is singular.
 ---@param a tycho.Tensor
 ---@param b tycho.Tensor
 ---@return tycho.Tensor
 function linalg.solve(a, b) end
 
 ---three results: u, the singular values in descending order, v^t; a = u diag(s) v^t
+---Raises where a has fewer than two dims, or OpenBLAS is missing.
 ---@param a tycho.Tensor
 ---@return tycho.Tensor
 ---@return tycho.Tensor
@@ -4621,6 +4798,7 @@ ty.linalg = linalg
 local nn = {}
 
 ---as many windows as asked for, see ty.adaptive_avg_pool1d.
+---Raises where x has other dims, or the size is not above 0.
 ---@param size integer|integer[]
 ---@return tycho.nn.AdaptiveAvgPool1d
 function nn.AdaptiveAvgPool1d(size) end
@@ -4629,6 +4807,7 @@ function nn.AdaptiveAvgPool1d(size) end
 objects.nn_AdaptiveAvgPool1d = {}
 
 ---as many windows as asked for, see ty.adaptive_avg_pool2d.
+---Raises where x has other dims, or a size is not above 0.
 ---@param size integer|integer[]
 ---@return tycho.nn.AdaptiveAvgPool2d
 function nn.AdaptiveAvgPool2d(size) end
@@ -4637,6 +4816,7 @@ function nn.AdaptiveAvgPool2d(size) end
 objects.nn_AdaptiveAvgPool2d = {}
 
 ---as many windows as asked for, see ty.adaptive_max_pool1d.
+---Raises where x has other dims, or the size is not above 0.
 ---@param size integer|integer[]
 ---@return tycho.nn.AdaptiveMaxPool1d
 function nn.AdaptiveMaxPool1d(size) end
@@ -4645,6 +4825,7 @@ function nn.AdaptiveMaxPool1d(size) end
 objects.nn_AdaptiveMaxPool1d = {}
 
 ---as many windows as asked for, see ty.adaptive_max_pool2d.
+---Raises where x has other dims, or a size is not above 0.
 ---@param size integer|integer[]
 ---@return tycho.nn.AdaptiveMaxPool2d
 function nn.AdaptiveMaxPool2d(size) end
@@ -4654,6 +4835,7 @@ objects.nn_AdaptiveMaxPool2d = {}
 
 ---see
 ---ty.avg_pool1d.
+---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param kernel integer|integer[]
 ---@param opts? {stride?: integer|integer[], padding?: integer|integer[], ceil_mode?: boolean, count_include_pad?: boolean}
 ---@return tycho.nn.AvgPool1d
@@ -4664,6 +4846,7 @@ objects.nn_AvgPool1d = {}
 
 ---see
 ---ty.avg_pool2d.
+---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param kernel integer|integer[]
 ---@param opts? {stride?: integer|integer[], padding?: integer|integer[], ceil_mode?: boolean, count_include_pad?: boolean}
 ---@return tycho.nn.AvgPool2d
@@ -4673,6 +4856,7 @@ function nn.AvgPool2d(kernel, opts) end
 objects.nn_AvgPool2d = {}
 
 ---see ty.bce_with_logits.
+---Raises where sizes do not fit each other, or the reduction is not known.
 ---@param opts? {weight?: tycho.Tensor, pos_weight?: tycho.Tensor, reduction?: "mean"|"sum"|"none"}
 ---@return tycho.nn.BCEWithLogitsLoss
 function nn.BCEWithLogitsLoss(opts) end
@@ -4683,6 +4867,7 @@ objects.nn_BCEWithLogitsLoss = {}
 ---each channel of [batch,
 ---channels] or [batch, channels, length] to mean 0 and variance 1, times weight plus bias: over the batch when
 ---training, else by the running means, in which momentum is the share of a new batch.
+---Raises where the input has other sizes, or one value a channel when training.
 ---@param channels integer
 ---@param opts? {eps?: number, momentum?: number, affine?: boolean, track?: boolean}
 ---@return tycho.nn.BatchNorm1d
@@ -4693,6 +4878,7 @@ objects.nn_BatchNorm1d = {}
 
 ---the same of [batch, channels,
 ---height, width].
+---Raises where the input has other sizes, or one value a channel when training.
 ---@param channels integer
 ---@param opts? {eps?: number, momentum?: number, affine?: boolean, track?: boolean}
 ---@return tycho.nn.BatchNorm2d
@@ -4703,6 +4889,8 @@ objects.nn_BatchNorm2d = {}
 
 ---see
 ---ty.conv1d.
+---Raises where channels, groups or bias do not fit the weight, or the kernel does not fit into the padded
+---input.
 ---@param inputs integer
 ---@param outputs integer
 ---@param kernel integer|integer[]
@@ -4715,6 +4903,8 @@ objects.nn_Conv1d = {}
 
 ---sizes are a
 ---number or {rows, columns}; see ty.conv2d.
+---Raises where channels, groups or bias do not fit the weight, or the kernel does not fit into the padded
+---input.
 ---@param inputs integer
 ---@param outputs integer
 ---@param kernel integer|integer[]
@@ -4726,6 +4916,7 @@ function nn.Conv2d(inputs, outputs, kernel, opts) end
 objects.nn_Conv2d = {}
 
 ---see ty.conv_transpose1d.
+---Raises where channels, groups or bias do not fit the weight, or nothing is left of the result.
 ---@param inputs integer
 ---@param outputs integer
 ---@param kernel integer|integer[]
@@ -4737,6 +4928,7 @@ function nn.ConvTranspose1d(inputs, outputs, kernel, opts) end
 objects.nn_ConvTranspose1d = {}
 
 ---sizes are a number or {rows, columns}; see ty.conv_transpose2d.
+---Raises where channels, groups or bias do not fit the weight, or nothing is left of the result.
 ---@param inputs integer
 ---@param outputs integer
 ---@param kernel integer|integer[]
@@ -4748,6 +4940,8 @@ function nn.ConvTranspose2d(inputs, outputs, kernel, opts) end
 objects.nn_ConvTranspose2d = {}
 
 ---see ty.cross_entropy.
+---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside
+---of 1 to the number of classes; where probabilities have other sizes than x.
 ---@param opts? {dim?: integer, ignore_index?: integer, label_smoothing?: number, reduction?: "mean"|"sum"|"none"}
 ---@return tycho.nn.CrossEntropyLoss
 function nn.CrossEntropyLoss(opts) end
@@ -4756,14 +4950,16 @@ function nn.CrossEntropyLoss(opts) end
 objects.nn_CrossEntropyLoss = {}
 
 ---zeroes elements by chance p when training.
+---Raises where p lies outside of 0 to 1.
 ---@param p? number
----@return tycho.nn.Dropout
+---@return tycho.Module # the sizes of the input
 function nn.Dropout(p) end
 
 ---@class tycho.nn.Dropout: tycho.Module
 objects.nn_Dropout = {}
 
 ---see ty.elu.
+---Raises where x is not floating.
 ---@param alpha? number
 ---@return tycho.nn.ELU
 function nn.ELU(alpha) end
@@ -4771,10 +4967,11 @@ function nn.ELU(alpha) end
 ---@class tycho.nn.ELU: tycho.Module
 objects.nn_ELU = {}
 
----a row of the weight for each index, which count from 1.
+---one row of the weight for each index; indices count from 1.
+---Raises where a count is not whole, or an index is no integer or out of range.
 ---@param entries integer
 ---@param features integer
----@return tycho.nn.Embedding
+---@return tycho.nn.Embedding # integers [...] to [..., features]
 function nn.Embedding(entries, features) end
 
 ---@class tycho.nn.Embedding: tycho.Module
@@ -4786,15 +4983,17 @@ objects.nn_Embedding = {}
 function objects.nn_Embedding:forward(index) end
 
 ---those dims as one.
----@param first? integer
----@param last? integer
----@return tycho.nn.Flatten
+---Raises where a dim of the input is out of range.
+---@param first? integer # 2: the batch stays
+---@param last? integer # the last
+---@return tycho.Module # [batch, ...] to [batch, the product of the rest]
 function nn.Flatten(first, last) end
 
 ---@class tycho.nn.Flatten: tycho.Module
 objects.nn_Flatten = {}
 
 ---see ty.gelu.
+---Raises where x is not floating, or for another form.
 ---@param approximate? "none"|"tanh"
 ---@return tycho.nn.GELU
 function nn.GELU(approximate) end
@@ -4803,6 +5002,7 @@ function nn.GELU(approximate) end
 objects.nn_GELU = {}
 
 ---h' = (1 - z) * n + z * h, n = tanh(x + r * (h wh + bh)). Cho and others 2014, arXiv:1406.1078.
+---Raises where a count is not whole, an option is not known, or input or state has other sizes.
 ---@param inputs integer
 ---@param hidden integer
 ---@param opts? {layers?: integer, bias?: boolean, batch_first?: boolean, dropout?: number, bidirectional?: boolean}
@@ -4814,21 +5014,24 @@ objects.nn_GRU = {}
 
 ---over groups of channels of each sample.
 ---Wu, He 2018, arXiv:1803.08494.
+---Raises where channels do not divide into groups, or the input has other ones.
 ---@param groups integer
 ---@param channels integer
 ---@param opts? {eps: number?, affine: boolean?}
----@return tycho.nn.GroupNorm
+---@return tycho.Module # the sizes of the input
 function nn.GroupNorm(groups, channels, opts) end
 
 ---@class tycho.nn.GroupNorm: tycho.Module
 objects.nn_GroupNorm = {}
 
 ---[batch, channels, ...] to the same shape.
----@param x tycho.Tensor
----@return tycho.Tensor
+---Raises where x has other channels.
+---@param x tycho.Tensor # [batch, channels, ...]
+---@return tycho.Tensor # the sizes of x
 function objects.nn_GroupNorm:forward(x) end
 
 ---see ty.huber_loss.
+---Raises where sizes do not fit each other, delta is not above 0, or the reduction is not known.
 ---@param opts? {delta?: number, reduction?: "mean"|"sum"|"none"}
 ---@return tycho.nn.HuberLoss
 function nn.HuberLoss(opts) end
@@ -4837,6 +5040,7 @@ function nn.HuberLoss(opts) end
 objects.nn_HuberLoss = {}
 
 ---gives what it is given.
+---Raises never.
 ---@return tycho.nn.Identity
 function nn.Identity() end
 
@@ -4844,6 +5048,7 @@ function nn.Identity() end
 objects.nn_Identity = {}
 
 ---see ty.kl_div.
+---Raises where sizes do not fit each other, or the reduction is not known.
 ---@param opts? {log_target?: boolean, reduction?: "mean"|"sum"|"none"}
 ---@return tycho.nn.KLDivLoss
 function nn.KLDivLoss(opts) end
@@ -4852,6 +5057,7 @@ function nn.KLDivLoss(opts) end
 objects.nn_KLDivLoss = {}
 
 ---see ty.l1_loss.
+---Raises where sizes differ so that each would be repeated to fit the other, or the reduction is not known.
 ---@param opts? {reduction?: "mean"|"sum"|"none"}
 ---@return tycho.nn.L1Loss
 function nn.L1Loss(opts) end
@@ -4860,6 +5066,7 @@ function nn.L1Loss(opts) end
 objects.nn_L1Loss = {}
 
 ---c' = f * c + i * g, h' = o * tanh(c'). Hochreiter, Schmidhuber 1997.
+---Raises where a count is not whole, an option is not known, or input or state has other sizes.
 ---@param inputs integer
 ---@param hidden integer
 ---@param opts? {layers?: integer, bias?: boolean, batch_first?: boolean, dropout?: number, bidirectional?: boolean}
@@ -4871,15 +5078,17 @@ objects.nn_LSTM = {}
 
 ---over the last dims, which have these sizes.
 ---Ba, Kiros, Hinton 2016, arXiv:1607.06450.
+---Raises where the input does not end with the sizes.
 ---@param sizes integer|integer[]
 ---@param opts? {eps: number?, affine: boolean?, bias: boolean?}
----@return tycho.nn.LayerNorm
+---@return tycho.Module # the sizes of the input
 function nn.LayerNorm(sizes, opts) end
 
 ---@class tycho.nn.LayerNorm: tycho.Module
 objects.nn_LayerNorm = {}
 
 ---see ty.leaky_relu.
+---Raises where x is not floating.
 ---@param slope? number
 ---@return tycho.nn.LeakyReLU
 function nn.LeakyReLU(slope) end
@@ -4888,10 +5097,11 @@ function nn.LeakyReLU(slope) end
 objects.nn_LeakyReLU = {}
 
 ---x weight + bias over the last dim; weight [inputs, outputs].
+---Raises where a count is not whole, or the input does not end with `inputs`.
 ---@param inputs integer
 ---@param outputs integer
 ---@param opts? {bias: boolean?}
----@return tycho.nn.Linear
+---@return tycho.nn.Linear # [..., inputs] to [..., outputs]
 function nn.Linear(inputs, outputs, opts) end
 
 ---@class tycho.nn.Linear: tycho.Module
@@ -4903,6 +5113,7 @@ objects.nn_Linear = {}
 function objects.nn_Linear:forward(x) end
 
 ---see ty.log_softmax.
+---Raises where x is not floating or dim is out of range.
 ---@param dim? integer
 ---@return tycho.nn.LogSoftmax
 function nn.LogSoftmax(dim) end
@@ -4911,6 +5122,7 @@ function nn.LogSoftmax(dim) end
 objects.nn_LogSoftmax = {}
 
 ---see ty.mse_loss.
+---Raises where sizes differ so that each would be repeated to fit the other, or the reduction is not known.
 ---@param opts? {reduction?: "mean"|"sum"|"none"}
 ---@return tycho.nn.MSELoss
 function nn.MSELoss(opts) end
@@ -4919,6 +5131,7 @@ function nn.MSELoss(opts) end
 objects.nn_MSELoss = {}
 
 ---see ty.max_pool1d.
+---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param kernel integer|integer[]
 ---@param opts? {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean}
 ---@return tycho.nn.MaxPool1d
@@ -4928,6 +5141,7 @@ function nn.MaxPool1d(kernel, opts) end
 objects.nn_MaxPool1d = {}
 
 ---see ty.max_pool2d.
+---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param kernel integer|integer[]
 ---@param opts? {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean}
 ---@return tycho.nn.MaxPool2d
@@ -4937,6 +5151,7 @@ function nn.MaxPool2d(kernel, opts) end
 objects.nn_MaxPool2d = {}
 
 ---x * tanh(softplus(x)), see ty.mish.
+---Raises where x is not floating.
 ---@return tycho.nn.Mish
 function nn.Mish() end
 
@@ -4944,6 +5159,7 @@ function nn.Mish() end
 objects.nn_Mish = {}
 
 ---a module without a class of its own.
+---Raises where the argument is no table.
 ---@param opts? table<string, any>
 ---@return tycho.Module
 function nn.Module(opts) end
@@ -4954,34 +5170,41 @@ function nn.Module(opts) end
 objects.nn_Module = {}
 
 ---Calls fn with each module, inner ones first. Gives the module.
+---Raises where fn is no function.
 ---@param fn fun(m: tycho.Module)
----@return tycho.Module
+---@return tycho.Module # the module itself
 function objects.nn_Module:apply(fn) end
 
 ---The tensors that are no parameters, such as running means.
----@return tycho.Tensor[]
+---Raises where it is called on what is no module.
+---@return tycho.Tensor[] # the tensors themselves
 function objects.nn_Module:buffers() end
 
 ---The modules right in it.
+---Raises where it is called on what is no module.
 ---@return tycho.Module[]
 function objects.nn_Module:children() end
 
 ---What a class adds to its name in print, such as "in = 2, out = 3".
----@param _ any
+---Raises never.
+---@param _ tycho.Module
 ---@return string
 function objects.nn_Module.describe(_) end
 
 ---train(false).
----@return tycho.Module
+---Raises where it is called on what is no module.
+---@return tycho.Module # the module itself
 function objects.nn_Module:eval() end
 
 ---What the module computes: each class has its own. Calling the module calls it.
----@return any
+---Raises where the class has none.
+---@return any # what the class says
 function objects.nn_Module:forward() end
 
 ---Writes the tensors of a state_dict into the module's own, cast to their dtypes. Nothing is written unless all
 ---fits. Options: from = "torch": names count lists from 0, and layouts that differ are turned (weights of linear and
 ---recurrent layers are [in, out] here); strict = true: missing and unexpected names raise.
+---Raises where names or sizes do not fit.
 ---@param sd table<string, tycho.Tensor>
 ---@param opts? {from: "torch"|nil, strict: boolean?}
 ---@return string[] missing
@@ -4989,42 +5212,55 @@ function objects.nn_Module:forward() end
 function objects.nn_Module:load_state_dict(sd, opts) end
 
 ---The module itself and all modules in it.
+---Raises where it is called on what is no module.
 ---@return tycho.Module[]
 function objects.nn_Module:modules() end
 
 ---for name, b in m:named_buffers() do ... end
----@return fun(): string?, tycho.Tensor?
+---Raises where it is called on what is no module.
+---@return fun(): string
+---@return tycho.Tensor # path and tensor: "1.running_mean"
 function objects.nn_Module:named_buffers() end
 
 ---for name, part in m:named_children() do ... end
----@return fun(): string?, tycho.Module?
+---Raises where it is called on what is no module.
+---@return fun(): string
+---@return tycho.Module
 function objects.nn_Module:named_children() end
 
 ---for name, part in m:named_modules() do ... end; the module itself is named "".
----@return fun(): string?, tycho.Module?
+---Raises where it is called on what is no module.
+---@return fun(): string
+---@return tycho.Module
 function objects.nn_Module:named_modules() end
 
 ---for name, p in m:named_parameters() do ... end
----@return fun(): string?, tycho.Tensor?
+---Raises where it is called on what is no module.
+---@return fun(): string
+---@return tycho.Tensor # path and tensor: "1.weight"
 function objects.nn_Module:named_parameters() end
 
 ---How many numbers its parameters hold.
+---Raises where it is called on what is no module.
 ---@return integer
 function objects.nn_Module:num_parameters() end
 
 ---The tensors that require gradients, in the order of the walk.
----@return tycho.Tensor[]
+---Raises where it is called on what is no module.
+---@return tycho.Tensor[] # the tensors themselves, each once
 function objects.nn_Module:parameters() end
 
 ---Calls fn(m, inputs, output) after the module was called: inputs are the list of its arguments, output is its
 ---result, or the list of them where there are several. What fn gives replaces the output, nil does not. Gives a
 ---handle.
+---Raises where fn is no function, and in the call where it gives another number of results.
 ---@param fn fun(m: tycho.Module, inputs: any[], output: any): any
 ---@return tycho.HookHandle
 function objects.nn_Module:register_forward_hook(fn) end
 
 ---Calls fn(m, ...) before the module is called with these arguments. What fn gives replaces all of them, unless it
 ---gives nothing or nil first. Gives a handle; handle:remove() takes it off.
+---Raises where fn is no function.
 ---@param fn fun(m: tycho.Module, ...): ...
 ---@return tycho.HookHandle
 function objects.nn_Module:register_forward_pre_hook(fn) end
@@ -5033,65 +5269,76 @@ function objects.nn_Module:register_forward_pre_hook(fn) end
 ---complete: lists of the gradients of those arguments and results that require grad, in order. What fn gives, such
 ---a list or one tensor, replaces grad_inputs; nil does not. Where no input requires grad, grad_inputs is empty.
 ---Gives a handle.
+---Raises where fn is no function, and in the backward pass where it gives another number of gradients.
 ---@param fn fun(m: tycho.Module, grad_inputs: tycho.Tensor[], grad_outputs: tycho.Tensor[]): any
 ---@return tycho.HookHandle
 function objects.nn_Module:register_full_backward_hook(fn) end
 
 ---Whether its parameters, or what could be some, require gradients. Frozen ones count as buffers. Gives the module.
+---Raises where the argument is no boolean.
 ---@param on? boolean # true
----@return tycho.Module
+---@return tycho.Module # the module itself
 function objects.nn_Module:requires_grad_(on) end
 
 ---Parameters and buffers by name: the tensors themselves, without gradients, not copies.
+---Raises where two parts have the same name.
 ---@return table<string, tycho.Tensor>
 function objects.nn_Module:state_dict() end
 
 ---What it is made of, and what one call costs: nn.summary(self, inputs ...).
----@param ... any
+---Raises what its forward raises.
+---@param ... any # inputs of its forward
 ---@return tycho.Summary
 function objects.nn_Module:summary(...) end
 
 ---Its floats in another dtype, or all on another device. The tensors are new ones, so optimisers are made
 ---afterwards. Gives the module.
+---Raises where it is no dtype and no device.
 ---@param where string # a dtype or a device
----@return tycho.Module
+---@return tycho.Module? m
+---@return string? message # the module itself; nil and a message where the device is not there
 function objects.nn_Module:to(where) end
 
 ---Whether dropout, batch norms and their like behave as in training. Gives the module.
+---Raises where the argument is no boolean.
 ---@param on? boolean # true
----@return tycho.Module
+---@return tycho.Module # the module itself
 function objects.nn_Module:train(on) end
 
 ---Forgets the gradients of its parameters.
+---Raises where it is called on what is no module.
 function objects.nn_Module:zero_grad() end
 
 ---a list of modules, list[1] to list[#list]; calling them is the owner's doing.
----@param part tycho.Module
----@param ... tycho.Module
----@return tycho.nn.ModuleList
-function nn.ModuleList(part, ...) end
+---Raises where a part is no module.
+---@param ... tycho.Module # the parts, or one list of them
+---@return tycho.Module # list[i] is part i
+function nn.ModuleList(...) end
 
 ---@class tycho.nn.ModuleList: tycho.Module
 objects.nn_ModuleList = {}
 
 ---Adds a part at the end. Gives the module.
----@param part tycho.Module
----@return tycho.nn.ModuleList
+---Raises where the part is no module.
+---@param part tycho.Module # a further part
+---@return tycho.Module # the module itself
 function objects.nn_ModuleList:append(part) end
 
 ---each head
 ---attends with its share of the features. in_proj_weight [width, 3 width] makes queries, keys and values.
 ---Vaswani and others 2017, arXiv:1706.03762.
+---Raises where the width does not divide into the heads, or features a head are odd with rotary.
 ---@param width integer
 ---@param heads integer
 ---@param opts? {bias: boolean?, dropout: number?, causal: boolean?, rotary: boolean|number|nil} # rotary: or its base
----@return tycho.nn.MultiHeadAttention
+---@return tycho.Module # [batch, time, width] to [batch, time, width]
 function nn.MultiHeadAttention(width, heads, opts) end
 
 ---@class tycho.nn.MultiHeadAttention: tycho.Module
 objects.nn_MultiHeadAttention = {}
 
 ---Room for the keys and values of `positions` positions.
+---Raises where a number is not whole.
 ---@param batch integer
 ---@param positions integer
 ---@return table # cache {k, v: [batch, heads, positions, features], length: how many are there}
@@ -5099,14 +5346,17 @@ function objects.nn_MultiHeadAttention:cache(batch, positions) end
 
 ---Attention of q over k and v; of x to itself when k and v are left out. Options: mask, of bools (true: seen) or
 ---floats (added), which broadcasts to [batch, heads, queries, keys]; causal, the module's own by default; cache.
+---Raises where an input is not [batch, time, width], the mask does not broadcast, or the cache is full.
 ---@param q tycho.Tensor # [batch, time, width]
 ---@param k? tycho.Tensor|table # [batch, keys, width]; or the options
 ---@param v? tycho.Tensor
 ---@param opts? {mask: tycho.Tensor?, causal: boolean?, cache: table?}
----@return tycho.Tensor
+---@return tycho.Tensor # [batch, time, width]
 function objects.nn_MultiHeadAttention:forward(q, k, v, opts) end
 
 ---see ty.nll_loss.
+---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside
+---of 1 to the number of classes.
 ---@param opts? {dim?: integer, ignore_index?: integer, reduction?: "mean"|"sum"|"none"}
 ---@return tycho.nn.NLLLoss
 function nn.NLLLoss(opts) end
@@ -5115,21 +5365,24 @@ function nn.NLLLoss(opts) end
 objects.nn_NLLLoss = {}
 
 ---A parameter: the tensor itself, which requires gradients from now on.
+---Raises where t is not of floats.
 ---@param t tycho.Tensor # floats
----@return tycho.Tensor
+---@return tycho.Tensor # t itself
 function nn.Parameter(t) end
 
 ---x / sqrt(mean(x^2) + eps) * weight over the last dims.
 ---Zhang, Sennrich 2019, arXiv:1910.07467.
+---Raises where the input does not end with the sizes.
 ---@param sizes integer|integer[]
 ---@param opts? {eps: number?, affine: boolean?}
----@return tycho.nn.RMSNorm
+---@return tycho.Module # the sizes of the input
 function nn.RMSNorm(sizes, opts) end
 
 ---@class tycho.nn.RMSNorm: tycho.Module
 objects.nn_RMSNorm = {}
 
 ---h' = tanh(x wi + bi + h wh + bh), or relu of it. Elman 1990.
+---Raises where a count is not whole, an option is not known, or input or state has other sizes.
 ---@param inputs integer
 ---@param hidden integer
 ---@param opts? {layers?: integer, bias?: boolean, batch_first?: boolean, dropout?: number, bidirectional?: boolean, nonlinearity?: "tanh"|"relu"}
@@ -5140,6 +5393,7 @@ function nn.RNN(inputs, hidden, opts) end
 objects.nn_RNN = {}
 
 ---max(x, 0), ty.relu as a module.
+---Raises where the input is not a tensor.
 ---@return tycho.nn.ReLU
 function nn.ReLU() end
 
@@ -5147,20 +5401,22 @@ function nn.ReLU() end
 objects.nn_ReLU = {}
 
 ---each part takes what the one before it gives; functions are parts too.
----@param part tycho.Module
----@param ... tycho.Module
----@return tycho.nn.Sequential
-function nn.Sequential(part, ...) end
+---Raises where a part is neither a module nor a function.
+---@param ... tycho.Module|function # the parts, or one list of them
+---@return tycho.Module # what the last part gives; m[i] is part i, #m how many
+function nn.Sequential(...) end
 
 ---@class tycho.nn.Sequential: tycho.Module
 objects.nn_Sequential = {}
 
 ---Adds a part at the end. Gives the module.
----@param part tycho.Module
----@return tycho.nn.Sequential
+---Raises where the part is neither a module nor a function.
+---@param part tycho.Module|function # a further part
+---@return tycho.Module # the module itself
 function objects.nn_Sequential:append(part) end
 
 ---x * sigmoid(x), see ty.silu.
+---Raises where x is not floating.
 ---@return tycho.nn.SiLU
 function nn.SiLU() end
 
@@ -5168,6 +5424,7 @@ function nn.SiLU() end
 objects.nn_SiLU = {}
 
 ---1 / (1 + exp(-x)), see ty.sigmoid.
+---Raises where an argument is neither a tensor nor a number.
 ---@return tycho.nn.Sigmoid
 function nn.Sigmoid() end
 
@@ -5175,6 +5432,7 @@ function nn.Sigmoid() end
 objects.nn_Sigmoid = {}
 
 ---see ty.smooth_l1_loss.
+---Raises where sizes do not fit each other, beta is negative, or the reduction is not known.
 ---@param opts? {beta?: number, reduction?: "mean"|"sum"|"none"}
 ---@return tycho.nn.SmoothL1Loss
 function nn.SmoothL1Loss(opts) end
@@ -5183,6 +5441,7 @@ function nn.SmoothL1Loss(opts) end
 objects.nn_SmoothL1Loss = {}
 
 ---see ty.softmax.
+---Raises when x is not floating or dim is out of range.
 ---@param dim? integer
 ---@return tycho.nn.Softmax
 function nn.Softmax(dim) end
@@ -5191,6 +5450,7 @@ function nn.Softmax(dim) end
 objects.nn_Softmax = {}
 
 ---see ty.softplus.
+---Raises where x is not floating.
 ---@param beta? number
 ---@return tycho.nn.Softplus
 function nn.Softplus(beta) end
@@ -5199,6 +5459,7 @@ function nn.Softplus(beta) end
 objects.nn_Softplus = {}
 
 ---ty.tanh as a module.
+---Raises where the input is not a tensor.
 ---@return tycho.nn.Tanh
 function nn.Tanh() end
 
@@ -5207,28 +5468,32 @@ objects.nn_Tanh = {}
 
 ---y = x + attention(norm(x)), y + linear2(gelu(linear1(norm(y)))).
 ---Norms come first (Xiong and others 2020, arXiv:2002.04745). norm = "rms": RMSNorm.
+---Raises where the width does not divide into the heads, or norm or activation is not known.
 ---@param width integer
 ---@param heads integer
 ---@param opts? {inner?: integer, dropout?: number, causal?: boolean, rotary?: boolean, norm?: "layer"|"rms", activation?: string, bias?: boolean, eps?: number}
----@return tycho.nn.TransformerBlock
+---@return tycho.Module # [batch, time, width] to [batch, time, width]
 function nn.TransformerBlock(width, heads, opts) end
 
 ---@class tycho.nn.TransformerBlock: tycho.Module
 objects.nn_TransformerBlock = {}
 
 ---Room for the keys and values of `positions` positions.
+---Raises where a number is not whole.
 ---@param batch integer
 ---@param positions integer
----@return table
+---@return table # what the option cache of the call takes
 function objects.nn_TransformerBlock:cache(batch, positions) end
 
 ---[batch, time, width] to the same shape. Options: mask, causal, cache, as of the attention.
+---Raises where the input is not [batch, time, width].
 ---@param x tycho.Tensor
 ---@param opts? {mask: tycho.Tensor?, causal: boolean?, cache: table?}
----@return tycho.Tensor
+---@return tycho.Tensor # [batch, time, width]
 function objects.nn_TransformerBlock:forward(x, opts) end
 
 ---see ty.interpolate.
+---Raises where x has other dims than 3 or 4, not one of size and scale is given, or the mode is not known.
 ---@param opts? {size?: integer|integer[], scale?: number|number[], mode?: string, align_corners?: boolean}
 ---@return tycho.nn.Upsample
 function nn.Upsample(opts) end
@@ -5237,6 +5502,7 @@ function nn.Upsample(opts) end
 objects.nn_Upsample = {}
 
 ---A new class. Its `init(self, ...)` fills a new module, its `forward(self, ...)` computes.
+---Raises where the name is no string, or the parent no class.
 ---@param name string # how modules of it print
 ---@param parent? table # a class, nn.Module
 ---@return table # class calling it makes a module
@@ -5246,94 +5512,109 @@ function nn.class(name, parent) end
 nn.init = {}
 
 ---What keeps the variance through a nonlinearity.
+---Raises for other names.
 ---@param name string # linear, conv..., sigmoid, tanh, relu, leaky_relu, selu
 ---@param slope? number # 0.01, of leaky_relu
 ---@return number
 function nn.init.calculate_gain(name, slope) end
 
 ---One value in every element.
----@param t tycho.Tensor
+---Raises where t is no tensor, or v no number.
+---@param t tycho.Tensor # floats
 ---@param v number
----@return tycho.Tensor
+---@return tycho.Tensor # t itself
 function nn.init.constant_(t, v) end
 
 ---The identity matrix.
----@param t tycho.Tensor
----@return tycho.Tensor
+---Raises where t has not two dims.
+---@param t tycho.Tensor # floats [n, m]
+---@return tycho.Tensor # t itself
 function nn.init.eye_(t) end
 
 ---He and others 2015: normal of deviation gain / sqrt(in). Options as of kaiming_uniform_.
----@param t tycho.Tensor
----@param opts? table
----@return tycho.Tensor
+---Raises where t is no float tensor of at least two dims.
+---@param t tycho.Tensor # floats
+---@param opts? {a: number?, mode: string?, nonlinearity: string?}
+---@return tycho.Tensor # t itself
 function nn.init.kaiming_normal_(t, opts) end
 
 ---He and others 2015: uniform within sqrt(3) * gain / sqrt(in).
 ---Options: a = 0, the slope of leaky_relu; mode = "fan_in" or "fan_out"; nonlinearity = "leaky_relu".
----@param t tycho.Tensor
----@param opts? table
----@return tycho.Tensor
+---Raises where t is no float tensor of at least two dims.
+---@param t tycho.Tensor # floats
+---@param opts? {a: number?, mode: string?, nonlinearity: string?}
+---@return tycho.Tensor # t itself
 function nn.init.kaiming_uniform_(t, opts) end
 
 ---Normal numbers.
+---Raises where t is no float tensor.
 ---@param t tycho.Tensor
 ---@param mean? number # 0
 ---@param std? number # 1
----@return tycho.Tensor
+---@return tycho.Tensor # t itself
 function nn.init.normal_(t, mean, std) end
 
 ---1 in every element.
----@param t tycho.Tensor
----@return tycho.Tensor
+---Raises where t is no tensor.
+---@param t tycho.Tensor # floats
+---@return tycho.Tensor # t itself
 function nn.init.ones_(t) end
 
 ---Rows, or columns where these are fewer, that are orthogonal and of length gain. Saxe and others 2013,
 ---arXiv:1312.6120. Needs OpenBLAS.
----@param t tycho.Tensor
----@param gain number
----@return tycho.Tensor
+---Raises where t is no float tensor of at least two dims.
+---@param t tycho.Tensor # floats
+---@param gain? number # 1
+---@return tycho.Tensor # t itself
 function nn.init.orthogonal_(t, gain) end
 
 ---Normal numbers, those outside of low..high drawn anew. By the inverse of the distribution function.
+---Raises where t is no float tensor.
 ---@param t tycho.Tensor
 ---@param mean? number # 0
 ---@param std? number # 1
 ---@param low? number # -2
 ---@param high? number # 2
----@return tycho.Tensor
+---@return tycho.Tensor # t itself
 function nn.init.trunc_normal_(t, mean, std, low, high) end
 
 ---Uniform numbers.
+---Raises where t is no float tensor.
 ---@param t tycho.Tensor
 ---@param low? number # 0
 ---@param high? number # 1
----@return tycho.Tensor
+---@return tycho.Tensor # t itself
 function nn.init.uniform_(t, low, high) end
 
 ---Glorot, Bengio 2010: normal of deviation gain * sqrt(2 / (in + out)).
----@param t tycho.Tensor
----@param gain number
----@return tycho.Tensor
+---Raises where t is no float tensor of at least two dims.
+---@param t tycho.Tensor # floats
+---@param gain? number # 1
+---@return tycho.Tensor # t itself
 function nn.init.xavier_normal_(t, gain) end
 
 ---Glorot, Bengio 2010: uniform within gain * sqrt(6 / (in + out)).
----@param t tycho.Tensor
----@param gain number
----@return tycho.Tensor
+---Raises where t is no float tensor of at least two dims.
+---@param t tycho.Tensor # floats
+---@param gain? number # 1
+---@return tycho.Tensor # t itself
 function nn.init.xavier_uniform_(t, gain) end
 
 ---0 in every element.
----@param t tycho.Tensor
----@return tycho.Tensor
+---Raises where t is no tensor.
+---@param t tycho.Tensor # floats
+---@return tycho.Tensor # t itself
 function nn.init.zeros_(t) end
 
 ---whether a value is a module or a class of modules.
+---Raises never.
 ---@param v any
 ---@return boolean
 function nn.is_module(v) end
 
 ---Turns pairs of features by angles that grow with the position: feature i with feature i + n / 2, by
 ---position * base^(-2 (i - 1) / n). Su and others 2021, arXiv:2104.09864.
+---Raises where features are odd, or the base is not positive.
 ---@param x tycho.Tensor # floats [..., time, features], features even
 ---@param offset? integer # the position of the first time, 0
 ---@param base? number # 10000
@@ -5343,6 +5624,7 @@ function nn.rotary(x, offset, base) end
 ---What a model is made of: a table that prints well. rows: path, class, depth, shape (of the output), parameters
 ---(its own, without those of its parts), called (how often), multiply_adds (of all its calls, its parts included).
 ---Further parameters, buffers, multiply_adds, parameter_bytes, output_bytes of the whole.
+---Raises where the model is no module, and what its forward raises.
 ---@param model tycho.Module
 ---@param ... any # inputs of its forward
 ---@return tycho.Summary
@@ -5354,6 +5636,8 @@ ty.nn = nn
 local optim = {}
 
 ---Duchi, Hazan, Singer 2011, JMLR 12.
+---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known
+---or negative.
 ---@param params tycho.Tensor[]
 ---@param opts? {lr?: number, lr_decay?: number, eps?: number, weight_decay?: number, initial_accumulator?: number}
 ---@return tycho.optim.Adagrad
@@ -5364,6 +5648,8 @@ objects.optim_Adagrad = {}
 
 ---Kingma, Ba 2014, arXiv:1412.6980; weight decay is added to the gradient. amsgrad: Reddi and others 2018,
 ---arXiv:1904.09237.
+---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known
+---or negative.
 ---@param params tycho.Tensor[]
 ---@param opts? {lr?: number, betas?: number[], eps?: number, weight_decay?: number, amsgrad?: boolean}
 ---@return tycho.optim.Adam
@@ -5373,6 +5659,8 @@ function optim.Adam(params, opts) end
 objects.optim_Adam = {}
 
 ---Loshchilov, Hutter 2017, arXiv:1711.05101: p shrinks by lr * weight_decay before Adam's step.
+---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known
+---or negative.
 ---@param params tycho.Tensor[]
 ---@param opts? {lr?: number, betas?: number[], eps?: number, weight_decay?: number, amsgrad?: boolean}
 ---@return tycho.optim.AdamW
@@ -5383,12 +5671,14 @@ objects.optim_AdamW = {}
 
 ---half a cosine from the first rate down to `least` at `steps`, where it
 ---stays. Loshchilov, Hutter 2016, arXiv:1608.03983.
+---Raises where the first argument is no optimiser, or an option is missing or out of range.
 ---@param opt tycho.Optimizer
 ---@param opts? {steps?: integer, least?: number}
 ---@return tycho.Schedule
 function optim.CosineLR(opt, opts) end
 
 ---times gamma at each step.
+---Raises where the first argument is no optimiser, or an option is missing or out of range.
 ---@param opt tycho.Optimizer
 ---@param opts? {gamma?: number}
 ---@return tycho.Schedule
@@ -5403,18 +5693,22 @@ function optim.ExponentialLR(opt, opts) end
 ---by, and it grows if all were good.
 ---capturable: no value is read, so that a compiled function captures all of it: factor and counts are 0-d tensors, a
 ---step is made and taken back where it may not be, and step() says nothing.
+---Raises where an option is not known or out of range.
 ---@param opts? table
 ---@return tycho.GradScaler
 function optim.GradScaler(opts) end
 
 ---the first rate times fn(step).
+---Raises where fn is no function, or gives no number.
 ---@param opt tycho.Optimizer
 ---@param fn fun(step: integer): number
----@return tycho.Schedule
+---@return tycho.Schedule # s:step() after each step or epoch
 function optim.LambdaLR(opt, fn) end
 
 ---Chen and others 2023, arXiv:2302.06675:
 ---p = p (1 - lr weight_decay) - lr sign(beta1 m + (1 - beta1) g), then m = beta2 m + (1 - beta2) g.
+---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known
+---or negative.
 ---@param params tycho.Tensor[]
 ---@param opts? {lr?: number, betas?: number[], weight_decay?: number}
 ---@return tycho.optim.Lion
@@ -5424,6 +5718,7 @@ function optim.Lion(params, opts) end
 objects.optim_Lion = {}
 
 ---times gamma at each of these steps.
+---Raises where the first argument is no optimiser, or an option is missing or out of range.
 ---@param opt tycho.Optimizer
 ---@param opts? {at?: integer[], gamma?: number}
 ---@return tycho.Schedule
@@ -5432,6 +5727,7 @@ function optim.MultiStepLR(opt, opts) end
 ---half a
 ---cosine from most / div up to `most` at the share `rise` of the steps, then down to most / div / final_div. Smith,
 ---Topin 2017, arXiv:1708.07120; phases as PyTorch's.
+---Raises where the first argument is no optimiser, or an option is missing or out of range.
 ---@param opt tycho.Optimizer
 ---@param opts? {steps?: integer, most?: number, rise?: number, div?: number, final_div?: number}
 ---@return tycho.Schedule
@@ -5442,25 +5738,32 @@ function optim.OneCycleLR(opt, opts) end
 optim.Optimizer = {}
 
 ---Adds a group, {params = list, lr = ...}: its settings over those that the optimiser was made with.
----@param group table
+---Raises where the group is no table, or its parameters are not leaves that require gradients.
+---@param group table # {params = list, lr = ...}
 function optim.Optimizer:add_group(group) end
 
 ---Takes settings and state of a state_dict. Nothing is taken unless all fits.
----@param sd table
+---Raises where groups, parameters or sizes do not fit.
+---@param sd table # what state_dict gave
 function optim.Optimizer:load_state_dict(sd) end
 
 ---Settings and state as tables that can be saved: {groups = {{lr = ..., state = {{step = ..., ...}}}}}. Its tensors
 ---are the optimiser's own, not copies.
+---Raises never.
 ---@return table
 function optim.Optimizer:state_dict() end
 
 ---Updates the parameters by their gradients.
+---Raises where a gradient does not fit its parameter.
 function optim.Optimizer:step() end
 
 ---Forgets the gradients.
+---Raises never.
 function optim.Optimizer:zero_grad() end
 
 ---Tieleman, Hinton 2012; centered: Graves 2013, arXiv:1308.0850.
+---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known
+---or negative.
 ---@param params tycho.Tensor[]
 ---@param opts? {lr?: number, alpha?: number, eps?: number, momentum?: number, centered?: boolean, weight_decay?: number}
 ---@return tycho.optim.RMSprop
@@ -5471,13 +5774,16 @@ objects.optim_RMSprop = {}
 
 ---s:step(metric) multiplies the rates by factor when the metric has not become better, by the share
 ---`threshold`, for more than `patience` steps; then `cooldown` steps do not count.
+---Raises where the first argument is no optimiser, or an option is out of range.
 ---@param opt tycho.Optimizer
----@param opts? {mode?: string, factor?: number, patience?: integer, threshold?: number, cooldown?: integer, least?: number}
----@return tycho.Plateau
+---@param opts? table<string, any> # as in the call
+---@return tycho.Plateau # s:step(metric)
 function optim.ReduceLROnPlateau(opt, opts) end
 
 ---Sutskever and others 2013. buf = momentum buf + (1 - dampening) g, the first one g; p = p - lr buf, or with nesterov
 ---p - lr (g + momentum buf).
+---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known
+---or negative.
 ---@param params tycho.Tensor[]
 ---@param opts? {lr?: number, momentum?: number, dampening?: number, nesterov?: boolean, weight_decay?: number}
 ---@return tycho.optim.SGD
@@ -5487,6 +5793,7 @@ function optim.SGD(params, opts) end
 objects.optim_SGD = {}
 
 ---times gamma after each `every` steps.
+---Raises where the first argument is no optimiser, or an option is missing or out of range.
 ---@param opt tycho.Optimizer
 ---@param opts? {every?: integer, gamma?: number}
 ---@return tycho.Schedule
@@ -5494,12 +5801,14 @@ function optim.StepLR(opt, opts) end
 
 ---WarmupLR, then CosineLR down to `least`
 ---at `steps`.
+---Raises where the first argument is no optimiser, or an option is missing or out of range.
 ---@param opt tycho.Optimizer
 ---@param opts? {warmup?: integer, steps?: integer, start?: number, least?: number}
 ---@return tycho.Schedule
 function optim.WarmupCosineLR(opt, opts) end
 
 ---in equal steps from start * rate up to the rate at step `warmup`.
+---Raises where the first argument is no optimiser, or an option is missing or out of range.
 ---@param opt tycho.Optimizer
 ---@param opts? {warmup?: integer, start?: number}
 ---@return tycho.Schedule
@@ -5512,6 +5821,8 @@ local plot = {}
 
 ---The area between two curves, behind what is drawn in the same colour: a range of errors. Without a colour it has
 ---that of the curve drawn last.
+---Raises where arguments are neither tensors nor lists of numbers, differ in length, or an option is not
+---known.
 ---@param x tycho.Tensor|number[]
 ---@param low tycho.Tensor|number[]
 ---@param high tycho.Tensor|number[]
@@ -5521,6 +5832,8 @@ function plot:band(x, low, high, opts) end
 
 ---Bars with names: bars({"a", "b"}, {3, 4}); several calls with the same names stand beside each other. base: where
 ---they begin.
+---Raises where arguments are neither tensors nor lists of numbers, differ in length, or an option is not
+---known.
 ---@param names (string|number)[]
 ---@param values tycho.Tensor|number[]
 ---@param opts? {label: string?, color: any, alpha: number?, base: number?, horizontal: boolean?}
@@ -5529,18 +5842,22 @@ function plot:bars(names, values, opts) end
 
 ---A matrix as colours, row 1 on top, with a bar that explains them. x and y: {low, high} of what the axes show; with y
 ---the last row is on top.
+---Raises where the matrix has other dims than two or no elements, or an option is not known.
 ---@param matrix tycho.Tensor|number[][]
 ---@param opts? {map: string?, lim: number[]?, bar: boolean?, label: string?, x: number[]?, y: number[]?}
 ---@return tycho.Plot
 function plot:heat(matrix, opts) end
 
 ---How many values fall into each of equal bins: `bins` of them, or by the rule of Freedman and Diaconis.
+---Raises where arguments are neither tensors nor lists of numbers, differ in length, or an option is not
+---known.
 ---@param values tycho.Tensor|number[]
 ---@param opts? {label: string?, color: any, alpha: number?, bins: integer?, density: boolean?, lim: number[]?}
 ---@return tycho.Plot
 function plot:hist(values, opts) end
 
 ---A straight line over the whole plot at this y.
+---Raises where it is no number.
 ---@param at number
 ---@param opts? {label: string?, color: any, alpha: number?, width: number?, dash: string?}
 ---@return tycho.Plot
@@ -5549,12 +5866,15 @@ function plot:hline(at, opts) end
 ---Images without axes: [h, w], [3, h, w] in colour, [n, h, w] or [n, c, h, w] as a sheet. Values go from black at
 ---lim[1] to white at lim[2], or through a map; by default u8 from 0 to 255, others from the least to the greatest.
 ---columns: of the sheet. sheet = true: [3, h, w] is three images.
+---Raises where it has other dims or channels, or an option is not known.
 ---@param t tycho.Tensor|number[][]
 ---@param opts? {columns: integer?, gap: integer?, lim: number[]?, map: string?, sheet: boolean?}
 ---@return tycho.Plot
 function plot:image(t, opts) end
 
 ---A curve through points. line(y) counts x from 1. A point that is not finite breaks it.
+---Raises where arguments are neither tensors nor lists of numbers, differ in length, or an option is not
+---known.
 ---@param x tycho.Tensor|number[]
 ---@param y? tycho.Tensor|number[]
 ---@param opts? {label: string?, color: any, alpha: number?, width: number?, dash: string?, marker: string?}
@@ -5562,6 +5882,7 @@ function plot:image(t, opts) end
 function plot:line(x, y, opts) end
 
 ---Words at a point of the data.
+---Raises where the place is no number, or the text no string.
 ---@param x number
 ---@param y number
 ---@param text string
@@ -5570,17 +5891,21 @@ function plot:line(x, y, opts) end
 function plot:note(x, y, text, opts) end
 
 ---The plot as the bytes of a PNG, `scale` pixels for each unit of its size: 2, unless told otherwise.
+---Raises where the scale lies outside of 0 to 16.
 ---@param scale? number
 ---@return string
 function plot:png(scale) end
 
 ---Writes a file, SVG or PNG by its name.
+---Raises where the path ends in neither .svg nor .png. What cannot be written gives nil and a message.
 ---@param path string
 ---@return true? ok
 ---@return string? message
 function plot:save(path) end
 
 ---Points. values gives each a colour from a map, with a bar that explains it.
+---Raises where arguments are neither tensors nor lists of numbers, differ in length, or an option is not
+---known.
 ---@param x tycho.Tensor|number[]
 ---@param y? tycho.Tensor|number[]
 ---@param opts? {label: string?, color: any, alpha: number?, size: number?, marker: string?, values: any, map: string?, lim: number[]?}
@@ -5588,10 +5913,12 @@ function plot:save(path) end
 function plot:scatter(x, y, opts) end
 
 ---The plot as SVG.
+---Raises never.
 ---@return string
 function plot:svg() end
 
 ---A straight line over the whole plot at this x.
+---Raises where it is no number.
 ---@param at number
 ---@param opts? {label: string?, color: any, alpha: number?, width: number?, dash: string?}
 ---@return tycho.Plot
@@ -5601,24 +5928,49 @@ function plot:vline(at, opts) end
 local progress = {}
 
 ---It is over: draws the last time. A bar that has all its steps is done by itself.
+---Raises never.
 ---@return tycho.Progress
 function progress:done() end
 
 ---Writes a line of text above the bar.
+---Raises never.
 ---@param text string
 ---@return tycho.Progress
 function progress:print(text) end
 
 ---New values, such as {loss = 0.3}; those not named stay.
+---Raises where a value is no number, tensor of one element or string.
 ---@param values table<string, number|string|tycho.Tensor>
 ---@return tycho.Progress
 function progress:set(values) end
 
 ---One step more, or n of them, with new values perhaps: step(), step(n), step{loss = 0.3}.
+---Raises where n is no count, or a value is none.
 ---@param n? integer|table
 ---@param values? table
 ---@return tycho.Progress
 function progress:step(n, values) end
+
+---@class tycho.Run
+---@field done boolean whether it has ended, with results or by an error
+local run = {}
+
+---Leaves undone what has not run: of the plan under way nothing is seen. A call that has ended stays as it is.
+---Raises inside of the call itself.
+function run:cancel() end
+
+---The results of a call that has ended.
+---Raises while it has not, where it was cancelled, and what the call raised.
+---@return any # what the function gave
+function run:results() end
+
+---Goes on with a call that jit.start has begun, and tells whether it has ended. A plan stops between tiles; Lua code
+---of the function, and what is not captured, is not stopped.
+---Raises what the call raises, then and whenever it is asked again; where it was cancelled, or goes on inside
+---of itself; where microseconds is no number from 0.
+---@param microseconds? number # how long; without: to the end
+---@return boolean # whether it has ended: run.done
+function run:step(microseconds) end
 
 ---@class tycho.CompileOptions
 ---@field fast? boolean results may differ from eager in the last bits
@@ -5646,23 +5998,29 @@ function progress:step(n, values) end
 local GradScaler = {}
 
 ---Takes a state.
+---Raises where it is no such state.
 ---@param sd table
 function GradScaler:load_state_dict(sd) end
 
 ---The loss times the factor.
+---Raises where the loss is no float tensor.
 ---@param loss tycho.Tensor
 ---@return tycho.Tensor
 function GradScaler:scale(loss) end
 
 ---What must be saved.
+---Raises never.
+---@return table
 function GradScaler:state_dict() end
 
 ---opt:step(), unless a gradient is not finite; then the factor follows. Whether the step was made.
+---Raises where the argument is no optimiser.
 ---@param opt tycho.Optimizer
 ---@return boolean?
 function GradScaler:step(opt) end
 
 ---Makes the gradients their true size, once a step, so that they can be clipped; step() does it else.
+---Raises where the argument is no optimiser.
 ---@param opt tycho.Optimizer
 function GradScaler:unscale_(opt) end
 
@@ -5687,14 +6045,38 @@ local HookHandle = {}
 ---Takes the hook off.
 function HookHandle:remove() end
 
+---@class tycho.LineProfile
+---@field seconds number from the begin to the end of the function
+---@field busy number of them, in kernels
+---@field lines table[] {file, line, source, seconds, backward, runs, bytes, flops, share}; the hottest first
+---@field kernels table[] as those of ty.profile
+---@field lost integer events that had no room
+local LineProfile = {}
+
+---The same without what makes it print.
+---@return table
+function LineProfile:table() end
+
 ---@class tycho.Plateau
 local Plateau = {}
 
+---Takes a state.
+---Raises where it is no state of a schedule.
 ---@param sd table
 function Plateau:load_state_dict(sd) end
 
+---The rates in force, one a group.
+---Raises never.
+---@return number[]
+function Plateau:rates() end
+
+---What must be saved.
+---Raises never.
+---@return table
 function Plateau:state_dict() end
 
+---Takes the metric of an epoch; the rates follow.
+---Raises where it is no number.
 ---@param metric number
 function Plateau:step(metric) end
 
@@ -5705,39 +6087,27 @@ function Plateau:step(metric) end
 ---@field machine {bandwidth: number, flops: number}
 ---@field lost integer events that had no room
 
----a call in slices of time
----@class tycho.Run
----@field done boolean whether it has ended, with results or by an error
-local Run = {}
-
----Leaves undone what has not run: of the plan under way nothing is seen.
-function Run:cancel() end
-
----The call's results. Raises while it has not ended.
-function Run:results() end
-
----Goes on for so many microseconds (nil: to the end) and tells whether the call has ended. Raises what it raises.
----A plan stops between tiles; Lua code of the function, and what is not captured, is not stopped.
----@param microseconds? number
----@return boolean
-function Run:step(microseconds) end
-
 ---@class tycho.Schedule
 ---@field last integer the number of steps so far
 local Schedule = {}
 
 ---Takes a state and sets the rates.
+---Raises where it is no state of a schedule.
 ---@param sd table
 function Schedule:load_state_dict(sd) end
 
 ---The rates in force, one a group.
+---Raises never.
 ---@return number[]
 function Schedule:rates() end
 
 ---What must be saved.
+---Raises never.
+---@return table
 function Schedule:state_dict() end
 
 ---Goes on by one step and sets the groups' rates.
+---Raises what the function of a LambdaLR raises.
 function Schedule:step() end
 
 ---@class tycho.Summary
