@@ -33,8 +33,8 @@ local plan = {
     .. "`ty.nn` has most of them as modules.", { "Activations and norms", "Losses", "Convolution and pooling" } },
   { "gradients", "Gradients", "`loss:backward()` fills `x.grad`; the rest are functions of functions.",
     { "Gradients" } },
-  { "jit", "jit: compiled functions", "Each also a function of ty, but `jit.view` and `jit.profile`. `jit.log = false` silences the lines on stderr, "
-    .. "`jit.log = fn` gives fn the text.", { "Compilation" }, "run", "Calls in slices: what `jit.start` gives" },
+  { "jit", "jit: compiled functions", "Each also a function of ty, but `jit.view` and `jit.profile`. `jit.log = false` silences "
+    .. "the lines on stderr, `jit.log = fn` gives fn the text.", { "Compilation" }, "run", "Calls in slices: what `jit.start` gives" },
   { "nn", "ty.nn: modules", "Modules are tables; parts are found by walking their fields.", nil, "nn" },
   { "optim", "ty.optim: optimisers, schedules", "Optimisers write parameters in place by their `grad`.", nil, "optim" },
   { "data", "ty.data: datasets and loaders", "Samples, batches, files read on threads of their own.", nil, "data" },
@@ -171,9 +171,8 @@ local function calls_of(entry)
   end
   if #calls == 0 then
     local name = entry.method and entry.name:gsub("%.([^.]*)$", ":%1") or entry.name
-    if not name:find "^jit%." and not name:find "^plot:" and not name:find "^progress:" and not name:find "^run:" and not name:find "^graph%." then
-      name = "ty." .. name
-    end
+    local of = name:match "^(%l+)[.:]"
+    if of ~= "jit" and of ~= "plot" and of ~= "progress" and of ~= "run" and of ~= "graph" then name = "ty." .. name end
     calls[1] = name .. args
   end
   return calls
