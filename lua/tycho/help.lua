@@ -111,7 +111,9 @@ local function name_of(f)
     if rawget(ty, name) == f or internals.methods[name] == f then return name end
   end
   local jit_table = rawget(_G, "jit")
-  if type(jit_table) == "table" and jit_table.view == f then return "jit.view" end
+  for _, name in ipairs(type(jit_table) == "table" and texts.jit_names() or {}) do
+    if jit_table[name] == f then return "jit." .. name end
+  end
   for group in pairs(groups) do
     local found, t = texts.members(group)
     for name, value in pairs(found) do

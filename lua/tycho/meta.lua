@@ -2988,14 +2988,16 @@ function ty.expm1(x) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.expm1_(x) end
 
----Writes f as one C file and its header, which need no library: for programs without Lua. given: example arguments,
----and options by name: weights = "inside" (the file; default) or "beside" (model.bin); name of the functions;
----outputs = {"y", ...} names of results; dynamic = {x = {1}}: dims of arguments that callers of the C function give.
----Gives a table of what was written; nil and a message where a file cannot be.
----Raises where f cannot be exported.
----@param f function|table
----@param path string # "model.c"
----@param given? table # {x, 0.5, weights = "beside"}
+---Writes f as one C11 file and its header, which need no library: the same bits, in programs without Lua.
+---Tensors among the example arguments become pointers, numbers doubles; all else that f reads is frozen, weights too.
+---Options, by name beside the arguments: weights = "inside" (the C file, as it is without) or "beside" (model.bin);
+---name: of the functions, else the file's; outputs = {"y", ...}: names of results; dynamic = {x = {1}}: dims of
+---arguments that callers of the C function give, or {x = {[1] = "rows"}} with their names.
+---Where a file cannot be written: nil and a message.
+---Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its arguments, or needs what C cannot be written for, and says what; where an option is not known; nothing is written then.
+---@param f function|table # a function, compiled or not, or a module
+---@param path string # "model.c"; beside it stand model.h and perhaps model.bin
+---@param given? table # example arguments and options: {x, 0.5, weights = "beside"}
 ---@return table? written
 ---@return string? message
 function ty.export(f, path, given) end
@@ -5022,14 +5024,16 @@ function jitlib.disable(f) end
 ---@return tycho.Explanation
 function jitlib.explain(f) end
 
----Writes f as one C file and its header, which need no library: for programs without Lua. given: example arguments,
----and options by name: weights = "inside" (the file; default) or "beside" (model.bin); name of the functions;
----outputs = {"y", ...} names of results; dynamic = {x = {1}}: dims of arguments that callers of the C function give.
----Gives a table of what was written; nil and a message where a file cannot be.
----Raises where f cannot be exported.
----@param f function|table
----@param path string # "model.c"
----@param given? table # {x, 0.5, weights = "beside"}
+---Writes f as one C11 file and its header, which need no library: the same bits, in programs without Lua.
+---Tensors among the example arguments become pointers, numbers doubles; all else that f reads is frozen, weights too.
+---Options, by name beside the arguments: weights = "inside" (the C file, as it is without) or "beside" (model.bin);
+---name: of the functions, else the file's; outputs = {"y", ...}: names of results; dynamic = {x = {1}}: dims of
+---arguments that callers of the C function give, or {x = {[1] = "rows"}} with their names.
+---Where a file cannot be written: nil and a message.
+---Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its arguments, or needs what C cannot be written for, and says what; where an option is not known; nothing is written then.
+---@param f function|table # a function, compiled or not, or a module
+---@param path string # "model.c"; beside it stand model.h and perhaps model.bin
+---@param given? table # example arguments and options: {x, 0.5, weights = "beside"}
 ---@return table? written
 ---@return string? message
 function jitlib.export(f, path, given) end
@@ -5050,6 +5054,18 @@ function jitlib.graph(f, ...) end
 ---@param name string
 ---@param fn fun(graph: tycho.GraphObject, inputs: tycho.Tensor[]): tycho.GraphObject?
 function jitlib.pass(name, fn) end
+
+---Runs fn() and tells what each line of the user's source cost in kernels, of compiled functions as of eager
+---operations: a table that prints well, hottest line first, then fn's results. A kernel that holds operations of
+---several lines is shared among them, by what each costs, roughly; gradients count where their operation stands.
+---A field `lines` has them as tables: {file, line, source, seconds, backward, runs, bytes, flops, share}. Where the
+---trace cannot be written: nil and a message.
+---Raises where fn is no function, and what fn raises, after the trace was written.
+---@param fn function
+---@param path? string # of a trace to write for chrome://tracing or Perfetto, "trace.json", as ty.profile does
+---@return tycho.LineProfile?
+---@return ...
+function jitlib.profile(fn, path) end
 
 ---Forgets the signatures and counters of a compiled function.
 ---Raises where f is no compiled function.
@@ -6996,6 +7012,27 @@ function progress:set(values) end
 ---@return tycho.Progress
 function progress:step(n, values) end
 
+---a call in slices of time
+---@class tycho.Run
+---@field done boolean whether it has ended, with results or by an error
+local run = {}
+
+---Leaves undone what has not run: of the plan under way nothing is seen. A call that has ended stays as it is.
+---Raises inside of the call itself.
+function run:cancel() end
+
+---The results of a call that has ended.
+---Raises while it has not, where it was cancelled, and what the call raised.
+---@return any # what the function gave
+function run:results() end
+
+---Goes on with a call that jit.start has begun, and tells whether it has ended. A plan stops between tiles; Lua code
+---of the function, and what is not captured, is not stopped.
+---Raises what the call raises, then and whenever it is asked again; where it was cancelled, or goes on inside of itself; where microseconds is no number from 0.
+---@param microseconds? number # how long; without: to the end
+---@return boolean # whether it has ended: run.done
+function run:step(microseconds) end
+
 ---@class tycho.CompileOptions
 ---@field fast? boolean results may differ from eager in the last bits
 ---@field fullgraph? boolean a call that cannot be captured whole raises
@@ -7038,29 +7075,24 @@ local HookHandle = {}
 ---Takes the hook off.
 function HookHandle:remove() end
 
+---@class tycho.LineProfile
+---@field seconds number from the begin to the end of the function
+---@field busy number of them, in kernels
+---@field lines table[] {file, line, source, seconds, backward, runs, bytes, flops, share}; the hottest first
+---@field kernels table[] as those of ty.profile
+---@field lost integer events that had no room
+local LineProfile = {}
+
+---The same without what makes it print.
+---@return table
+function LineProfile:table() end
+
 ---@class tycho.Profile
 ---@field seconds number from the begin to the end of the function
 ---@field busy number of them, in kernels
 ---@field kernels table[] {name, kind, calls, seconds, bytes, flops} hottest first
 ---@field machine {bandwidth: number, flops: number}
 ---@field lost integer events that had no room
-
----a call in slices of time
----@class tycho.Run
----@field done boolean whether it has ended, with results or by an error
-local Run = {}
-
----Leaves undone what has not run: of the plan under way nothing is seen.
-function Run:cancel() end
-
----The call's results. Raises while it has not ended.
-function Run:results() end
-
----Goes on for so many microseconds (nil: to the end) and tells whether the call has ended. Raises what it raises.
----A plan stops between tiles; Lua code of the function, and what is not captured, is not stopped.
----@param microseconds? number
----@return boolean
-function Run:step(microseconds) end
 
 ---@class tycho.Summary
 ---@field rows table[]

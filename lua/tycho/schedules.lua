@@ -266,7 +266,10 @@ return function(M, check)
     end
   end
 
-  Plateau.rates = Schedule.rates
+  --- The rates in force, one a group.
+  --- Raises never.
+  ---@return number[]
+  function Plateau:rates() return Schedule.rates(self) end
 
   --- What must be saved.
   --- Raises never.

@@ -186,7 +186,7 @@ end
 
 ---------------------------------------------------------------------------------------------------------- the names
 
---- What the groups hold: for nn the classes and functions in ty.nn, for plot the methods of plots.
+--- What the groups hold: for nn the classes and functions in ty.nn, for plot, progress and run (of jit.start) methods.
 M.groups = {
   nn = function() return ty.nn end,
   optim = function() return ty.optim end,
@@ -198,6 +198,7 @@ M.groups = {
   plot = function() return getmetatable(ty.plot {}) end,
   progress = function() return getmetatable(ty.progress()) end,
   graph = function() return internals.load "tycho.graph" end,
+  run = function() return getmetatable(ty.start(function() end)).__index end,
 }
 
 local function is_callable(v) return type(v) == "function" or (getmetatable(v) or {}).__call ~= nil end
@@ -229,14 +230,15 @@ function M.members(group)
   return found, ok and t or nil
 end
 
---- The functions that compile and look at what was compiled, as fields of LuaJIT's own table: view is not ty.view.
+--- The functions that compile and look at what was compiled, as fields of LuaJIT's own table: those that are described
+--- as such are others than the module's of that name, as jit.view is not ty.view.
 function M.jit_names()
   local list, jit_table = {}, rawget(_G, "jit")
   for name in pairs(help) do
     local f = type(jit_table) == "table" and rawget(jit_table, name)
     if f ~= nil and f == rawget(ty, name) then list[#list + 1] = name end
+    if sub(name, 1, 4) == "jit." then list[#list + 1] = sub(name, 5) end
   end
-  list[#list + 1] = "view"
   sort(list)
   return list
 end
@@ -441,9 +443,9 @@ function M.of(name)
   local group = match(name, "^([^.]+)%.")
   if group == "jit" then
     local of = sub(name, 5)
-    if of == "view" then
-      local comments, at = comments_at(rawget(_G, "jit").view)
-      local call, about = match(help["jit.view"], "^[^(]*(%b())\n  (.*)$")
+    if help[name] then
+      local comments, at = comments_at(rawget(_G, "jit")[of])
+      local call, about = match(help[name], "^[^(]*(%b())\n  (.*)$")
       entry = with_summary(entry_of(name, call, comments and comments.above[at]), about)
     elseif help[of] then
       entry = {}
