@@ -78,6 +78,24 @@ describe("the definitions for language servers", function()
     assert.falsy(text:match "\n\n%-%-%-@param[^\n]*")
   end)
 
+  it("have of a module the arguments of the function that its text refers to", function()
+    assert.same({ { name = "dim", optional = true, type = "integer" } }, found["nn.Softmax"].params)
+    assert.same({ "tycho.nn.Softmax" }, found["nn.Softmax"].returns)
+    local loss = found["nn.MSELoss"].params
+    assert.same(found["ty.mse_loss"].params[3], loss[1])
+    assert.equal(1, #loss)
+    assert.truthy(loss[1].type:find('"mean"|"sum"|"none"', 1, true))
+  end)
+
+  it("have types that go on in the next line, several results, and other forms of a call", function()
+    local function type_of(name, i) return found[name].params[i].type end
+    assert.truthy(type_of("plot:scatter", 3):find "^{label: .* lim: number%[%]%?}$")
+    assert.same({ "tycho.Profile?", "..." }, found["ty.profile"].returns)
+    assert.same({ "any..." }, found["ty.scope"].returns)
+    assert.truthy(text:find("---@overload fun(stop: number, opts?: {dtype: tycho.dtype?, device: string?}): tycho.Tensor\n"
+      .. "function ty.arange(", 1, true))
+  end)
+
   it("are of LuaLS's tags alone, with brackets that close", function()
     local tags = { meta = true, alias = true, class = true, field = true, operator = true, param = true, overload = true }
     tags["return"] = true

@@ -143,7 +143,7 @@ return function(ty, check, row)
   ---@param x tycho.Tensor [batch, channels, length] or [channels, length]
   ---@param weight tycho.Tensor [out, channels / groups, size]
   ---@param bias? tycho.Tensor [out]
-  ---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|nil,
+  ---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil,
   ---  dilation: integer|integer[]|nil, groups: integer?}
   ---@return tycho.Tensor # [batch, out, floor((length + 2 padding - dilation (size - 1) - 1) / stride) + 1]
   local function conv1d(x, weight, bias, opts) return conv("conv1d", 1, x, weight, bias, opts) end
@@ -154,7 +154,7 @@ return function(ty, check, row)
   ---@param x tycho.Tensor [batch, channels, height, width] or [channels, height, width]
   ---@param weight tycho.Tensor [out, channels / groups, rows, columns]
   ---@param bias? tycho.Tensor [out]
-  ---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|nil,
+  ---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil,
   ---  dilation: integer|integer[]|nil, groups: integer?}
   ---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
   local function conv2d(x, weight, bias, opts) return conv("conv2d", 2, x, weight, bias, opts) end
@@ -164,7 +164,7 @@ return function(ty, check, row)
   ---@param x tycho.Tensor [batch, channels, depth, height, width] or [channels, depth, height, width]
   ---@param weight tycho.Tensor [out, channels, planes, rows, columns]
   ---@param bias? tycho.Tensor [out]
-  ---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|nil,
+  ---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil,
   ---  dilation: integer|integer[]|nil}
   ---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
   local function conv3d(x, weight, bias, opts) return conv("conv3d", 3, x, weight, bias, opts) end

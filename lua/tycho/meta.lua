@@ -382,7 +382,7 @@ function Tensor:contiguous() end
 ---Raises where channels, groups or bias do not fit the weight, or the kernel does not fit into the padded input.
 ---@param weight tycho.Tensor # [out, channels / groups, size]
 ---@param bias? tycho.Tensor # [out]
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|nil, dilation: integer|integer[]|nil, groups: integer?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil, groups: integer?}
 ---@return tycho.Tensor # [batch, out, floor((length + 2 padding - dilation (size - 1) - 1) / stride) + 1]
 function Tensor:conv1d(weight, bias, opts) end
 
@@ -393,7 +393,7 @@ function Tensor:conv1d(weight, bias, opts) end
 ---Raises where channels, groups or bias do not fit the weight, or the kernel does not fit into the padded input.
 ---@param weight tycho.Tensor # [out, channels / groups, rows, columns]
 ---@param bias? tycho.Tensor # [out]
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|nil, dilation: integer|integer[]|nil, groups: integer?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil, groups: integer?}
 ---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
 function Tensor:conv2d(weight, bias, opts) end
 
@@ -403,7 +403,7 @@ function Tensor:conv2d(weight, bias, opts) end
 ---Raises where channels or bias do not fit the weight, or the kernel does not fit into the padded input.
 ---@param weight tycho.Tensor # [out, channels, planes, rows, columns]
 ---@param bias? tycho.Tensor # [out]
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|nil, dilation: integer|integer[]|nil}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil}
 ---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
 function Tensor:conv3d(weight, bias, opts) end
 
@@ -2547,7 +2547,7 @@ function ty.contract(a, b, lead, summed) end
 ---@param x tycho.Tensor # [batch, channels, length] or [channels, length]
 ---@param weight tycho.Tensor # [out, channels / groups, size]
 ---@param bias? tycho.Tensor # [out]
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|nil, dilation: integer|integer[]|nil, groups: integer?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil, groups: integer?}
 ---@return tycho.Tensor # [batch, out, floor((length + 2 padding - dilation (size - 1) - 1) / stride) + 1]
 function ty.conv1d(x, weight, bias, opts) end
 
@@ -2559,7 +2559,7 @@ function ty.conv1d(x, weight, bias, opts) end
 ---@param x tycho.Tensor # [batch, channels, height, width] or [channels, height, width]
 ---@param weight tycho.Tensor # [out, channels / groups, rows, columns]
 ---@param bias? tycho.Tensor # [out]
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|nil, dilation: integer|integer[]|nil, groups: integer?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil, groups: integer?}
 ---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
 function ty.conv2d(x, weight, bias, opts) end
 
@@ -2570,7 +2570,7 @@ function ty.conv2d(x, weight, bias, opts) end
 ---@param x tycho.Tensor # [batch, channels, depth, height, width] or [channels, depth, height, width]
 ---@param weight tycho.Tensor # [out, channels, planes, rows, columns]
 ---@param bias? tycho.Tensor # [out]
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|nil, dilation: integer|integer[]|nil}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil}
 ---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
 function ty.conv3d(x, weight, bias, opts) end
 
@@ -5897,7 +5897,7 @@ objects.nn_BatchNorm2d = {}
 ---@param inputs integer # channels of the input
 ---@param outputs integer # channels of the result
 ---@param kernel integer
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|nil, dilation: integer?, groups: integer?, bias: boolean?} # as of ty.conv1d
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer?, groups: integer?, bias: boolean?} # as of ty.conv1d
 ---@return tycho.nn.Conv1d # [batch, inputs, n] to [batch, outputs, m]
 function nn.Conv1d(inputs, outputs, kernel, opts) end
 
@@ -5910,7 +5910,7 @@ objects.nn_Conv1d = {}
 ---@param inputs integer # channels of the input
 ---@param outputs integer # channels of the result
 ---@param kernel integer|integer[] # rows and columns
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|nil, dilation: integer|integer[]|nil, groups: integer?, bias: boolean?} # as of ty.conv2d
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil, groups: integer?, bias: boolean?} # as of ty.conv2d
 ---@return tycho.nn.Conv2d # [batch, inputs, h, w] to [batch, outputs, h2, w2]
 function nn.Conv2d(inputs, outputs, kernel, opts) end
 

@@ -76,7 +76,7 @@ return function(ty, nn)
   ---@param inputs integer channels of the input
   ---@param outputs integer channels of the result
   ---@param kernel integer
-  ---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|nil, dilation: integer?,
+  ---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer?,
   ---  groups: integer?, bias: boolean?} as of ty.conv1d
   ---@return tycho.Module # [batch, inputs, n] to [batch, outputs, m]
   convolution("Conv1d", 1, ty.conv1d)
@@ -85,7 +85,7 @@ return function(ty, nn)
   ---@param inputs integer channels of the input
   ---@param outputs integer channels of the result
   ---@param kernel integer|integer[] rows and columns
-  ---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|nil,
+  ---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil,
   ---  dilation: integer|integer[]|nil, groups: integer?, bias: boolean?} as of ty.conv2d
   ---@return tycho.Module # [batch, inputs, h, w] to [batch, outputs, h2, w2]
   convolution("Conv2d", 2, ty.conv2d)
