@@ -2989,7 +2989,7 @@ function ty.expm1(x) end
 function ty.expm1_(x) end
 
 ---Writes f as one C11 file and its header, which need no library: the same bits, in programs without Lua.
----Tensors among the example arguments become pointers, numbers doubles; all else that f reads is frozen, weights too.
+---Tensors among the arguments become pointers, numbers doubles; all else that f reads is frozen, weights too.
 ---Options, by name beside the arguments: weights = "inside" (the C file, as it is without) or "beside" (model.bin);
 ---name: of the functions, else the file's; outputs = {"y", ...}: names of results; dynamic = {x = {1}}: dims of
 ---arguments that callers of the C function give, or {x = {[1] = "rows"}} with their names.
@@ -5025,7 +5025,7 @@ function jitlib.disable(f) end
 function jitlib.explain(f) end
 
 ---Writes f as one C11 file and its header, which need no library: the same bits, in programs without Lua.
----Tensors among the example arguments become pointers, numbers doubles; all else that f reads is frozen, weights too.
+---Tensors among the arguments become pointers, numbers doubles; all else that f reads is frozen, weights too.
 ---Options, by name beside the arguments: weights = "inside" (the C file, as it is without) or "beside" (model.bin);
 ---name: of the functions, else the file's; outputs = {"y", ...}: names of results; dynamic = {x = {1}}: dims of
 ---arguments that callers of the C function give, or {x = {[1] = "rows"}} with their names.
