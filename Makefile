@@ -232,7 +232,7 @@ test-packages: deb
 help:
 	@sed -n 's/^#\( \{3\}make.*\)/\1/p' Makefile
 
-# Definitions for language servers, from the texts and annotations of ty.help. A spec tells when they are not current.
+# Definitions for language servers, from the texts of ty.help. A spec tells when they are not current.
 meta: build
 	@$(RUN) $(LUAJIT) -e 'local text = dofile("editors/make_meta.lua")() io.output("lua/tycho/meta.lua"):write(text)'
 	@cp lua/tycho/meta.lua $(B)/tycho/meta.lua

@@ -34,8 +34,8 @@ local tutorials = {
   { "first-model", "A first model", "Tensors, a function, compiled; a network that learns, in five minutes." },
   { "training", "Training", "Modules, optimisers, compiled steps, schedules, checkpoints, what to do about NaN." },
   { "data", "Data", "Tables, images, loaders, files of other libraries." },
-  { "games", "Games", "Networks inside a frame: budgets, numbers, random streams, learning while the game runs." },
-  { "embedding", "Embedding", "Models in a C program, by Lua's C API." },
+  { "games", "Games", "Networks inside a frame: budgets, slices of time, random streams, learning while the game runs." },
+  { "embedding", "Embedding", "Models in C and C++ programs: the C API, a C file made ahead of time, Lua's own." },
   { "speed", "Speed", "What makes calls fast, and how to see why one is not." },
   { "compiled", "Compiled functions in depth", "What is captured, guarded, replayed; parts, sizes, gradients." },
 }

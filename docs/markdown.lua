@@ -66,7 +66,7 @@ end
 
 --- A block of code. What it prints is set off from it.
 function M.code(language, code)
-  local html = language == "lua" and highlight.lua(code) or language == "c" and highlight.c(code) or escape(code)
+  local html = language == "lua" and highlight.lua(code) or (language == "c" or language == "cpp") and highlight.c(code) or escape(code)
   return ("<pre class=\"code %s\">%s</pre>"):format(language == "" and "text" or language, html)
 end
 

@@ -11,7 +11,7 @@ local help = ty.internals.help
 
 local M = {}
 
---- Pages in their order: {id, title, one line about it, sections or a group that it holds}.
+--- Pages in their order: {id, title, one line about it, sections, a group that it holds, the group's title beside sections}.
 local plan = {
   { "making", "Making tensors", "Numbers, tables, ranges, memory of others.", { "Making tensors" } },
   { "random", "Random numbers", "The same numbers for a seed on every machine, compiled or not.", { "Random numbers" } },
@@ -33,8 +33,8 @@ local plan = {
     .. "`ty.nn` has most of them as modules.", { "Activations and norms", "Losses", "Convolution and pooling" } },
   { "gradients", "Gradients", "`loss:backward()` fills `x.grad`; the rest are functions of functions.",
     { "Gradients" } },
-  { "jit", "jit: compiled functions", "Each also a function of ty, but `jit.view`. `jit.log = false` silences the lines on stderr, "
-    .. "`jit.log = fn` gives fn the text.", { "Compilation" } },
+  { "jit", "jit: compiled functions", "Each also a function of ty, but `jit.view` and `jit.profile`. `jit.log = false` silences "
+    .. "the lines on stderr, `jit.log = fn` gives fn the text.", { "Compilation" }, "run", "Calls in slices: what `jit.start` gives" },
   { "nn", "ty.nn: modules", "Modules are tables; parts are found by walking their fields.", nil, "nn" },
   { "optim", "ty.optim: optimisers, schedules", "Optimisers write parameters in place by their `grad`.", nil, "optim" },
   { "data", "ty.data: datasets and loaders", "Samples, batches, files read on threads of their own.", nil, "data" },
@@ -88,6 +88,8 @@ M.also = {
   load = "read open", save_checkpoint = "state", profile = "profiler timing trace", show = "imshow terminal", plot = "chart matplotlib",
   ["nn.Module.parameters"] = "weights", ["nn.Module.state_dict"] = "weights save", ["nn.Linear"] = "dense fully connected",
   ["nn.TransformerBlock"] = "gpt", ["jit.explain"] = "why slow recompile", ["jit.view"] = "html page source",
+  ["jit.profile"] = "profiler line timing hot", ["jit.start"] = "frame slice time budget resume games async",
+  ["jit.export"] = "ahead of time aot c source code generate onnx embed",
   ["jit.warmup"] = "compile ahead", ["jit.budget"] = "games frame", ["data.loader"] = "dataloader minibatch",
   ["data.tensors"] = "tensordataset", ["image.load"] = "imread png jpeg", ["csv.load"] = "pandas read_csv table",
   ["optim.GradScaler"] = "amp mixed precision", autocast = "amp mixed precision half",
@@ -137,7 +139,9 @@ function M.names()
       for _, name in ipairs(sorted(assert(sections[section], section))) do
         list[#list + 1] = { name = section == "Compilation" and "jit." .. name or name, page = page, section = section }
       end
-      if section == "Compilation" then list[#list + 1] = { name = "jit.view", page = page, section = section } end
+      for _, name in ipairs(section == "Compilation" and texts.jit_names() or {}) do
+        if help["jit." .. name] then list[#list + 1] = { name = "jit." .. name, page = page, section = section } end
+      end
       sections[section] = nil
     end
     if page[5] then
@@ -146,7 +150,7 @@ function M.names()
         if is_public(page[5], name) then names[#names + 1] = name end
       end
       for _, name in ipairs(sorted(names)) do
-        list[#list + 1] = { name = name, page = page, section = page[4] and "ty." .. page[5] or nil }
+        list[#list + 1] = { name = name, page = page, section = page[4] and (page[6] or "ty." .. page[5]) or nil }
       end
     end
   end
@@ -167,9 +171,8 @@ local function calls_of(entry)
   end
   if #calls == 0 then
     local name = entry.method and entry.name:gsub("%.([^.]*)$", ":%1") or entry.name
-    if not name:find "^jit%." and not name:find "^plot:" and not name:find "^progress:" and not name:find "^graph%." then
-      name = "ty." .. name
-    end
+    local of = name:match "^(%l+)[.:]"
+    if of ~= "jit" and of ~= "plot" and of ~= "progress" and of ~= "run" and of ~= "graph" then name = "ty." .. name end
     calls[1] = name .. args
   end
   return calls

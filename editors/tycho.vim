@@ -55,12 +55,13 @@ function! s:known() abort
     return s:names
   endif
   let s:names = {}
-  let code = 'ty.help "nn" local i = ty.internals for name, text in pairs(i.help) do local head = text:match "^[^\n]*" '
-    \ . 'if type(rawget(ty, name)) == "function" then print("ty", name, head) end '
+  let code = 'local i = ty.internals local texts = i.load "tycho.texts" for name, text in pairs(i.help) do '
+    \ . 'local head = text:match "^[^\n]*" if type(rawget(ty, name)) == "function" then print("ty", name, head) end '
     \ . 'if i.methods[name] then print(":", name, head) end end '
-    \ . 'for name, text in pairs(i.help_jit()) do print("jit", name, text:match "^[^\n]*") end '
-    \ . 'for group in pairs(i.help_groups) do print("ty", group, group .. ".") for name, text in pairs((i.help_entries(group))) do '
-    \ . 'local of, last = name:match "^(.*)%.([^.]*)$" if text then print(of, last, text:match "^[^\n]*") end end end'
+    \ . 'for _, name in ipairs(texts.jit_names()) do print("jit", name, "jit." .. name .. texts.of("jit." .. name).call) end '
+    \ . 'for group in pairs(texts.groups) do print("ty", group, group .. ".") for name in pairs((texts.members(group))) do '
+    \ . 'local entry, of, last = texts.of(name), name:match "^(.*)%.([^.]*)$" '
+    \ . 'if entry then print(of, last, name .. entry.call) end end end'
   for line in s:lua(code)
     let [of, name, head] = split(line, "\t")
     let s:names[of] = get(s:names, of, {})

@@ -14,6 +14,7 @@ local ty, internals = H.ty, H.internals
 local groups = {
   nn = ty.nn, optim = ty.optim, data = ty.data, csv = ty.csv, image = ty.image, files = ty.files, linalg = ty.linalg,
   plot = getmetatable(ty.plot {}), progress = getmetatable(ty.progress()), graph = require "tycho.graph",
+  run = getmetatable(ty.start(function() end)).__index,
 }
 
 --- Classes whose methods users call; of layers the class alone must be known: a layer is called.

@@ -4,7 +4,6 @@ local H = require "spec.helper"
 local ty = H.ty
 
 local text = H.read "lua/tycho/meta.lua"
-ty.help "nn" -- loads the help
 
 --- The functions of the file by the name before their arguments: {params = {{name, optional, type}}, returns, list}.
 local function definitions()
@@ -14,7 +13,7 @@ local function definitions()
     local given = line:match "^%-%-%-@return (.*)$"
     local fn, list = line:match "^function ([%w_.:]+)(%b()) end$"
     if name then params[#params + 1] = { name = name, optional = may == "?", type = of:gsub(" # .*$", "") }
-    elseif given then returns[#returns + 1] = given:gsub(" # .*$", ""):gsub("(%S) [%a_]+$", "%1")
+    elseif given then returns[#returns + 1] = given:gsub(" # .*$", ""):gsub("(%S) [%a_]+$", "%1"):gsub(" %.%.%.$", "...")
     elseif fn then
       assert(not found[fn], fn .. " is defined twice")
       found[fn] = { params = params, returns = returns, list = list:sub(2, -2) }
@@ -58,7 +57,7 @@ describe("the definitions for language servers", function()
 
   it("name every function and class that the help of a group lists", function()
     local count = 0
-    for _, group in ipairs { "nn", "optim", "data", "csv", "image", "files", "linalg", "plot", "progress", "graph" } do
+    for _, group in ipairs { "nn", "optim", "data", "csv", "image", "files", "linalg", "plot", "progress", "run", "graph" } do
       for name in ("\n" .. ty.help(group)):gmatch("\n(" .. group .. "[.:][%w_.:]+)[({]") do
         count = count + 1
         local of, last = name:match "^(.*)[.:]([^.:]*)$"
@@ -75,7 +74,26 @@ describe("the definitions for language servers", function()
       for i, p in ipairs(d.params) do names[i] = p.name end
       assert.equal(d.list, table.concat(names, ", "), name)
     end
-    for name in text:gmatch "\n\nfunction ([%w_.:]+)" do assert(name:find "^Plateau", name .. " has no text") end
+    assert.falsy(text:match "\n\nfunction ([%w_.:]+)")
+    assert.falsy(text:match "\n\n%-%-%-@param[^\n]*")
+  end)
+
+  it("have of a module the arguments of the function that its text refers to", function()
+    assert.same({ { name = "dim", optional = true, type = "integer" } }, found["nn.Softmax"].params)
+    assert.same({ "tycho.nn.Softmax" }, found["nn.Softmax"].returns)
+    local loss = found["nn.MSELoss"].params
+    assert.same(found["ty.mse_loss"].params[3], loss[1])
+    assert.equal(1, #loss)
+    assert.truthy(loss[1].type:find('"mean"|"sum"|"none"', 1, true))
+  end)
+
+  it("have types that go on in the next line, several results, and other forms of a call", function()
+    local function type_of(name, i) return found[name].params[i].type end
+    assert.truthy(type_of("plot:scatter", 3):find "^{label: .* lim: number%[%]%?}$")
+    assert.same({ "tycho.Profile?", "..." }, found["ty.profile"].returns)
+    assert.same({ "any..." }, found["ty.scope"].returns)
+    assert.truthy(text:find("---@overload fun(stop: number, opts?: {dtype: tycho.dtype?, device: string?}): tycho.Tensor\n"
+      .. "function ty.arange(", 1, true))
   end)
 
   it("are of LuaLS's tags alone, with brackets that close", function()
@@ -109,7 +127,7 @@ local function sample(of)
   if of:find("tycho.Tensor[]", 1, true) == 1 then return { ty.ones(2, 2), ty.ones(2, 2) } end
   if of:find("integer[]", 1, true) and of:find "^tycho" then return ty.tensor({ { 1, 2 }, { 2, 1 } }, { dtype = "i64" }) end
   if of:find "^tycho.Tensor" then return ty.tensor { { 0.25, 0.5 }, { 0.75, 0.5 } } end
-  if of:find "^tycho.Dtype" then return "f32" end
+  if of:find "^tycho.dtype" then return "f32" end
   if of:find "^integer" or of:find "^number" then return 1 end
   if of:find "^boolean" then return true end
   if of:find "^fun" then return function(x) return x end end
@@ -119,13 +137,13 @@ end
 local function fits(v, of)
   for one in (of .. "|"):gmatch "([^|]*)|" do
     local may = one:sub(-1) == "?"
-    one = one:gsub("%?$", "")
-    if v == nil and (may or one == "any" or one == "..." or one == "nil") then return true end
-    if one == "any" or one == "..." then return true end
+    one = one:gsub("%.%.%.$", ""):gsub("%?$", "")
+    if v == nil and (may or one == "any" or one == "" or one == "nil") then return true end
+    if one == "any" or one == "" then return true end
     if one == "tycho.Tensor" and ty.is_tensor(v) then return true end
     if one == "tycho.Tensor[]" and type(v) == "table" and ty.is_tensor(v[1]) then return true end
     if one == "integer" and type(v) == "number" and v % 1 == 0 then return true end
-    if one == "true" and v == true or one == "tycho.Dtype" and type(v) == "string" then return true end
+    if one == "true" and v == true or one == "tycho.dtype" and type(v) == "string" then return true end
     if (one:find "^fun" or one == "function") and type(v) == "function" then return true end
     if one:find "%[%]$" and type(v) == "table" or one:find "^table" and type(v) == "table" then return true end
     if one == type(v) or one:find "^ffi" and type(v) == "cdata" then return true end

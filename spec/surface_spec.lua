@@ -679,7 +679,7 @@ describe("wrong use of every public function", function()
   local takes_functions = { scope = true, compile = true, graph = true, disable = true, no_grad = true, enable_grad = true,
     grad = true, value_and_grad = true, checkpoint = true, custom_grad = true, jvp = true, progress = true,
     profile = true, vmap = true, scan = true, jacobian = true, hessian = true, detect_anomaly = true, gradcheck = true,
-    start = true }
+    start = true, export = true }
 
   it("without arguments raises an error that begins with its name, at this line", function()
     for _, f in ipairs(functions) do
@@ -748,7 +748,8 @@ describe("wrong use of every public function", function()
         end
       end
     end
-    os.remove "abc" -- a checkpoint of {}
+    os.remove "abc" -- checkpoints of {}
+    os.remove "f32"
     ty.threads(threads)
     ty.precision("exact")
     ty.default_dtype("f32")

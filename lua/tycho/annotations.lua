@@ -1,5 +1,5 @@
 ---@meta
---- annotations.lua -- what functions written in C take, give and raise: read as text by texts.lua and by editors.
+--- annotations.lua -- what functions written in C take, give and raise: read as text by texts.lua.
 -- It is never run. The one line that says what a function does stands beside it in core/ (ops.h, lua_*.c). Functions
 -- that work element by element are not here: their rows say it all. Headings are parts of the reference.
 
@@ -19,17 +19,17 @@ function ty.tensor(data, opts) end
 
 --- Sizes may stand in a table, too: ty.zeros({2, 3}).
 --- Raises where a size is no whole number from 0, or the dtype or device is not known.
----@param ... integer the sizes; none: one element without dims
+---@param ... integer|integer[]|{dtype: tycho.dtype?, device: string?} the sizes; none: one element without dims
 ---@return tycho.Tensor # these sizes; f32 unless opts.dtype says otherwise
 function ty.zeros(...) end
 
 --- Raises where a size is no whole number from 0, or the dtype or device is not known.
----@param ... integer the sizes, or a table of them; then perhaps {dtype, device}
+---@param ... integer|integer[]|{dtype: tycho.dtype?, device: string?} the sizes, or a table of them; then options
 ---@return tycho.Tensor # these sizes; f32 unless opts.dtype says otherwise
 function ty.ones(...) end
 
 --- Nothing is written to the memory: read it only after writing. Raises where a size is no whole number from 0.
----@param ... integer the sizes, or a table of them; then perhaps {dtype, device}
+---@param ... integer|integer[]|{dtype: tycho.dtype?, device: string?} the sizes, or a table of them; then options
 ---@return tycho.Tensor # these sizes; f32 unless opts.dtype says otherwise
 function ty.empty(...) end
 
@@ -71,6 +71,7 @@ function ty.full_like(x, value, opts) end
 ---@param step? number 1; below 0 it counts down
 ---@param opts? {dtype: tycho.dtype?, device: string?}
 ---@return tycho.Tensor # [ceil((stop - start) / step)]; f32
+---@overload fun(stop: number, opts?: {dtype: tycho.dtype?, device: string?}): tycho.Tensor
 function ty.arange(start, stop, step, opts) end
 
 --- Raises where the step is 0.
@@ -79,6 +80,7 @@ function ty.arange(start, stop, step, opts) end
 ---@param step? number 1; below 0 it counts down
 ---@param opts? {dtype: tycho.dtype?, device: string?}
 ---@return tycho.Tensor # [floor((stop - start) / step) + 1]; f32
+---@overload fun(stop: number, opts?: {dtype: tycho.dtype?, device: string?}): tycho.Tensor
 function ty.range(start, stop, step, opts) end
 
 --- Raises where the count is no whole number from 0.
@@ -98,7 +100,7 @@ function ty.eye(n, m, opts) end
 
 --- Raises where the pointer is a number, or an array too small for the sizes. What the pointer leads to is not checked.
 ---@param pointer ffi.cdata*|userdata an FFI pointer or array, or light userdata
----@param sizes integer[]
+---@param sizes integer|integer[]
 ---@param dtype? tycho.dtype f32
 ---@param anchor? any what must live as long as the tensor: the pointer
 ---@return tycho.Tensor # these sizes, over that memory: writes are seen on both sides
@@ -108,12 +110,12 @@ function ty.from_ptr(pointer, sizes, dtype, anchor) end
 
 --- Every call takes the next stream of the seed, compiled or not: the numbers are the same in both, on every machine.
 --- Raises where the dtype is no float.
----@param ... integer the sizes, or a table of them; then perhaps {dtype, device}
+---@param ... integer|integer[]|{dtype: tycho.dtype?, device: string?} the sizes, or a table of them; then options
 ---@return tycho.Tensor # these sizes; f32 unless opts.dtype says otherwise
 function ty.rand(...) end
 
 --- By Box and Muller's method. Raises where the dtype is no float.
----@param ... integer the sizes, or a table of them; then perhaps {dtype, device}
+---@param ... integer|integer[]|{dtype: tycho.dtype?, device: string?} the sizes, or a table of them; then options
 ---@return tycho.Tensor # these sizes; f32 unless opts.dtype says otherwise
 function ty.randn(...) end
 
@@ -132,7 +134,7 @@ function ty.randn_like(x, opts) end
 --- As math.random: both ends may come. Raises where high lies below low.
 ---@param low integer
 ---@param high integer
----@param sizes integer|integer[]
+---@param sizes? integer|integer[] without: one element without dims
 ---@param opts? {dtype: tycho.dtype?, device: string?}
 ---@return tycho.Tensor # these sizes; i64
 function ty.randint(low, high, sizes, opts) end
@@ -146,7 +148,7 @@ function ty.randperm(n, opts) end
 --- Raises where high lies below low, or the dtype is no float.
 ---@param low number
 ---@param high number
----@param sizes integer|integer[]
+---@param sizes? integer|integer[] without: one element without dims
 ---@param opts? {dtype: tycho.dtype?, device: string?}
 ---@return tycho.Tensor # these sizes; f32
 function ty.uniform(low, high, sizes, opts) end
@@ -154,7 +156,7 @@ function ty.uniform(low, high, sizes, opts) end
 --- Raises where the deviation is negative, or the dtype no float.
 ---@param mean number
 ---@param std number the standard deviation
----@param sizes integer|integer[]
+---@param sizes? integer|integer[] without: one element without dims
 ---@param opts? {dtype: tycho.dtype?, device: string?}
 ---@return tycho.Tensor # these sizes; f32
 function ty.normal(mean, std, sizes, opts) end
@@ -245,7 +247,7 @@ function ty.get(x, ...) end
 
 --- Raises where there is not one index for each dim, one is out of range, or the value does not fit the dtype.
 ---@param x tycho.Tensor
----@param ... integer one index for each dim, then the value
+---@param ... integer|number|boolean one index for each dim, then the value
 ---@return tycho.Tensor # x itself
 function ty.set(x, ...) end
 
@@ -344,8 +346,9 @@ function ty.slice(x, dim, first, last, step) end
 --- Raises where a dim that is named is not of size 1.
 ---@param x tycho.Tensor
 ---@param dims? integer|integer[] all of size 1
+---@param ... integer the others, where they stand one by one
 ---@return tycho.Tensor # a view
-function ty.squeeze(x, dims) end
+function ty.squeeze(x, dims, ...) end
 
 --- Raises where the place is out of range.
 ---@param x tycho.Tensor
@@ -363,9 +366,10 @@ function ty.flatten(x, first, last) end
 --- Raises where the sizes do not make up the dim.
 ---@param x tycho.Tensor
 ---@param dim integer
----@param sizes integer[] one of them may be -1
+---@param sizes integer|integer[] one by one, or in a table; one may be -1
+---@param ... integer the others
 ---@return tycho.Tensor # a view
-function ty.unflatten(x, dim, sizes) end
+function ty.unflatten(x, dim, sizes, ...) end
 
 --- Raises where the size is larger than the dim, or the step below 1.
 ---@param x tycho.Tensor
@@ -406,8 +410,9 @@ function ty.diagonal(x, offset, dim1, dim2) end
 --- Raises where a dim is out of range or given twice.
 ---@param x tycho.Tensor
 ---@param dims? integer|integer[] all
+---@param ... integer the others, where they stand one by one
 ---@return tycho.Tensor # a view
-function ty.flip(x, dims) end
+function ty.flip(x, dims, ...) end
 
 ------ Joining, repeating, moving
 
@@ -453,14 +458,14 @@ function ty.repeat_interleave(x, count, dim) end
 --- Raises where an index is no integer tensor, or out of range (named with its place).
 ---@param x tycho.Tensor
 ---@param dim integer
----@param index tycho.Tensor integers from 1, negative from the end; as many dims as x
+---@param index tycho.Tensor|integer[] integers from 1, negative from the end; as many dims as x
 ---@return tycho.Tensor # the sizes of the index; y[i][j] = x[index[i][j]][j] for dim 1
 function ty.gather(x, dim, index) end
 
 --- Raises where an index is no integer tensor, or out of range.
 ---@param x tycho.Tensor
 ---@param dim integer
----@param index tycho.Tensor integers from 1; as many dims as x
+---@param index tycho.Tensor|integer[] integers from 1; as many dims as x
 ---@param src tycho.Tensor|number at least as large as the index
 ---@return tycho.Tensor # the sizes and dtype of x
 function ty.scatter(x, dim, index, src) end
@@ -469,7 +474,7 @@ function ty.scatter(x, dim, index, src) end
 --- range.
 ---@param x tycho.Tensor
 ---@param dim integer
----@param index tycho.Tensor integers from 1; as many dims as x
+---@param index tycho.Tensor|integer[] integers from 1; as many dims as x
 ---@param src tycho.Tensor|number at least as large as the index
 ---@return tycho.Tensor # the sizes and dtype of x
 function ty.scatter_add(x, dim, index, src) end
@@ -672,13 +677,13 @@ function ty.to(x, where) end
 
 --- Raises where y does not broadcast to x, or x is a leaf that requires a gradient.
 ---@param x tycho.Tensor
----@param y tycho.Tensor|number
+---@param y tycho.Tensor|number|boolean
 ---@return tycho.Tensor # x itself
 function ty.copy_(x, y) end
 
 --- Raises where the value does not fit the dtype, or x is a leaf that requires a gradient.
 ---@param x tycho.Tensor
----@param value number|boolean
+---@param value number|boolean|tycho.Tensor a tensor: of one element
 ---@return tycho.Tensor # x itself
 function ty.fill_(x, value) end
 
@@ -695,7 +700,7 @@ function ty.release(x) end
 --- Raises where fn is no function, and what fn raises.
 ---@param fn fun(...): ...
 ---@param ... any
----@return any # what fn gives
+---@return any ... # what fn gives
 function ty.scope(fn, ...) end
 
 ------ Gradients
@@ -715,7 +720,7 @@ function ty.detach(x) end
 
 --- Without an argument nothing changes. Raises where it is no float dtype.
 ---@param name? "f16"|"bf16"|"f32"|"f64"
----@return string # the default so far
+---@return tycho.dtype # the default so far
 function ty.default_dtype(name) end
 
 --- Results do not depend on it. Raises where n lies outside of 1 to 1024.

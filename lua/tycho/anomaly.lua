@@ -257,7 +257,7 @@ end
 --- Raises at that operation, and what fn raises.
 ---@param fn function|boolean
 ---@param ... any what fn is given
----@return ...
+---@return any ...
 return function(fn, ...)
   if type(debug) ~= "table" then check.fail("detect_anomaly", "this host has no debug library") end
   if type(fn) == "boolean" then

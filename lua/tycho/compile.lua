@@ -387,9 +387,11 @@ function M.open(core)
   --- Runs fn() and tells what each line of the user's source cost in kernels, of compiled functions as of eager
   --- operations: a table that prints well, hottest line first, then fn's results. A kernel that holds operations of
   --- several lines is shared among them, by what each costs, roughly; gradients count where their operation stands.
-  --- path: as ty.profile has it. `lines`: {file, line, source, seconds, backward, runs, bytes, flops, share}.
+  --- A field `lines` has them as tables: {file, line, source, seconds, backward, runs, bytes, flops, share}. Where the
+  --- trace cannot be written: nil and a message.
+  --- Raises where fn is no function, and what fn raises, after the trace was written.
   ---@param fn function
-  ---@param path? string
+  ---@param path? string of a trace to write for chrome://tracing or Perfetto, "trace.json", as ty.profile does
   ---@return tycho.LineProfile?, ...
   function api.profile(fn, path)
     core.internals.load "tycho.profile"
@@ -445,7 +447,7 @@ function M.open(core)
   --- Raises where f is no compiled function, and what f raises.
   ---@param f function a compiled function
   ---@param ... any what f is given
-  ---@return any # what f gives
+  ---@return any ... # what f gives
   function api.warmup(f, ...)
     local h = handle("warmup", f)
     core._wake(h.handle)
@@ -485,7 +487,7 @@ function M.open(core)
   ---@param ms number
   ---@param fn function
   ---@param ... any what fn is given
-  ---@return any # what fn gives
+  ---@return any ... # what fn gives
   function api.deadline(ms, fn, ...)
     if type(ms) ~= "number" or ms ~= ms or ms < 0 then
       fail("deadline: argument 1 must be a number of milliseconds, got " .. show(ms))
@@ -501,8 +503,10 @@ function M.open(core)
   --- and effects of a plan appear together when it is done. What the call reads is as it was when it read it; where a
   --- tensor, field or variable that it writes has changed meanwhile, it raises and writes nothing. Compile f, and warm
   --- it up (jit.warmup): plans are stopped between tiles, Lua code and captures are not.
+  --- Raises where f is neither a function nor a module; what f raises comes out of run:step.
   ---@param f function|table a compiled function, or one that calls such
-  ---@return tycho.Run
+  ---@param ... any what f is given
+  ---@return tycho.Run # run.done tells whether the call has ended; methods: run:step, run:results, run:cancel
   function api.start(f, ...)
     start = start or core.internals.load("tycho.slices")(core)
     return start(f, ...)
@@ -535,13 +539,18 @@ function M.open(core)
     end)
   end
 
-  --- Writes f as one C file and its header, which need no library: for programs without Lua. given: example arguments,
-  --- and options by name: weights = "inside" (the file; default) or "beside" (model.bin); name of the functions;
-  --- outputs = {"y", ...} names of results; dynamic = {x = {1}}: dims of arguments that callers of the C function give.
-  --- Gives a table of what was written; nil and a message where a file cannot be. Raises where f cannot be exported.
-  ---@param f function|table
-  ---@param path string "model.c"
-  ---@param given? table {x, 0.5, weights = "beside"}
+  --- Writes f as one C11 file and its header, which need no library: the same bits, in programs without Lua.
+  --- Tensors among the arguments become pointers, numbers doubles; all else that f reads is frozen, weights too.
+  --- Options, by name beside the arguments: weights = "inside" (the C file, as it is without) or "beside" (model.bin);
+  --- name: of the functions, else the file's; outputs = {"y", ...}: names of results; dynamic = {x = {1}}: dims of
+  --- arguments that callers of the C function give, or {x = {[1] = "rows"}} with their names.
+  --- Where a file cannot be written: nil and a message.
+  --- Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its
+  --- arguments, or needs what C cannot be written for, and says what; where an option is not known; nothing is written
+  --- then.
+  ---@param f function|table a function, compiled or not, or a module
+  ---@param path string "model.c"; beside it stand model.h and perhaps model.bin
+  ---@param given? table example arguments and options: {x, 0.5, weights = "beside"}
   ---@return table? written, string? message
   function api.export(f, path, given)
     return core.internals.load("tycho.export").export(core, function(fn)

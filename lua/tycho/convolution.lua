@@ -143,7 +143,8 @@ return function(ty, check, row)
   ---@param x tycho.Tensor [batch, channels, length] or [channels, length]
   ---@param weight tycho.Tensor [out, channels / groups, size]
   ---@param bias? tycho.Tensor [out]
-  ---@param opts? {stride: any, padding: any, dilation: any, groups: integer?}
+  ---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil,
+  ---  dilation: integer|integer[]|nil, groups: integer?}
   ---@return tycho.Tensor # [batch, out, floor((length + 2 padding - dilation (size - 1) - 1) / stride) + 1]
   local function conv1d(x, weight, bias, opts) return conv("conv1d", 1, x, weight, bias, opts) end
 
@@ -153,7 +154,8 @@ return function(ty, check, row)
   ---@param x tycho.Tensor [batch, channels, height, width] or [channels, height, width]
   ---@param weight tycho.Tensor [out, channels / groups, rows, columns]
   ---@param bias? tycho.Tensor [out]
-  ---@param opts? {stride: any, padding: any, dilation: any, groups: integer?}
+  ---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil,
+  ---  dilation: integer|integer[]|nil, groups: integer?}
   ---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
   local function conv2d(x, weight, bias, opts) return conv("conv2d", 2, x, weight, bias, opts) end
 
@@ -162,7 +164,8 @@ return function(ty, check, row)
   ---@param x tycho.Tensor [batch, channels, depth, height, width] or [channels, depth, height, width]
   ---@param weight tycho.Tensor [out, channels, planes, rows, columns]
   ---@param bias? tycho.Tensor [out]
-  ---@param opts? {stride: any, padding: any, dilation: any}
+  ---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil,
+  ---  dilation: integer|integer[]|nil}
   ---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
   local function conv3d(x, weight, bias, opts) return conv("conv3d", 3, x, weight, bias, opts) end
 
@@ -209,7 +212,7 @@ return function(ty, check, row)
   ---@param x tycho.Tensor [batch, channels, length] or [channels, length]
   ---@param weight tycho.Tensor [channels, out / groups, size]
   ---@param bias? tycho.Tensor [out]
-  ---@param opts? table
+  ---@param opts? {stride: integer?, padding: integer?, output_padding: integer?, dilation: integer?, groups: integer?}
   ---@return tycho.Tensor # [batch, out, (length - 1) stride - 2 padding + dilation (size - 1) + output_padding + 1]
   local function conv_transpose1d(x, weight, bias, opts)
     return conv_transpose("conv_transpose1d", 1, x, weight, bias, opts)
@@ -222,7 +225,8 @@ return function(ty, check, row)
   ---@param x tycho.Tensor [batch, channels, height, width] or [channels, height, width]
   ---@param weight tycho.Tensor [channels, out / groups, rows, columns]
   ---@param bias? tycho.Tensor [out]
-  ---@param opts? table
+  ---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil,
+  ---  output_padding: integer|integer[]|nil, dilation: integer|integer[]|nil, groups: integer?}
   ---@return tycho.Tensor # [batch, out, ...], of sizes as in one dim
   local function conv_transpose2d(x, weight, bias, opts)
     return conv_transpose("conv_transpose2d", 2, x, weight, bias, opts)
@@ -489,7 +493,8 @@ return function(ty, check, row)
   --- Raises where x has other dims, a window does not fit, or an option is out of range.
   ---@param x tycho.Tensor floats, [batch, channels, length] or [channels, length]
   ---@param kernel integer
-  ---@param opts? {stride: any, padding: any, dilation: any, ceil_mode: boolean?}
+  ---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil,
+  ---  ceil_mode: boolean?}
   ---@return tycho.Tensor # [batch, channels, windows]
   local function max_pool1d(x, kernel, opts) return max_pool("max_pool1d", 1, x, kernel, opts) end
 
@@ -498,7 +503,8 @@ return function(ty, check, row)
   --- Raises where x has other dims, a window does not fit, or an option is out of range.
   ---@param x tycho.Tensor floats, [batch, channels, height, width] or [channels, height, width]
   ---@param kernel integer|integer[]
-  ---@param opts? {stride: any, padding: any, dilation: any, ceil_mode: boolean?}
+  ---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil,
+  ---  ceil_mode: boolean?}
   ---@return tycho.Tensor # [batch, channels, windows down, windows across]
   local function max_pool2d(x, kernel, opts) return max_pool("max_pool2d", 2, x, kernel, opts) end
 
@@ -507,7 +513,8 @@ return function(ty, check, row)
   --- Raises where x has other dims, a window does not fit, or an option is out of range.
   ---@param x tycho.Tensor floats, [batch, channels, length] or [channels, length]
   ---@param kernel integer
-  ---@param opts? {stride: any, padding: any, ceil_mode: boolean?, count_include_pad: boolean?}
+  ---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, ceil_mode: boolean?,
+  ---  count_include_pad: boolean?}
   ---@return tycho.Tensor # [batch, channels, windows]
   local function avg_pool1d(x, kernel, opts) return avg_pool("avg_pool1d", 1, x, kernel, opts) end
 
@@ -517,7 +524,8 @@ return function(ty, check, row)
   --- Raises where x has other dims, a window does not fit, or an option is out of range.
   ---@param x tycho.Tensor floats, [batch, channels, height, width] or [channels, height, width]
   ---@param kernel integer|integer[]
-  ---@param opts? {stride: any, padding: any, ceil_mode: boolean?, count_include_pad: boolean?}
+  ---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, ceil_mode: boolean?,
+  ---  count_include_pad: boolean?}
   ---@return tycho.Tensor # [batch, channels, windows down, windows across]
   local function avg_pool2d(x, kernel, opts) return avg_pool("avg_pool2d", 2, x, kernel, opts) end
 
@@ -665,7 +673,7 @@ return function(ty, check, row)
   --- neighbours; align_corners = false: whether the outer places keep their values.
   --- Raises where x has other dims than 3 or 4, not one of size and scale is given, or the mode is not known.
   ---@param x tycho.Tensor [batch, channels, length] or [batch, channels, height, width]
-  ---@param opts {size: any, scale: any, mode: string?, align_corners: boolean?}
+  ---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?}
   ---@return tycho.Tensor # [batch, channels, size...]
   local function interpolate(x, opts)
     local who = "interpolate"

@@ -124,7 +124,7 @@ function Dataset:count() return self.size end
 --- The values of sample i; a file that cannot be read gives nil and a message.
 --- Raises where i is out of range.
 ---@param i integer 1-based, negative from the end
----@return any # the values of the sample
+---@return any ... # the values of the sample
 function Dataset:get(i)
   local n = self.size
   if type(i) ~= "number" or i % 1 ~= 0 or i == 0 or i > n or i < -n then

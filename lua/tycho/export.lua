@@ -278,11 +278,11 @@ end
 ---@param core table
 ---@param origin fun(f): any the function or module that a compiled one was made of
 function M.export(core, origin, f, path, given)
+  local args, opts = read_given(given)
+  local fn, names = plain(f, args, origin), {}
   if type(path) ~= "string" or not find(path, "%.c$") then
     fail("export: argument 2 must be the path of a C file, \"model.c\"")
   end
-  local args, opts = read_given(given)
-  local fn, names = plain(f, args, origin), {}
   for i = 1, args.n do names[i] = getlocal and getlocal(fn, i) or "x" .. i end
   local name = opts.name or lower(gsub(match(path, "([^/\\]*)%.c$"), "[^%w]+", "_"))
   if type(name) ~= "string" or not find(name, "^%a[%w_]*$") then

@@ -54,7 +54,7 @@ return function(ty, define)
   --- Raises where fn is no function, and what fn raises.
   ---@param fn fun(...): ...
   ---@param ... any what fn is given
-  ---@return any # what fn gives
+  ---@return any ... # what fn gives
   local function no_grad(fn, ...)
     callable("no_grad", 1, fn)
     return restore(grad_mode(false), pcall(fn, ...))
@@ -64,7 +64,7 @@ return function(ty, define)
   --- Raises where fn is no function, and what fn raises.
   ---@param fn fun(...): ...
   ---@param ... any what fn is given
-  ---@return any # what fn gives
+  ---@return any ... # what fn gives
   local function enable_grad(fn, ...)
     callable("enable_grad", 1, fn)
     return restore(grad_mode(true), pcall(fn, ...))
@@ -544,7 +544,7 @@ return function(ty, define)
   --- Raises where f is no function, and what f raises.
   ---@param f fun(...): ...
   ---@param ... any what f is given
-  ---@return any # what f gives
+  ---@return any ... # what f gives
   local function checkpoint(f, ...)
     callable("checkpoint", 1, f)
     -- gradients outside of a vmap would not see the backward pass

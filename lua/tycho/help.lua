@@ -111,7 +111,9 @@ local function name_of(f)
     if rawget(ty, name) == f or internals.methods[name] == f then return name end
   end
   local jit_table = rawget(_G, "jit")
-  if type(jit_table) == "table" and jit_table.view == f then return "jit.view" end
+  for _, name in ipairs(type(jit_table) == "table" and texts.jit_names() or {}) do
+    if jit_table[name] == f then return "jit." .. name end
+  end
   for group in pairs(groups) do
     local found, t = texts.members(group)
     for name, value in pairs(found) do
@@ -145,19 +147,6 @@ local function text_of(asked)
   return text or unknown(key)
 end
 internals.help_text = text_of
-
--- For what is made of it (editors/make_meta.lua).
-internals.help_groups = groups
-function internals.help_entries(group)
-  local y, found = {}, texts.members(group)
-  for name in pairs(found) do y[name] = text_of_entry(name) end
-  return y, found
-end
-function internals.help_jit()
-  local y = {}
-  for _, name in ipairs(texts.jit_names()) do y[name] = text_of_entry("jit." .. name) end
-  return y
-end
 
 --- Words in lines of at most `width` letters.
 local function wrapped(words, width)

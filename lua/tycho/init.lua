@@ -140,7 +140,7 @@ local compilation = {
   graph = { "f, ...", "the graph that f(...) records: text, nodes, dot" },
   profile = { "fn, path = nil", "runs fn(): what each line of the source cost, compiled or not; prints well" },
   view = { "f, path", "writes one HTML page: source, parts, guards, graphs, plans, kernels, machine code, times" },
-  export = { "f, path, {args, weights, dynamic, name}", "writes f as one C file and a header, which need no library" },
+  export = { "f, path, given = nil", "writes f as one C file and a header, which need no library" },
   reset = { "f", "forgets what was compiled for f" },
   disable = { "f", "keeps f from being captured by compiled functions that call it" },
   warmup = { "f, ...", "calls f once so that later calls find it compiled" },

@@ -477,7 +477,7 @@ return function(ty, check, row)
   --- Coordinates of a grid: one tensor for each axis, all of the grid's shape, as views.
   --- Options: indexing = "ij", the first axis is the first dim; "xy": it is the second one.
   --- Raises where an axis has not one dim, or there are none or more than 8.
-  ---@param ... tycho.Tensor one dim each; or one table of them; then options
+  ---@param ... tycho.Tensor|tycho.Tensor[]|{indexing: "ij"|"xy"|nil} one dim each; or one table of them; then options
   ---@return tycho.Tensor[] # one tensor an axis, of the sizes of all axes
   local function meshgrid(...)
     local axes, opts = { ... }, nil

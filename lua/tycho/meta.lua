@@ -1,8 +1,8 @@
 ---@meta tycho
 -- luacheck: ignore
--- Made by `make meta` from the texts and annotations of ty.help: not to be edited. Language servers read it, nothing runs it.
+-- Made by `make meta` from the texts of ty.help: not to be edited. Language servers read it, nothing runs it.
 
----@alias tycho.Dtype "bool"|"u8"|"i8"|"i16"|"i32"|"i64"|"f16"|"bf16"|"f32"|"f64"
+---@alias tycho.dtype "bool"|"u8"|"i8"|"i16"|"i32"|"i64"|"f16"|"bf16"|"f32"|"f64"
 
 ---a tensor; its functions are also methods
 ---@class tycho.Tensor
@@ -25,65 +25,86 @@
 local Tensor = {}
 
 ---the magnitude, element by element
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
 function Tensor:abs() end
 
 ---the magnitude, element by element; written to the first argument
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:abs_() end
 
 ---the angle in radians whose cosine is x
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function Tensor:acos() end
 
 ---the angle in radians whose cosine is x; written to the first argument
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:acos_() end
 
 ---the inverse hyperbolic cosine; NaN below 1
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function Tensor:acosh() end
 
 ---the inverse hyperbolic cosine; NaN below 1; written to the first argument
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:acosh_() end
 
----the means of `size` windows
+---Means of as many windows as asked for, which cover each dim evenly.
 ---Shape of the result: the places become windows
+---Raises where x has other dims, or the size is not above 0.
 ---@param size integer
 ---@return tycho.Tensor # [batch, channels, size]
 function Tensor:adaptive_avg_pool1d(size) end
 
----the means of `size` windows a dim
+---Means of as many windows as asked for, which cover each dim evenly.
 ---Shape of the result: the places become windows
+---Raises where x has other dims, or a size is not above 0.
 ---@param size integer|integer[]
 ---@return tycho.Tensor # [batch, channels, rows, columns]
 function Tensor:adaptive_avg_pool2d(size) end
 
----the largest elements of `size` windows
+---The largest of as many windows as asked for, which cover each dim evenly.
 ---Shape of the result: the places become windows
+---Raises where x has other dims, or the size is not above 0.
 ---@param size integer
 ---@return tycho.Tensor # [batch, channels, size]
 function Tensor:adaptive_max_pool1d(size) end
 
----the largest elements of `size` windows a dim
+---The largest of as many windows as asked for, which cover each dim evenly.
 ---Shape of the result: the places become windows
+---Raises where x has other dims, or a size is not above 0.
 ---@param size integer|integer[]
 ---@return tycho.Tensor # [batch, channels, rows, columns]
 function Tensor:adaptive_max_pool2d(size) end
 
 ---sum, element by element
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
 function Tensor:add(b) end
 
 ---sum, element by element; written to the first argument
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:add_(b) end
 
----beta * c + alpha * (a x b)
+---beta * c + alpha * (a x b).
 ---Shape of the result: [n, m]
+---Raises where inner sizes differ, or c does not broadcast to the product.
 ---@param a tycho.Tensor # [n, k]
 ---@param b tycho.Tensor # [k, m]
 ---@param opts? {alpha: number?, beta: number?} # both 1
@@ -92,186 +113,245 @@ function Tensor:addmm(a, b, opts) end
 
 ---beta * c + alpha * (a x b); written to the first argument
 ---Shape of the result: [n, m]
+---Raises where inner sizes differ, or c does not broadcast to the product; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param a tycho.Tensor # [n, k]
 ---@param b tycho.Tensor # [k, m]
 ---@param opts? {alpha: number?, beta: number?} # both 1
----@return tycho.Tensor # [n, m]
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:addmm_(a, b, opts) end
 
----bool: all elements are not zero
+---Whether all elements are not zero; NaN is not.
 ---Shape of the result: x without the dims
+---Raises where a dim is out of range or given twice.
 ---@param dims? integer|integer[] # all
 ---@param keepdim? boolean # false
 ---@return tycho.Tensor # bool, x without the dims; true of nothing
 function Tensor:all(dims, keepdim) end
 
----a Lua boolean: all elements are close, see isclose
+---Whether all elements are close, see isclose. Computes: gives a Lua boolean.
 ---Shape of the result: a Lua boolean
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
 ---@param b tycho.Tensor|number # broadcasts with a
 ---@param opts? {rtol: number?, atol: number?, equal_nan: boolean?}
 ---@return boolean
 function Tensor:allclose(b, opts) end
 
----bool: any element is not zero
+---Whether any element is not zero.
 ---Shape of the result: x without the dims
+---Raises where a dim is out of range or given twice.
 ---@param dims? integer|integer[] # all
 ---@param keepdim? boolean # false
 ---@return tycho.Tensor # bool, x without the dims; false of nothing
 function Tensor:any(dims, keepdim) end
 
 ---position of the first largest element; NaN wins
----@param dim? integer
----@param keepdim? boolean
----@return tycho.Tensor
+---Raises where the dim is out of range, or nothing is to be chosen from.
+---@param dim? integer # flattened
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dim; i64, from 1
 function Tensor:argmax(dim, keepdim) end
 
 ---position of the first smallest element; NaN wins
----@param dim? integer
----@param keepdim? boolean
----@return tycho.Tensor
+---Raises where the dim is out of range, or nothing is to be chosen from.
+---@param dim? integer # flattened
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dim; i64, from 1
 function Tensor:argmin(dim, keepdim) end
 
 ---positions that sort a dim, stable; NaN counts as largest
----@param dim? integer
----@param descending? boolean
----@return tycho.Tensor
+---Raises where the dim is out of range.
+---@param dim? integer # the last
+---@param descending? boolean # false
+---@return tycho.Tensor # the sizes of x; i64, positions from 1
 function Tensor:argsort(dim, descending) end
 
 ---the angle in radians whose sine is x
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function Tensor:asin() end
 
 ---the angle in radians whose sine is x; written to the first argument
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:asin_() end
 
 ---the inverse hyperbolic sine
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function Tensor:asinh() end
 
 ---the inverse hyperbolic sine; written to the first argument
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:asinh_() end
 
 ---the angle in radians whose tangent is x
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function Tensor:atan() end
 
 ---the angle of the point (b, a) in radians
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; a float dtype stays; integers and bool give the default float
 function Tensor:atan2(b) end
 
 ---the angle of the point (b, a) in radians; written to the first argument
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:atan2_(b) end
 
 ---the angle in radians whose tangent is x; written to the first argument
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:atan_() end
 
 ---the inverse hyperbolic tangent
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function Tensor:atanh() end
 
 ---the inverse hyperbolic tangent; written to the first argument
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:atanh_() end
 
----the mean of each window
+---The mean of each window.
+---Options: stride = kernel, padding = 0 (of zeros), ceil_mode = false, count_include_pad = true.
 ---Shape of the result: the places become windows
+---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param kernel integer
----@param opts? {stride: any, padding: any, ceil_mode: boolean?, count_include_pad: boolean?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?}
 ---@return tycho.Tensor # [batch, channels, windows]
 function Tensor:avg_pool1d(kernel, opts) end
 
----the mean of each window
+---The mean of each window.
+---Options, a number or {rows, columns}: stride = kernel, padding = 0 (of zeros); ceil_mode = false,
+---count_include_pad = true.
 ---Shape of the result: the places become windows
+---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param kernel integer|integer[]
----@param opts? {stride: any, padding: any, ceil_mode: boolean?, count_include_pad: boolean?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?}
 ---@return tycho.Tensor # [batch, channels, windows down, windows across]
 function Tensor:avg_pool2d(kernel, opts) end
 
----adds the gradient of x to grad of every leaf that x was computed from
+---Fills `grad` of every leaf that y was computed from with dy/dleaf times g; what is there is added to.
+---Raises where y does not depend on a leaf that requires a gradient, g has other sizes, or what was kept has been overwritten or freed (retain_graph).
 ---@param g? tycho.Tensor # of y's shape; 1 where y has one element
 ---@param opts? {retain_graph: boolean?, create_graph: boolean?}
 function Tensor:backward(g, opts) end
 
----cross entropy of chances y under sigmoid(x)
+---Of logits and chances in 0..1: -(y log sigmoid(x) + (1 - y) log(1 - sigmoid(x))), without overflow.
+---Options: reduction; weight, which multiplies the losses; pos_weight, which multiplies those of y.
 ---Shape of the result: 0-d, or the broadcast of x and y
 ---Formula: max(x, 0) - x y + log(1 + exp(-|x|))
+---Raises where sizes do not fit each other, or the reduction is not known.
 ---@param y tycho.Tensor|number # broadcasts to x, or x to it
----@param opts? {reduction: string?, weight: any, pos_weight: any} # tensors or numbers that broadcast with x
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, weight: tycho.Tensor|number|nil, pos_weight: tycho.Tensor|number|nil} # tensors or numbers that broadcast with x
 ---@return tycho.Tensor # 0-d, or the broadcast shape
 function Tensor:bce_with_logits(y, opts) end
 
 ---1 with probability p, else 0; p may be a tensor, which gives the sizes
----@param sizes? integer|integer[]
----@param opts? {dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---Raises where a number p lies outside of 0 to 1.
+---@param sizes? integer|integer[] # left out where p is a tensor
+---@param opts? {dtype: tycho.dtype?, device: string?}
+---@return tycho.Tensor # these sizes, or those of p; f32
 function Tensor:bernoulli(sizes, opts) end
 
 ---bits set in both
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or of floats, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # integers or bool, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
 function Tensor:bitwise_and(b) end
 
 ---bits set in both; written to the first argument
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or of floats, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # integers or bool, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:bitwise_and_(b) end
 
 ---every bit turned over; for bool the opposite
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or of floats.
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted
 function Tensor:bitwise_not() end
 
 ---every bit turned over; for bool the opposite; written to the first argument
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or of floats; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:bitwise_not_() end
 
 ---bits set in either
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or of floats, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # integers or bool, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
 function Tensor:bitwise_or(b) end
 
 ---bits set in either; written to the first argument
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or of floats, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # integers or bool, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:bitwise_or_(b) end
 
 ---bits set in one of the two
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or of floats, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # integers or bool, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
 function Tensor:bitwise_xor(b) end
 
 ---bits set in one of the two; written to the first argument
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or of floats, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # integers or bool, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:bitwise_xor_(b) end
 
----the matrix products of two stacks of matrices
+---The matrix products of two stacks of matrices.
 ---Shape of the result: [batch, n, m]
+---Raises where an argument has not three dims, or the sizes do not fit.
 ---@param b tycho.Tensor # [batch, k, m]
 ---@return tycho.Tensor # [batch, n, m]
 function Tensor:bmm(b) end
 
 ---the next whole number above
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
 function Tensor:ceil() end
 
 ---the next whole number above; written to the first argument
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:ceil_() end
 
 ---a table of at most n views of about equal size
----@param n integer
----@param dim? integer
----@return tycho.Tensor[]
+---Raises where n is below 1.
+---@param n integer # at most so many
+---@param dim? integer # 1
+---@return tycho.Tensor[] # views of ceil(size / n) places, the last one of what is left
 function Tensor:chunk(n, dim) end
 
----x, not below min and not above max; either may be nil
+---x, not below `min` and not above `max`; where these cross, `max` holds. Either may be nil. NaN stays.
 ---Shape of the result: broadcast of the arguments
+---Raises where neither bound is given, or the sizes do not broadcast.
 ---@param min? tycho.Tensor|number
 ---@param max? tycho.Tensor|number
 ---@return tycho.Tensor # the broadcast shape, the promoted dtype
@@ -279,168 +359,215 @@ function Tensor:clamp(min, max) end
 
 ---x, not below min and not above max; either may be nil; written to the first argument
 ---Shape of the result: broadcast of the arguments
+---Raises where neither bound is given, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param min? tycho.Tensor|number
 ---@param max? tycho.Tensor|number
----@return tycho.Tensor # the broadcast shape, the promoted dtype
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:clamp_(min, max) end
 
 ---a copy with memory of its own
----@return tycho.Tensor
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes and dtype of x; gradients flow through
 function Tensor:clone() end
 
 ---x if its elements lie row by row, else such a copy
----@return tycho.Tensor
+---Raises where x is no tensor.
+---@return tycho.Tensor # x itself, or a copy
 function Tensor:contiguous() end
 
----convolution over one dim; weight [out, in / groups, size]
+---Convolution over one dim, as in networks: the weight is not turned around.
+---Options: stride = 1, padding = 0, or "same", dilation = 1, groups = 1.
 ---Shape of the result: [batch, out, length]
 ---Formula: y[n, o, t] = bias[o] + sum over c, i of weight[o, c, i] x[n, c, t stride + i dilation - padding]
+---Raises where channels, groups or bias do not fit the weight, or the kernel does not fit into the padded input.
 ---@param weight tycho.Tensor # [out, channels / groups, size]
 ---@param bias? tycho.Tensor # [out]
----@param opts? {stride: any, padding: any, dilation: any, groups: integer?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil, groups: integer?}
 ---@return tycho.Tensor # [batch, out, floor((length + 2 padding - dilation (size - 1) - 1) / stride) + 1]
 function Tensor:conv1d(weight, bias, opts) end
 
----convolution over two dims; weight [out, in / groups, rows, columns]
+---Convolution over two dims, as in networks: the weight is not turned around.
+---Options, a number or {rows, columns}: stride = 1, padding = 0, or "same", dilation = 1; groups = 1.
 ---Shape of the result: [batch, out, height, width]
 ---Formula: as conv1d, over two dims
+---Raises where channels, groups or bias do not fit the weight, or the kernel does not fit into the padded input.
 ---@param weight tycho.Tensor # [out, channels / groups, rows, columns]
 ---@param bias? tycho.Tensor # [out]
----@param opts? {stride: any, padding: any, dilation: any, groups: integer?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil, groups: integer?}
 ---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
 function Tensor:conv2d(weight, bias, opts) end
 
----convolution over three dims; weight [out, in, planes, rows, columns]
+---Convolution over three dims, as in networks. Options as conv2d's, but all channels are in one group.
 ---Shape of the result: [batch, out, depth, height, width]
 ---Formula: as conv1d, over three dims, in one group
+---Raises where channels or bias do not fit the weight, or the kernel does not fit into the padded input.
 ---@param weight tycho.Tensor # [out, channels, planes, rows, columns]
 ---@param bias? tycho.Tensor # [out]
----@param opts? {stride: any, padding: any, dilation: any}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil}
 ---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
 function Tensor:conv3d(weight, bias, opts) end
 
----the transpose of conv1d; weight [in, out / groups, size]
+---The transpose of conv1d, which is its gradient by x: each place adds its multiple of the weight to the output.
+---Options: stride = 1, padding = 0 (cut from the output), output_padding = 0 (added behind), dilation = 1,
+---groups = 1.
 ---Shape of the result: [batch, out, length]
 ---Formula: the gradient of conv1d by its x
+---Raises where channels, groups or bias do not fit the weight, or nothing is left of the result.
 ---@param weight tycho.Tensor # [channels, out / groups, size]
 ---@param bias? tycho.Tensor # [out]
----@param opts? {stride?: integer|integer[], padding?: integer|integer[], output_padding?: integer|integer[], dilation?: integer|integer[], groups?: integer}
+---@param opts? {stride: integer?, padding: integer?, output_padding: integer?, dilation: integer?, groups: integer?}
 ---@return tycho.Tensor # [batch, out, (length - 1) stride - 2 padding + dilation (size - 1) + output_padding + 1]
 function Tensor:conv_transpose1d(weight, bias, opts) end
 
----the transpose of conv2d; weight [in, out / groups, rows, columns]
+---The transpose of conv2d, which is its gradient by x: each place adds its multiple of the weight to the output.
+---Options, a number or {rows, columns}: stride = 1, padding = 0 (cut from the output), output_padding = 0 (added
+---behind), dilation = 1; groups = 1.
 ---Shape of the result: [batch, out, height, width]
 ---Formula: the gradient of conv2d by its x
+---Raises where channels, groups or bias do not fit the weight, or nothing is left of the result.
 ---@param weight tycho.Tensor # [channels, out / groups, rows, columns]
 ---@param bias? tycho.Tensor # [out]
----@param opts? {stride?: integer|integer[], padding?: integer|integer[], output_padding?: integer|integer[], dilation?: integer|integer[], groups?: integer}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, output_padding: integer|integer[]|nil, dilation: integer|integer[]|nil, groups: integer?}
 ---@return tycho.Tensor # [batch, out, ...], of sizes as in one dim
 function Tensor:conv_transpose2d(weight, bias, opts) end
 
 ---writes y, broadcast and cast, to the elements of x
+---Raises where y does not broadcast to x, or x is a leaf that requires a gradient.
 ---@param y tycho.Tensor|number|boolean
----@return tycho.Tensor
+---@return tycho.Tensor # x itself
 function Tensor:copy_(y) end
 
 ---the magnitude of a with the sign of b
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; a float dtype stays; integers and bool give the default float
 function Tensor:copysign(b) end
 
 ---the magnitude of a with the sign of b; written to the first argument
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:copysign_(b) end
 
 ---the cosine of x radians
----@return tycho.Tensor
+---Accuracy: within 1 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function Tensor:cos() end
 
 ---the cosine of x radians; written to the first argument
----@return tycho.Tensor
+---Accuracy: within 1 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:cos_() end
 
 ---the hyperbolic cosine
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function Tensor:cosh() end
 
 ---the hyperbolic cosine; written to the first argument
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:cosh_() end
 
----how many elements are not zero
+---How many elements are not zero.
 ---Shape of the result: x without the dims
+---Raises where a dim is out of range or given twice.
 ---@param dims? integer|integer[] # all
 ---@param keepdim? boolean # false
 ---@return tycho.Tensor # i64, x without the dims
 function Tensor:count_nonzero(dims, keepdim) end
 
----minus the log-probability of each label under softmax(x)
+---Minus the log-probability of each label under softmax(x); or of probabilities: -sum(target * log_softmax(x)).
+---Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
+---nothing; label_smoothing = 0, the share that is spread over all classes.
 ---Shape of the result: 0-d, or the labels'
 ---Formula: nll_loss(log_softmax(x), target)
+---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes; where probabilities have other sizes than x.
 ---@param target tycho.Tensor # integer labels from 1, sizes of x without the class dim; or floats, shape of x
----@param opts? {reduction: string?, dim: integer?, ignore_index: integer?, label_smoothing: number?}
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, label_smoothing: number?}
 ---@return tycho.Tensor # 0-d, or the sizes of x without the class dim
 function Tensor:cross_entropy(target, opts) end
 
 ---running maximum along a dim; NaN stays
----@param dim integer
----@return tycho.Tensor
+---Raises where the dim is out of range.
+---@param dim integer # may be left out for a vector
+---@return tycho.Tensor # the sizes and dtype of x
 function Tensor:cummax(dim) end
 
 ---running minimum along a dim; NaN stays
----@param dim integer
----@return tycho.Tensor
+---Raises where the dim is out of range.
+---@param dim integer # may be left out for a vector
+---@return tycho.Tensor # the sizes and dtype of x
 function Tensor:cummin(dim) end
 
 ---running product along a dim
----@param dim integer
----@return tycho.Tensor
+---Raises where the dim is out of range.
+---@param dim integer # may be left out for a vector
+---@return tycho.Tensor # the sizes of x; integers and bool give i64
 function Tensor:cumprod(dim) end
 
 ---running sum along a dim
----@param dim integer
----@return tycho.Tensor
+---Raises where the dim is out of range.
+---@param dim integer # may be left out for a vector
+---@return tycho.Tensor # the sizes of x; integers and bool give i64
 function Tensor:cumsum(dim) end
 
----an FFI pointer to the first element, float * for f32; valid while x or a view of it lives
----@return ffi.cdata*
+---an FFI pointer to the first element, float * for f32; valid while x or a view of it lives.
+---A pointer that left makes the tensor's memory visible to others for ever: it is read at once, never deferred.
+---Raises where x is on another device than the CPU. Without FFI it gives light userdata.
+---@return ffi.cdata* # to the first element; x:stride() tells where the others lie
 function Tensor:data() end
 
 ---x without its past: no gradient goes through this view
----@return tycho.Tensor
+---Raises where x is no tensor.
+---@return tycho.Tensor # a view of x
 function Tensor:detach() end
 
 ---the diagonal of two dims as the last dim, a view; offset > 0: above the main one
----@param offset? integer
----@param dim1? integer
----@param dim2? integer
----@return tycho.Tensor
+---Raises where a dim is out of range, or both are the same.
+---@param offset? integer # 0; above 0: above the main diagonal
+---@param dim1? integer # 1
+---@param dim2? integer # 2
+---@return tycho.Tensor # a view; the diagonal is the last dim
 function Tensor:diagonal(offset, dim1, dim2) end
 
----the number of dims
+---the number of dims.
+---The same as x.ndim.
+---Raises where x is no tensor.
 ---@return integer
 function Tensor:dim() end
 
 ---quotient; integers give a float
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; a float dtype stays; integers and bool give the default float
 function Tensor:div(b) end
 
 ---quotient; integers give a float; written to the first argument
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:div_(b) end
 
----the sum of the products of two vectors
+---The sum of the products of two vectors.
 ---Shape of the result: 0-d
+---Raises where an argument is no vector, or the sizes differ.
 ---@param b tycho.Tensor # [n]
 ---@return tycho.Tensor # 0-d
 function Tensor:dot(b) end
 
----elements zeroed by chance p, the others divided by 1 - p
+---Elements zeroed by chance p, the others divided by 1 - p; takes a stream of random numbers when training.
+---Srivastava and others 2014, JMLR 15.
 ---Shape of the result: x
----Formula: Srivastava and others 2014, JMLR 15
+---Raises where x is not floating, or p lies outside of 0 to 1.
 ---@param p? number # 0.5, in 0..1
 ---@param training? boolean # true; false gives x
 ---@return tycho.Tensor # shape and dtype of x
@@ -449,14 +576,16 @@ function Tensor:dropout(p, training) end
 ---elements zeroed by chance p, the others divided by 1 - p; written to the first argument
 ---Shape of the result: x
 ---Formula: Srivastava and others 2014, JMLR 15
+---Raises where x is not floating, or p lies outside of 0 to 1; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param p? number # 0.5, in 0..1
 ---@param training? boolean # true; false gives x
----@return tycho.Tensor # shape and dtype of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:dropout_(p, training) end
 
----x above zero, else alpha * (exp(x) - 1)
+---x above zero, else alpha * (exp(x) - 1).
+---Clevert, Unterthiner, Hochreiter 2015, arXiv:1511.07289.
 ---Shape of the result: x
----Formula: Clevert, Unterthiner, Hochreiter 2015, arXiv:1511.07289
+---Raises where x is not floating.
 ---@param alpha? number # 1
 ---@return tycho.Tensor # shape and dtype of x
 function Tensor:elu(alpha) end
@@ -464,137 +593,181 @@ function Tensor:elu(alpha) end
 ---x above zero, else alpha * (exp(x) - 1); written to the first argument
 ---Shape of the result: x
 ---Formula: Clevert, Unterthiner, Hochreiter 2015, arXiv:1511.07289
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param alpha? number # 1
----@return tycho.Tensor # shape and dtype of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:elu_(alpha) end
 
 ---elements of any value in the shape and dtype of x
----@param opts? {dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---Raises where the first argument is no tensor.
+---@param opts? {dtype: tycho.dtype?, device: string?} # by default those of x
+---@return tycho.Tensor # the sizes of x
 function Tensor:empty_like(opts) end
 
 ---bool: equal; NaN equals nothing
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
 function Tensor:eq(b) end
 
----a Lua boolean: shapes and all elements are equal
+---Whether shapes and all elements are equal; NaN equals nothing. Computes: gives a Lua boolean.
 ---Shape of the result: a Lua boolean
+---Raises where an argument is not a tensor.
 ---@param b tycho.Tensor
 ---@return boolean
 function Tensor:equal(b) end
 
 ---the error function
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function Tensor:erf() end
 
 ---the error function; written to the first argument
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:erf_() end
 
 ---the inverse of the error function
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function Tensor:erfinv() end
 
 ---the inverse of the error function; written to the first argument
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:erfinv_() end
 
 ---e to the power x
----@return tycho.Tensor
+---Accuracy: within 1 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function Tensor:exp() end
 
 ---2 to the power x
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function Tensor:exp2() end
 
 ---2 to the power x; written to the first argument
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:exp2_() end
 
 ---e to the power x; written to the first argument
----@return tycho.Tensor
+---Accuracy: within 1 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:exp_() end
 
 ---dims of size 1 repeated without a copy; -1 keeps a size
----@param sizes integer|integer[]
----@param ... integer
----@return tycho.Tensor
+---Raises where a dim that is not 1 would change.
+---@param sizes integer|integer[] # one by one, or in a table; new dims stand in front
+---@param ... integer # the others
+---@return tycho.Tensor # these sizes, sharing the memory of x
 function Tensor:expand(sizes, ...) end
 
 ---exp(x) - 1, accurate near zero
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function Tensor:expm1() end
 
 ---exp(x) - 1, accurate near zero; written to the first argument
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:expm1_() end
 
 ---writes a value to every element of x
----@param value tycho.Tensor|number
----@return tycho.Tensor
+---Raises where the value does not fit the dtype, or x is a leaf that requires a gradient.
+---@param value number|boolean|tycho.Tensor # a tensor: of one element
+---@return tycho.Tensor # x itself
 function Tensor:fill_(value) end
 
 ---dims first to last as one
----@param first? integer
----@param last? integer
----@return tycho.Tensor
+---Raises where a dim is out of range, or the first lies behind the last.
+---@param first? integer # 1
+---@param last? integer # the last
+---@return tycho.Tensor # a view where strides allow it, else a copy
 function Tensor:flatten(first, last) end
 
 ---dims reversed, as a view; none: all
----@param dims? integer|integer[]
----@param ... integer
----@return tycho.Tensor
+---Raises where a dim is out of range or given twice.
+---@param dims? integer|integer[] # all
+---@param ... integer # the others, where they stand one by one
+---@return tycho.Tensor # a view
 function Tensor:flip(dims, ...) end
 
 ---the next whole number below
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
 function Tensor:floor() end
 
 ---the next whole number below; written to the first argument
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:floor_() end
 
 ---quotient rounded down; an integer by 0 gives 0
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: within 1 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
 function Tensor:floor_divide(b) end
 
 ---quotient rounded down; an integer by 0 gives 0; written to the first argument
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: within 1 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:floor_divide_(b) end
 
 ---remainder with the dividend's sign; an integer by 0 gives 0
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
 function Tensor:fmod(b) end
 
 ---remainder with the dividend's sign; an integer by 0 gives 0; written to the first argument
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:fmod_(b) end
 
 ---one number in the shape and dtype of x
+---Raises where the first argument is no tensor, or the value does not fit the dtype.
 ---@param value number|boolean
----@param opts? {dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---@param opts? {dtype: tycho.dtype?, device: string?} # by default those of x
+---@return tycho.Tensor # the sizes of x
 function Tensor:full_like(value, opts) end
 
 ---elements of a at the index's positions along a dim
+---Raises where an index is no integer tensor, or out of range (named with its place).
 ---@param dim integer
----@param index tycho.Tensor|integer[]
----@return tycho.Tensor
+---@param index tycho.Tensor|integer[] # integers from 1, negative from the end; as many dims as x
+---@return tycho.Tensor # the sizes of the index; y[i][j] = x[index[i][j]][j] for dim 1
 function Tensor:gather(dim, index) end
 
 ---bool: a above or equal to b
+---Raises where sizes do not broadcast.
 ---@param b tycho.Tensor|number
----@return tycho.Tensor
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
 function Tensor:ge(b) end
 
----x times the chance that a normal variable lies below x
+---x times the chance that a normal variable lies below x. Hendrycks, Gimpel 2016, arXiv:1606.08415.
 ---Shape of the result: x
----Formula: x / 2 * (1 + erf(x / sqrt(2))), Hendrycks, Gimpel 2016, arXiv:1606.08415
+---Formula: x / 2 * (1 + erf(x / sqrt(2)))
+---Raises where x is not floating, or for another form.
 ---@param opts? {approximate: "none"|"tanh"|nil} # "tanh": the paper's faster form
 ---@return tycho.Tensor # shape and dtype of x
 function Tensor:gelu(opts) end
@@ -602,33 +775,37 @@ function Tensor:gelu(opts) end
 ---x times the chance that a normal variable lies below x; written to the first argument
 ---Shape of the result: x
 ---Formula: x / 2 * (1 + erf(x / sqrt(2))), Hendrycks, Gimpel 2016, arXiv:1606.08415
+---Raises where x is not floating, or for another form; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param opts? {approximate: "none"|"tanh"|nil} # "tanh": the paper's faster form
----@return tycho.Tensor # shape and dtype of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:gelu_(opts) end
 
 ---one element as a number or boolean
----@param i integer
----@param j integer
----@param ... integer
+---Raises where there is not one index for each dim, or one is out of range.
+---@param ... integer # one index for each dim, 1-based, negative from the end
 ---@return number|boolean
-function Tensor:get(i, j, ...) end
+function Tensor:get(...) end
 
----bool: a above b
+---bool: a above b.
+---Operators such as < give Lua booleans, so comparisons are methods.
+---Raises where sizes do not broadcast.
 ---@param b tycho.Tensor|number
----@return tycho.Tensor
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
 function Tensor:gt(b) end
 
----half the squared difference up to delta, linear beyond
+---Half the squared difference up to delta, beyond it delta * (|difference| - delta / 2). Huber 1964.
 ---Shape of the result: 0-d, or the broadcast of x and y
 ---Formula: d <= delta: d^2 / 2, else delta (d - delta / 2), d = |x - y|, Huber 1964
+---Raises where sizes do not fit each other, delta is not above 0, or the reduction is not known.
 ---@param y tycho.Tensor|number # broadcasts to x, or x to it
----@param opts? {reduction: string?, delta: number?} # delta: 1
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, delta: number?} # delta: 1
 ---@return tycho.Tensor # 0-d, or the broadcast shape
 function Tensor:huber_loss(y, opts) end
 
----sqrt(a^2 + b^2) without overflow on the way
+---sqrt(a^2 + b^2) without overflow on the way.
 ---Shape of the result: broadcast of a and b
 ---Formula: m * sqrt(1 + (n / m)^2), m the larger, n the smaller magnitude
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
 ---@param b tycho.Tensor|number # broadcasts with a
 ---@return tycho.Tensor # the broadcast shape, floats
 function Tensor:hypot(b) end
@@ -636,12 +813,14 @@ function Tensor:hypot(b) end
 ---sqrt(a^2 + b^2) without overflow on the way; written to the first argument
 ---Shape of the result: broadcast of a and b
 ---Formula: m * sqrt(1 + (n / m)^2), m the larger, n the smaller magnitude
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param b tycho.Tensor|number # broadcasts with a
----@return tycho.Tensor # the broadcast shape, floats
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:hypot_(b) end
 
----x with src's places added at the index's positions along a dim
+---x with src's places added at the positions of a dim that the index names, one after the other.
 ---Shape of the result: x
+---Raises where the index is not of integers or out of range, or the source has other sizes.
 ---@param dim integer
 ---@param index tycho.Tensor # integers [n], from 1, negative from the end
 ---@param src tycho.Tensor # sizes of x, but n along dim
@@ -650,74 +829,92 @@ function Tensor:index_add(dim, index, src) end
 
 ---x with src's places added at the index's positions along a dim; written to the first argument
 ---Shape of the result: x
+---Raises where the index is not of integers or out of range, or the source has other sizes; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param dim integer
 ---@param index tycho.Tensor # integers [n], from 1, negative from the end
 ---@param src tycho.Tensor # sizes of x, but n along dim
----@return tycho.Tensor # shape and dtype of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:index_add_(dim, index, src) end
 
 ---the places of a dim that a 1-d index names
+---Raises where an index is no integer, or out of range.
 ---@param dim integer
----@param index tycho.Tensor|integer[]
----@return tycho.Tensor
+---@param index tycho.Tensor|integer[] # integers from 1, negative from the end; one dim
+---@return tycho.Tensor # that dim as long as the index
 function Tensor:index_select(dim, index) end
 
----another number of places in each dim behind batch and channels
+---Another number of places in each dim behind batch and channels.
+---Options: size, a number or a list; or scale, likewise; mode = "nearest", or "linear" (also "bilinear"): between
+---neighbours; align_corners = false: whether the outer places keep their values.
 ---Shape of the result: [batch, channels, size...]
 ---Formula: as PyTorch's interpolate, modes nearest, linear and bilinear
----@param opts {size: any, scale: any, mode: string?, align_corners: boolean?}
+---Raises where x has other dims than 3 or 4, not one of size and scale is given, or the mode is not known.
+---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?}
 ---@return tycho.Tensor # [batch, channels, size...]
 function Tensor:interpolate(opts) end
 
 ---whether the elements lie row by row
+---Raises where x is no tensor.
 ---@return boolean
 function Tensor:is_contiguous() end
 
----bool: |a - b| <= atol + rtol * |b|, or equal
+---Whether |a - b| <= atol + rtol * |b|, or a equals b; infinities are close to themselves alone.
+---Options: rtol = 1e-5, atol = 1e-8, equal_nan = false.
 ---Shape of the result: broadcast of a and b
 ---Formula: as NumPy's isclose
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
 ---@param b tycho.Tensor|number # broadcasts with a
 ---@param opts? {rtol: number?, atol: number?, equal_nan: boolean?}
 ---@return tycho.Tensor # bool, the broadcast shape
 function Tensor:isclose(b, opts) end
 
----bool: neither infinite nor NaN
+---Whether x is neither infinite nor NaN.
 ---Shape of the result: x
+---Raises where an argument is neither a tensor nor a number.
 ---@return tycho.Tensor # bool, shape of x
 function Tensor:isfinite() end
 
----bool: infinite, of either sign
+---Whether x is infinite, of either sign.
 ---Shape of the result: x
+---Raises where an argument is neither a tensor nor a number.
 ---@return tycho.Tensor # bool, shape of x
 function Tensor:isinf() end
 
----bool: not a number
+---Whether x is not a number.
 ---Shape of the result: x
+---Raises where an argument is neither a tensor nor a number.
 ---@return tycho.Tensor # bool, shape of x
 function Tensor:isnan() end
 
----the only element as a number or boolean
+---the only element as a number or boolean.
+---Waits for what computes x. Within a compiled function it ends a part.
+---Raises where x has another number of elements than one, or an i64 is no Lua number exactly.
 ---@return number|boolean
 function Tensor:item() end
 
----how far the distribution target is from the log-probabilities x
+---How far target, a distribution, is from x, logarithms of one: target * (log(target) - x); 0 where target is.
+---Options: reduction, also "batchmean": the sum divided by the size of dim 1; log_target = false: target holds
+---logarithms too. Kullback, Leibler 1951.
 ---Shape of the result: 0-d, or the broadcast of x and target
 ---Formula: target (log(target) - x), Kullback, Leibler 1951
+---Raises where sizes do not fit each other, or the reduction is not known.
 ---@param target tycho.Tensor # broadcasts to x, or x to it
----@param opts? {reduction: string?, log_target: boolean?}
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, log_target: boolean?}
 ---@return tycho.Tensor # 0-d, or the broadcast shape
 function Tensor:kl_div(target, opts) end
 
 ---the magnitudes of the differences, their mean by default
 ---Shape of the result: 0-d, or the broadcast of x and y
+---Raises where sizes differ so that each would be repeated to fit the other, or the reduction is not known.
 ---@param y tycho.Tensor|number # broadcasts to x, or x to it
----@param opts? {reduction: string?} # "mean", "sum" or "none"
+---@param opts? {reduction: "mean"|"sum"|"none"|nil} # "mean"
 ---@return tycho.Tensor # 0-d, or the broadcast shape
 function Tensor:l1_loss(y, opts) end
 
----(x - mean) / sqrt(var + eps) * weight + bias over the last dims
+---Over the last dim (or dims): (x - mean) / sqrt(var + eps) * weight + bias, the variance with correction 0.
+---Ba, Kiros, Hinton 2016, arXiv:1607.06450.
 ---Shape of the result: x
----Formula: Ba, Kiros, Hinton 2016, arXiv:1607.06450
+---Raises where x is not floating, a dim is out of range, or weight or bias does not broadcast to x.
 ---@param weight? tycho.Tensor # broadcasts to x
 ---@param bias? tycho.Tensor # broadcasts to x
 ---@param opts? {dims: integer|integer[]|nil, eps: number?} # the last dim, 1e-5
@@ -725,24 +922,28 @@ function Tensor:l1_loss(y, opts) end
 function Tensor:layer_norm(weight, bias, opts) end
 
 ---bool: a below or equal to b
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
 function Tensor:le(b) end
 
----x above zero, else slope * x
+---x above zero, else slope * x.
 ---Shape of the result: x
+---Raises where x is not floating.
 ---@param slope? number # 0.01
 ---@return tycho.Tensor # shape and dtype of x
 function Tensor:leaky_relu(slope) end
 
 ---x above zero, else slope * x; written to the first argument
 ---Shape of the result: x
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param slope? number # 0.01
----@return tycho.Tensor # shape and dtype of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:leaky_relu_(slope) end
 
----a + weight * (b - a)
+---a + weight * (b - a): a at weight 0, b at weight 1.
 ---Shape of the result: broadcast of the arguments
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
 ---@param b tycho.Tensor|number
 ---@param weight tycho.Tensor|number
 ---@return tycho.Tensor # the broadcast shape
@@ -750,46 +951,64 @@ function Tensor:lerp(b, weight) end
 
 ---a + weight * (b - a); written to the first argument
 ---Shape of the result: broadcast of the arguments
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param b tycho.Tensor|number
 ---@param weight tycho.Tensor|number
----@return tycho.Tensor # the broadcast shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:lerp_(b, weight) end
 
 ---the natural logarithm; -inf at zero, NaN below
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function Tensor:log() end
 
 ---the logarithm to base 10
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function Tensor:log10() end
 
 ---the logarithm to base 10; written to the first argument
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:log10_() end
 
 ---log(1 + x), accurate near zero
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function Tensor:log1p() end
 
 ---log(1 + x), accurate near zero; written to the first argument
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:log1p_() end
 
 ---the logarithm to base 2
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function Tensor:log2() end
 
 ---the logarithm to base 2; written to the first argument
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:log2_() end
 
 ---the natural logarithm; -inf at zero, NaN below; written to the first argument
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:log_() end
 
----the logarithm of softmax over a dim
+---The logarithm of softmax over one dim, exact for small probabilities.
 ---Shape of the result: x
 ---Formula: z - log(sum(exp(z))), z = x - max(x)
+---Raises where x is not floating or dim is out of range.
 ---@param dim? integer # the last
 ---@return tycho.Tensor # shape and dtype of x
 function Tensor:log_softmax(dim) end
@@ -797,13 +1016,15 @@ function Tensor:log_softmax(dim) end
 ---the logarithm of softmax over a dim; written to the first argument
 ---Shape of the result: x
 ---Formula: z - log(sum(exp(z))), z = x - max(x)
+---Raises where x is not floating or dim is out of range; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param dim? integer # the last
----@return tycho.Tensor # shape and dtype of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:log_softmax_(dim) end
 
----log(exp(a) + exp(b)) without overflow
+---log(exp(a) + exp(b)) without overflow.
 ---Shape of the result: broadcast of a and b
 ---Formula: max(a, b) + log1p(exp(-|a - b|))
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
 ---@param b tycho.Tensor|number # broadcasts with a
 ---@return tycho.Tensor # the broadcast shape, floats
 function Tensor:logaddexp(b) end
@@ -811,86 +1032,103 @@ function Tensor:logaddexp(b) end
 ---log(exp(a) + exp(b)) without overflow; written to the first argument
 ---Shape of the result: broadcast of a and b
 ---Formula: max(a, b) + log1p(exp(-|a - b|))
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param b tycho.Tensor|number # broadcasts with a
----@return tycho.Tensor # the broadcast shape, floats
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:logaddexp_(b) end
 
 ---logarithm of the running sum of exp(x) along a dim
----@param dim integer
----@return tycho.Tensor
+---Raises where the dim is out of range.
+---@param dim integer # may be left out for a vector
+---@return tycho.Tensor # the sizes of x; integers give the default float
 function Tensor:logcumsumexp(dim) end
 
----bool: both are true; what is not zero is
+---Whether both are true; what is not zero is.
 ---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
 ---@param b tycho.Tensor|number|boolean # broadcasts with a
 ---@return tycho.Tensor # bool, the broadcast shape
 function Tensor:logical_and(b) end
 
 ---bool: both are true; what is not zero is; written to the first argument
 ---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param b tycho.Tensor|number|boolean # broadcasts with a
----@return tycho.Tensor # bool, the broadcast shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:logical_and_(b) end
 
----bool: false, that is zero
+---Whether it is false, that is zero.
 ---Shape of the result: x
+---Raises where an argument is neither a tensor nor a number.
 ---@return tycho.Tensor # bool, shape of x
 function Tensor:logical_not() end
 
 ---bool: false, that is zero; written to the first argument
 ---Shape of the result: x
----@return tycho.Tensor # bool, shape of x
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:logical_not_() end
 
----bool: either is true; what is not zero is
+---Whether either is true; what is not zero is.
 ---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
 ---@param b tycho.Tensor|number|boolean # broadcasts with a
 ---@return tycho.Tensor # bool, the broadcast shape
 function Tensor:logical_or(b) end
 
 ---bool: either is true; what is not zero is; written to the first argument
 ---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param b tycho.Tensor|number|boolean # broadcasts with a
----@return tycho.Tensor # bool, the broadcast shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:logical_or_(b) end
 
----bool: one alone is true; what is not zero is
+---Whether one alone is true; what is not zero is.
 ---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
 ---@param b tycho.Tensor|number|boolean # broadcasts with a
 ---@return tycho.Tensor # bool, the broadcast shape
 function Tensor:logical_xor(b) end
 
 ---bool: one alone is true; what is not zero is; written to the first argument
 ---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param b tycho.Tensor|number|boolean # broadcasts with a
----@return tycho.Tensor # bool, the broadcast shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:logical_xor_(b) end
 
----log(sum(exp(x))) over dims without overflow
+---log(sum(exp(x))) without overflow; -inf of nothing.
 ---Shape of the result: x without the dims
 ---Formula: m + log(sum(exp(x - m))), m = max(x), or 0 where that is infinite
+---Raises where a dim is out of range or given twice.
 ---@param dims? integer|integer[] # all
 ---@param keepdim? boolean # false
 ---@return tycho.Tensor # x without the dims; floats
 function Tensor:logsumexp(dims, keepdim) end
 
 ---bits moved up; 0 beyond the width or for a negative count
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or not of integers, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # integers, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
 function Tensor:lshift(b) end
 
 ---bits moved up; 0 beyond the width or for a negative count; written to the first argument
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or not of integers, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # integers, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:lshift_(b) end
 
 ---bool: a below b
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
 function Tensor:lt(b) end
 
 ---x with value where the bool mask holds
 ---Shape of the result: broadcast of x and mask
+---Raises where the mask is not bool or does not broadcast to x, or the value does not fit the dtype.
 ---@param mask tycho.Tensor # bool, broadcasts with x
 ---@param value tycho.Tensor|number|boolean # a number or 0-d tensor, cast to x's dtype
 ---@return tycho.Tensor # the broadcast shape, dtype of x
@@ -898,125 +1136,158 @@ function Tensor:masked_fill(mask, value) end
 
 ---x with value where the bool mask holds; written to the first argument
 ---Shape of the result: broadcast of x and mask
+---Raises where the mask is not bool or does not broadcast to x, or the value does not fit the dtype; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param mask tycho.Tensor # bool, broadcasts with x
 ---@param value tycho.Tensor|number|boolean # a number or 0-d tensor, cast to x's dtype
----@return tycho.Tensor # the broadcast shape, dtype of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:masked_fill_(mask, value) end
 
----elements where the bool mask holds, as one row
----@param mask tycho.Tensor
----@return tycho.Tensor
+---elements where the bool mask holds, as one row.
+---The same as x[mask]. Reads data: a compiled function goes on in another part behind it.
+---Raises where the mask is not bool, or does not broadcast to x.
+---@param mask tycho.Tensor # bool, broadcasts to x
+---@return tycho.Tensor # [count]
 function Tensor:masked_select(mask) end
 
----matrix product, batched over leading dims
----@param b tycho.Tensor
----@return tycho.Tensor
+---matrix product, batched over leading dims.
+---Sums go in blocks of 256 by fused multiply-add: the bits are the same for any machine and number of threads.
+---Raises where inner sizes differ or leading dims do not broadcast.
+---@param b tycho.Tensor # [..., k, m], or a vector [k]
+---@return tycho.Tensor # [..., n, m]; a vector's dim is left out; dtypes promoted, half floats are added in f32
 function Tensor:matmul(b) end
 
----the largest element over dims; NaN wins
----@param dims? integer|integer[]
----@param keepdim? boolean
----@return tycho.Tensor
+---the largest element over dims; NaN wins.
+---The gradient is shared equally by those that are largest.
+---Raises where a dim is out of range, or nothing is to be chosen from. One result: positions are argmax.
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; the dtype of x
 function Tensor:max(dims, keepdim) end
 
----the largest element of each window
+---The largest element of each window. NaN wins. Of equals, and of NaNs, the first has the gradient; padding never.
+---Options: stride = kernel, padding = 0 (of -inf), dilation = 1, ceil_mode = false.
 ---Shape of the result: the places become windows
+---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param kernel integer
----@param opts? {stride: any, padding: any, dilation: any, ceil_mode: boolean?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?}
 ---@return tycho.Tensor # [batch, channels, windows]
 function Tensor:max_pool1d(kernel, opts) end
 
----the largest element of each window
+---The largest element of each window. NaN wins. Of equals, and of NaNs, the first has the gradient; padding never.
+---Options, a number or {rows, columns}: stride = kernel, padding = 0 (of -inf), dilation = 1; ceil_mode = false.
 ---Shape of the result: the places become windows
+---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param kernel integer|integer[]
----@param opts? {stride: any, padding: any, dilation: any, ceil_mode: boolean?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?}
 ---@return tycho.Tensor # [batch, channels, windows down, windows across]
 function Tensor:max_pool2d(kernel, opts) end
 
 ---the larger; NaN wins, +0 above -0
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
 function Tensor:maximum(b) end
 
 ---the larger; NaN wins, +0 above -0; written to the first argument
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:maximum_(b) end
 
----the arithmetic mean over dims
+---The arithmetic mean: the sum divided by the count; NaN of nothing.
 ---Shape of the result: x without the dims
 ---Formula: sum(x) / n
+---Raises where a dim is out of range or given twice.
 ---@param dims? integer|integer[] # all
 ---@param keepdim? boolean # false
 ---@return tycho.Tensor # x without the dims; floats, integers give the default float
 function Tensor:mean(dims, keepdim) end
 
----the middle element in order, the lower of two; NaN wins
+---The middle element in order; of an even count the lower one. NaN wins.
 ---Shape of the result: x without the dim
+---Raises where the dim is out of range, or nothing is to be chosen from.
 ---@param dim? integer # all
 ---@param keepdim? boolean # false
 ---@return tycho.Tensor # x without the dim, dtype of x
 function Tensor:median(dim, keepdim) end
 
----the smallest element over dims; NaN wins
----@param dims? integer|integer[]
----@param keepdim? boolean
----@return tycho.Tensor
+---the smallest element over dims; NaN wins.
+---The gradient is shared equally by those that are smallest.
+---Raises where a dim is out of range, or nothing is to be chosen from. One result: positions are argmin.
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; the dtype of x
 function Tensor:min(dims, keepdim) end
 
 ---the smaller; NaN wins, -0 below +0
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
 function Tensor:minimum(b) end
 
 ---the smaller; NaN wins, -0 below +0; written to the first argument
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:minimum_(b) end
 
----x * tanh(softplus(x))
+---x * tanh(softplus(x)). Misra 2019, arXiv:1908.08681.
 ---Shape of the result: x
----Formula: Misra 2019, arXiv:1908.08681
+---Raises where x is not floating.
 ---@return tycho.Tensor # shape and dtype of x
 function Tensor:mish() end
 
 ---x * tanh(softplus(x)); written to the first argument
 ---Shape of the result: x
 ---Formula: Misra 2019, arXiv:1908.08681
----@return tycho.Tensor # shape and dtype of x
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:mish_() end
 
 ---dims moved to other places, the rest in order; a view
+---Raises where a dim is given twice or out of range, or the lists differ in length.
 ---@param from integer|integer[]
----@param to integer|integer[]
----@return tycho.Tensor
+---@param to integer|integer[] # where those dims are in the result
+---@return tycho.Tensor # a view
 function Tensor:movedim(from, to) end
 
 ---the squared differences, their mean by default
 ---Shape of the result: 0-d, or the broadcast of x and y
+---Raises where sizes differ so that each would be repeated to fit the other, or the reduction is not known.
 ---@param y tycho.Tensor|number # broadcasts to x, or x to it
----@param opts? {reduction: string?} # "mean", "sum" or "none"
+---@param opts? {reduction: "mean"|"sum"|"none"|nil} # "mean"
 ---@return tycho.Tensor # 0-d, or the broadcast shape
 function Tensor:mse_loss(y, opts) end
 
 ---product, element by element
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
 function Tensor:mul(b) end
 
 ---product, element by element; written to the first argument
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:mul_(b) end
 
----n positions along the last dim, drawn by weight; weights at least 0, not all 0
----@param n integer
----@param replacement? boolean
----@return tycho.Tensor
+---n positions along the last dim, drawn by weight; weights at least 0, not all 0.
+---Weights need not add up to 1.
+---Raises where more are to be drawn than there are without replacement.
+---@param n integer # how many are drawn from each row
+---@param replacement? boolean # false: no position comes twice
+---@return tycho.Tensor # [n] or [rows, n]; i64, positions from 1
 function Tensor:multinomial(n, replacement) end
 
 ---numbers in place of NaN and infinities; the dtype's largest by default
 ---Shape of the result: x
+---Raises where x is not a tensor or a number given is none.
 ---@param nan? number # for NaN, 0
 ---@param posinf? number # for inf, the dtype's largest
 ---@param neginf? number # for -inf, the dtype's lowest
@@ -1025,46 +1296,60 @@ function Tensor:nan_to_num(nan, posinf, neginf) end
 
 ---numbers in place of NaN and infinities; the dtype's largest by default; written to the first argument
 ---Shape of the result: x
+---Raises where x is not a tensor or a number given is none; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param nan? number # for NaN, 0
 ---@param posinf? number # for inf, the dtype's largest
 ---@param neginf? number # for -inf, the dtype's lowest
----@return tycho.Tensor # shape and dtype of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:nan_to_num_(nan, posinf, neginf) end
 
 ---length places of a dim from start on, as a view
+---Raises where the places are out of range.
 ---@param dim integer
----@param start integer
----@param length integer
----@return tycho.Tensor
+---@param start integer # the first place, 1-based
+---@param length integer # how many places, from 0
+---@return tycho.Tensor # a view with `length` places in that dim
 function Tensor:narrow(dim, start, length) end
 
 ---bool: not equal; NaN differs from all
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
 function Tensor:ne(b) end
 
 ---the negative, element by element
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
 function Tensor:neg() end
 
 ---the negative, element by element; written to the first argument
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:neg_() end
 
----minus the log-probability of each label
+---Minus the log-probability of each label.
+---Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
+---nothing.
 ---Shape of the result: 0-d, or the labels'
+---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes.
 ---@param target tycho.Tensor # integer labels from 1, sizes of x without the class dim
----@param opts? {reduction: string?, dim: integer?, ignore_index: integer?}
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?}
 ---@return tycho.Tensor # 0-d, or the sizes of the labels
 function Tensor:nll_loss(target, opts) end
 
----positions of the elements that are not zero, one row each: i64 [count, ndim]
----@return tycho.Tensor
+---positions of the elements that are not zero, one row each: i64 [count, ndim].
+---Reads data: a compiled function goes on in another part behind it.
+---Raises where x is no tensor.
+---@return tycho.Tensor # [count, ndim]; i64, positions from 1
 function Tensor:nonzero() end
 
----the p-norm over dims
+---The p-norm of the elements: the p-th root of the sum of |x|^p. p = inf: the largest magnitude, -inf: the smallest,
+---0: how many are not zero.
 ---Shape of the result: x without the dims
 ---Formula: sum(|x|^p)^(1/p)
+---Raises where a dim is out of range or given twice, or the largest of nothing is asked for.
 ---@param p? number # 2
 ---@param dims? integer|integer[] # all
 ---@param keepdim? boolean # false
@@ -1072,176 +1357,225 @@ function Tensor:nonzero() end
 function Tensor:norm(p, dims, keepdim) end
 
 ---writes normal numbers to x, returns it
----@param mean? number
----@param std? number
----@return tycho.Tensor
+---Raises where x is no float tensor, or the deviation is negative.
+---@param mean? number # 0
+---@param std? number # 1
+---@return tycho.Tensor # x itself
 function Tensor:normal_(mean, std) end
 
 ---the number of elements
----@return integer
+---Raises where x is no tensor.
+---@return integer # the product of the sizes; 1 without dims
 function Tensor:numel() end
 
----1 at the class's place of a new last dim, else 0
+---1 at the class's place of a new last dim, else 0.
 ---Shape of the result: index, then classes
+---Raises where the index is not of integers, or one lies outside of 1 to the number of classes.
 ---@param classes? integer # how many; by default the largest class, which computes the index
 ---@return tycho.Tensor # i64, shape of the index and `classes` behind
 function Tensor:one_hot(classes) end
 
 ---1 in the shape and dtype of x
----@param opts? {dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---Raises where the first argument is no tensor.
+---@param opts? {dtype: tycho.dtype?, device: string?} # by default those of x
+---@return tycho.Tensor # the sizes of x
 function Tensor:ones_like(opts) end
 
----all products of an element of a with one of b
+---All products of an element of a with one of b.
 ---Shape of the result: [n, m]
+---Raises where an argument is no vector.
 ---@param b tycho.Tensor # [m]
 ---@return tycho.Tensor # [n, m]
 function Tensor:outer(b) end
 
 ---places of value around x, from dim 1 on
----@param padding integer[][]
----@param value? number|boolean
----@return tycho.Tensor
-function Tensor:pad(padding, value) end
+---Raises where there are more pairs than dims, or a number is negative.
+---@param pairs {[1]: integer, [2]: integer}[] # {before, after} of dim 1, 2, ...
+---@param value? number # 0
+---@return tycho.Tensor # each dim longer by before + after
+function Tensor:pad(pairs, value) end
 
 ---the dims in another order, as a view
----@param dims integer|integer[]
----@param ... integer
----@return tycho.Tensor
+---Raises where a dim is missing, given twice or out of range.
+---@param dims integer|integer[] # every dim once, one by one or in a table
+---@param ... integer # the others
+---@return tycho.Tensor # a view
 function Tensor:permute(dims, ...) end
 
 ---a to the power b; integers wrap, a negative exponent truncates
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
 function Tensor:pow(b) end
 
 ---a to the power b; integers wrap, a negative exponent truncates; written to the first argument
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:pow_(b) end
 
 ---product over dims
----@param dims? integer|integer[]
----@param keepdim? boolean
----@return tycho.Tensor
+---Raises where a dim is out of range or given twice, or the list is empty.
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; integers and bool give i64; 1 of nothing
 function Tensor:prod(dims, keepdim) end
 
 ---uniform numbers from 0 to below 1 in the shape and dtype of x
----@param opts? {dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---Raises where x is no tensor, or the dtype no float.
+---@param opts? {dtype: tycho.dtype?, device: string?} # by default those of x
+---@return tycho.Tensor # the sizes of x
 function Tensor:rand_like(opts) end
 
 ---normal numbers in the shape and dtype of x
----@param opts? {dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---Raises where x is no tensor, or the dtype no float.
+---@param opts? {dtype: tycho.dtype?, device: string?} # by default those of x
+---@return tycho.Tensor # the sizes of x
 function Tensor:randn_like(opts) end
 
----1 / x, element by element
+---1 / x, element by element; inf at zero.
 ---Shape of the result: x
+---Raises where an argument is neither a tensor nor a number.
 ---@return tycho.Tensor # shape of x, floats; integers give the default float
 function Tensor:reciprocal() end
 
 ---1 / x, element by element; written to the first argument
 ---Shape of the result: x
----@return tycho.Tensor # shape of x, floats; integers give the default float
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:reciprocal_() end
 
----calls fn(g) with x's complete gradient in each backward pass; what it gives replaces g; a handle, to :remove()
+---Calls fn(g) in each backward pass with the tensor's complete gradient. What fn gives, a tensor of the same dims
+---and dtype, goes on in its place; nil changes nothing. Several are called in order, each with what the one before
+---gave.
+---Raises where x requires no grad, or is a view of part of another tensor.
 ---@param fn fun(g: tycho.Tensor): tycho.Tensor?
 ---@return tycho.HookHandle
 function Tensor:register_hook(fn) end
 
----frees the memory of x at once, unless others share it; x cannot be used afterwards
+---frees the memory of x at once, unless others share it; x cannot be used afterwards.
+---The collector is told of a tensor's bytes and frees it in time; this frees it now.
+---Raises where x is no tensor; using x afterwards raises, too.
 function Tensor:release() end
 
----the larger of x and 0
+---The larger of x and 0. NaN stays.
 ---Shape of the result: x
 ---Formula: max(x, 0)
+---Raises where x is not a tensor.
 ---@return tycho.Tensor # shape and dtype of x; bool gives i64
 function Tensor:relu() end
 
 ---the larger of x and 0; written to the first argument
 ---Shape of the result: x
 ---Formula: max(x, 0)
----@return tycho.Tensor # shape and dtype of x; bool gives i64
+---Raises where x is not a tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:relu_() end
 
 ---remainder with the divisor's sign; an integer by 0 gives 0
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
 function Tensor:remainder(b) end
 
 ---remainder with the divisor's sign; an integer by 0 gives 0; written to the first argument
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:remainder_(b) end
 
 ---each element repeated; a count for all or a tensor of counts; no dim: flattened
----@param count integer|tycho.Tensor
----@param dim? integer
----@return tycho.Tensor
+---Raises where a count is negative, or counts are not as many as places.
+---@param count integer|tycho.Tensor # one for all, or an integer tensor of one for each place
+---@param dim? integer # flattened
+---@return tycho.Tensor # that dim as long as the counts add up to
 function Tensor:repeat_interleave(count, dim) end
 
----makes x a leaf: operations on it are taped, and backward fills x.grad
----@param on? boolean
----@return tycho.Tensor
+---makes x a leaf: operations on it are taped, and backward fills x.grad.
+---As PyTorch's.
+---Raises where x is not of floats, or on = false and x is the result of an operation.
+---@param on? boolean # true
+---@return tycho.Tensor # x itself
 function Tensor:requires_grad_(on) end
 
 ---x with other sizes, one of them -1 for what is left; a view where strides allow it, else a copy
----@param sizes integer|integer[]
----@param ... integer
----@return tycho.Tensor
+---Raises where the sizes do not hold as many elements.
+---@param sizes integer|integer[] # one by one, or in a table; one may be -1
+---@param ... integer # the others
+---@return tycho.Tensor # these sizes; the dtype of x
 function Tensor:reshape(sizes, ...) end
 
----x / sqrt(mean(x^2) + eps) * weight over the last dims
+---Over the last dim (or dims): x / sqrt(mean(x^2) + eps) * weight. Zhang, Sennrich 2019, arXiv:1910.07467.
 ---Shape of the result: x
----Formula: Zhang, Sennrich 2019, arXiv:1910.07467
+---Raises where x is not floating, a dim is out of range, or the weight does not broadcast to x.
 ---@param weight? tycho.Tensor # broadcasts to x
 ---@param opts? {dims: integer|integer[]|nil, eps: number?} # the last dim, 1e-5
 ---@return tycho.Tensor # shape and dtype of x
 function Tensor:rms_norm(weight, opts) end
 
 ---places moved up along dims, coming in again below; no dims: flattened
+---Raises where shifts and dims differ in number, or a dim is out of range.
 ---@param shifts integer|integer[]
----@param dims? integer|integer[]
----@return tycho.Tensor
+---@param dims? integer|integer[] # flattened, and back
+---@return tycho.Tensor # the sizes of x
 function Tensor:roll(shifts, dims) end
 
 ---the nearest whole number, half to even
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
 function Tensor:round() end
 
 ---the nearest whole number, half to even; written to the first argument
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:round_() end
 
----an iterator over i, x[i] along dim 1
----@return fun(): integer?, tycho.Tensor?
+---an iterator over i, x[i] along dim 1.
+---for i, row in x:rows() do ... end. Rows are views.
+---Raises where x has no dims.
+---@return fun(): integer, tycho.Tensor
 function Tensor:rows() end
 
 ---bits moved down, keeping the sign; all sign beyond the width or for a negative count
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or not of integers, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # integers, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
 function Tensor:rshift(b) end
 
 ---bits moved down, keeping the sign; all sign beyond the width or for a negative count; written to the first argument
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or not of integers, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # integers, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:rshift_(b) end
 
----1 / sqrt(x), element by element
+---1 / sqrt(x), element by element; inf at zero, NaN below.
 ---Shape of the result: x
+---Raises where an argument is neither a tensor nor a number.
 ---@return tycho.Tensor # shape of x, floats; integers give the default float
 function Tensor:rsqrt() end
 
 ---1 / sqrt(x), element by element; written to the first argument
 ---Shape of the result: x
----@return tycho.Tensor # shape of x, floats; integers give the default float
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:rsqrt_() end
 
----softmax(q k^t scale + mask) v, without the whole score matrix
+---What the values give to each query, by softmax(q k^t scale + mask).
+---Options: mask, of bools (true: seen) or of floats (added to the scores), which broadcasts to [..., queries, keys];
+---causal = false: the last query sees all keys, each one before it one key less; dropout = 0, of the weights;
+---training = true, else there is no dropout; scale = 1 / sqrt(features).
+---Keys and values may have fewer heads (dim -3) than queries: each serves as many that stand side by side.
+---Vaswani and others 2017, arXiv:1706.03762. Memory grows with queries + keys, not with their product.
 ---Shape of the result: [..., queries, width of v]
----Formula: Vaswani and others 2017, arXiv:1706.03762
+---Raises where features, positions, dtypes or leading sizes do not fit each other, or the mask does not broadcast to the scores.
 ---@param k tycho.Tensor # floats [..., keys, features]
 ---@param v tycho.Tensor # floats [..., keys, width]
 ---@param opts? {mask: tycho.Tensor?, causal: boolean?, dropout: number?, training: boolean?, scale: number?}
@@ -1249,177 +1583,218 @@ function Tensor:rsqrt_() end
 function Tensor:scaled_dot_product_attention(k, v, opts) end
 
 ---a with elements of src written at the index's positions along a dim; the last wins
+---Raises where an index is no integer tensor, or out of range.
 ---@param dim integer
----@param index tycho.Tensor|integer[]
----@param src tycho.Tensor|number
----@return tycho.Tensor
+---@param index tycho.Tensor|integer[] # integers from 1; as many dims as x
+---@param src tycho.Tensor|number # at least as large as the index
+---@return tycho.Tensor # the sizes and dtype of x
 function Tensor:scatter(dim, index, src) end
 
 ---a with elements of src written at the index's positions along a dim; the last wins; written to the first argument
+---Raises where an index is no integer tensor, or out of range; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param dim integer
----@param index tycho.Tensor|integer[]
----@param src tycho.Tensor|number
----@return tycho.Tensor
+---@param index tycho.Tensor|integer[] # integers from 1; as many dims as x
+---@param src tycho.Tensor|number # at least as large as the index
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:scatter_(dim, index, src) end
 
----a with elements of src added in order at the index's positions along a dim
+---a with elements of src added in order at the index's positions along a dim.
+---The order of the sums is that of the index, on every machine.
+---Raises where an index is no integer tensor, or out of range.
 ---@param dim integer
----@param index tycho.Tensor|integer[]
----@param src tycho.Tensor|number
----@return tycho.Tensor
+---@param index tycho.Tensor|integer[] # integers from 1; as many dims as x
+---@param src tycho.Tensor|number # at least as large as the index
+---@return tycho.Tensor # the sizes and dtype of x
 function Tensor:scatter_add(dim, index, src) end
 
 ---a with elements of src added in order at the index's positions along a dim; written to the first argument
+---Raises where an index is no integer tensor, or out of range; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param dim integer
----@param index tycho.Tensor|integer[]
----@param src tycho.Tensor|number
----@return tycho.Tensor
+---@param index tycho.Tensor|integer[] # integers from 1; as many dims as x
+---@param src tycho.Tensor|number # at least as large as the index
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:scatter_add_(dim, index, src) end
 
----where values would go in sorted rows
----@param values tycho.Tensor|number
----@param right? boolean
----@return tycho.Tensor
+---where values would go in sorted rows.
+---Rows must be in ascending order; that is not checked.
+---Raises where leading sizes differ.
+---@param values tycho.Tensor|number # any shape for [n], else [..., m]
+---@param right? boolean # false: before equal elements; true: behind them
+---@return tycho.Tensor # the sizes of values; i64, places from 1 to n + 1
 function Tensor:searchsorted(values, right) end
 
 ---writes one element, returns x
----@param i integer
----@param j integer
----@param ... integer|number|boolean
----@return tycho.Tensor
-function Tensor:set(i, j, ...) end
+---Raises where there is not one index for each dim, one is out of range, or the value does not fit the dtype.
+---@param ... integer|number|boolean # one index for each dim, then the value
+---@return tycho.Tensor # x itself
+function Tensor:set(...) end
 
 ---1 / (1 + exp(-x))
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function Tensor:sigmoid() end
 
 ---1 / (1 + exp(-x)); written to the first argument
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:sigmoid_() end
 
-----1, 0 or 1 as x is below, at or above zero; NaN stays
+--- -1, 0 or 1 as x is below, equal to or above zero; NaN stays, and so does the sign of zero.
 ---Shape of the result: x
+---Raises where an argument is neither a tensor nor a number.
 ---@return tycho.Tensor # shape and dtype of x; bool gives i64
 function Tensor:sign() end
 
 ----1, 0 or 1 as x is below, at or above zero; NaN stays; written to the first argument
 ---Shape of the result: x
----@return tycho.Tensor # shape and dtype of x; bool gives i64
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:sign_() end
 
----x * sigmoid(x)
+---x * sigmoid(x), also called swish. Elfwing, Uchibe, Doya 2017, arXiv:1702.03118.
 ---Shape of the result: x
----Formula: Elfwing, Uchibe, Doya 2017, arXiv:1702.03118
+---Raises where x is not floating.
 ---@return tycho.Tensor # shape and dtype of x
 function Tensor:silu() end
 
 ---x * sigmoid(x); written to the first argument
 ---Shape of the result: x
 ---Formula: Elfwing, Uchibe, Doya 2017, arXiv:1702.03118
----@return tycho.Tensor # shape and dtype of x
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:silu_() end
 
 ---the sine of x radians
----@return tycho.Tensor
+---Accuracy: within 1 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function Tensor:sin() end
 
 ---the sine of x radians; written to the first argument
----@return tycho.Tensor
+---Accuracy: within 1 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:sin_() end
 
 ---the hyperbolic sine
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function Tensor:sinh() end
 
 ---the hyperbolic sine; written to the first argument
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:sinh_() end
 
----the size of a dim, or a table of all
----@param dim? integer
+---the size of a dim, or a table of all.
+---The properties x.shape, x.dtype, x.device, x.ndim say the rest.
+---Raises where the dim is out of range.
+---@param dim? integer # 1-based, negative from the end
 ---@return integer|integer[]
 function Tensor:size(dim) end
 
----places first to last of a dim in steps, both included; a view
+---places first to last of a dim in steps, both included; a view.
+---The same as x[{ ..., {first, last, step}, ... }].
+---Raises where a place is out of range or the step is 0.
 ---@param dim integer
----@param first integer
----@param last integer
----@param step? integer
----@return tycho.Tensor
+---@param first integer # negative from the end
+---@param last integer # included where a step hits it; negative from the end
+---@param step? integer # 1; below 0 it goes down
+---@return tycho.Tensor # a view
 function Tensor:slice(dim, first, last, step) end
 
----half the squared difference over beta up to beta, linear beyond
+---Huber's loss divided by beta: half the squared difference over beta, beyond beta the difference less beta / 2.
+---Girshick 2015, arXiv:1504.08083.
 ---Shape of the result: 0-d, or the broadcast of x and y
 ---Formula: d < beta: d^2 / (2 beta), else d - beta / 2, d = |x - y|
+---Raises where sizes do not fit each other, beta is negative, or the reduction is not known.
 ---@param y tycho.Tensor|number # broadcasts to x, or x to it
----@param opts? {reduction: string?, beta: number?} # beta: 1
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, beta: number?} # beta: 1
 ---@return tycho.Tensor # 0-d, or the broadcast shape
 function Tensor:smooth_l1_loss(y, opts) end
 
----exp(x - max) / sum(exp(x - max)) over a dim
+---Softmax over one dim: exp(x - max) / sum(exp(x - max)).
 ---Shape of the result: x
+---Raises when x is not floating or dim is out of range.
 ---@param dim? integer # the last
 ---@return tycho.Tensor # shape and dtype of x
 function Tensor:softmax(dim) end
 
 ---exp(x - max) / sum(exp(x - max)) over a dim; written to the first argument
 ---Shape of the result: x
+---Raises when x is not floating or dim is out of range; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param dim? integer # the last
----@return tycho.Tensor # shape and dtype of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:softmax_(dim) end
 
----log(1 + exp(beta * x)) / beta
+---log(1 + exp(beta * x)) / beta: a smooth relu.
 ---Shape of the result: x
+---Raises where x is not floating.
 ---@param beta? number # 1
 ---@return tycho.Tensor # shape and dtype of x
 function Tensor:softplus(beta) end
 
 ---log(1 + exp(beta * x)) / beta; written to the first argument
 ---Shape of the result: x
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param beta? number # 1
----@return tycho.Tensor # shape and dtype of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:softplus_(beta) end
 
 ---two results: the elements of a dim in order, stable, NaN counts as largest; and their positions
----@param dim? integer
----@param descending? boolean
----@return tycho.Tensor
----@return tycho.Tensor
+---Raises where the dim is out of range.
+---@param dim? integer # the last
+---@param descending? boolean # false; equal elements keep their order in both
+---@return tycho.Tensor values
+---@return tycho.Tensor positions # the sizes of x; positions are i64 from 1
 function Tensor:sort(dim, descending) end
 
 ---a table of views of that size, the last one smaller; or of the sizes in a table
+---Raises where the sizes do not add up to the dim, or one is negative.
 ---@param size integer|integer[]
----@param dim? integer
----@return tycho.Tensor[]
+---@param dim? integer # 1
+---@return tycho.Tensor[] # views
 function Tensor:split(size, dim) end
 
 ---the square root; NaN below zero
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function Tensor:sqrt() end
 
 ---the square root; NaN below zero; written to the first argument
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:sqrt_() end
 
----x * x, element by element
+---x * x, element by element.
 ---Shape of the result: x
+---Raises where an argument is neither a tensor nor a number.
 ---@return tycho.Tensor # shape and dtype of x; bool gives i64
 function Tensor:square() end
 
 ---x * x, element by element; written to the first argument
 ---Shape of the result: x
----@return tycho.Tensor # shape and dtype of x; bool gives i64
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:square_() end
 
 ---without the dims of size 1, or without the given ones
----@param dims? integer|integer[]
----@param ... integer
----@return tycho.Tensor
+---Raises where a dim that is named is not of size 1.
+---@param dims? integer|integer[] # all of size 1
+---@param ... integer # the others, where they stand one by one
+---@return tycho.Tensor # a view
 function Tensor:squeeze(dims, ...) end
 
----the standard deviation over dims
+---The standard deviation: the square root of the variance.
 ---Shape of the result: x without the dims
 ---Formula: sqrt(var(x))
+---Raises where a dim is out of range or given twice.
 ---@param dims? integer|integer[] # all
 ---@param keepdim? boolean # false
 ---@param opts? {correction: number?} # 1: of a sample; 0: of a population
@@ -1427,158 +1802,199 @@ function Tensor:squeeze(dims, ...) end
 function Tensor:std(dims, keepdim, opts) end
 
 ---elements in memory from one place of a dim to the next, or a table of all; where the size is 1, as in a contiguous tensor
----@param dim? integer
----@return integer|integer[]
+---Raises where the dim is out of range.
+---@param dim? integer # 1-based, negative from the end
+---@return integer|integer[] # in elements, not bytes
 function Tensor:stride(dim) end
 
 ---difference, element by element
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
 function Tensor:sub(b) end
 
 ---difference, element by element; written to the first argument
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:sub_(b) end
 
----sum over dims
----@param dims? integer|integer[]
----@param keepdim? boolean
----@return tycho.Tensor
+---sum over dims.
+---The order of the sum depends on the shape alone: the bits are the same for any layout, machine and number of threads.
+---Raises where a dim is out of range or given twice, or the list is empty.
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false: the dims go; true: they stay with size 1
+---@return tycho.Tensor # x without the dims; integers and bool give i64; 0 of nothing
 function Tensor:sum(dims, keepdim) end
 
 ---the transpose of a matrix, as a view
----@return tycho.Tensor
+---Raises where x has more than two dims.
+---@return tycho.Tensor # [m, n], a view
 function Tensor:t() end
 
 ---elements of the flattened x, in the index's shape; with a dim its places
----@param index tycho.Tensor|integer[]
----@param dim? integer
----@return tycho.Tensor
+---Raises where an index is no integer, or out of range.
+---@param index tycho.Tensor|integer[] # integers from 1, negative from the end
+---@param dim? integer # flattened; with it the same as index_select
+---@return tycho.Tensor # the sizes of the index
 function Tensor:take(index, dim) end
 
 ---the tangent of x radians
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function Tensor:tan() end
 
 ---the tangent of x radians; written to the first argument
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:tan_() end
 
 ---the hyperbolic tangent
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function Tensor:tanh() end
 
 ---the hyperbolic tangent; written to the first argument
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:tanh_() end
 
----products summed over pairs of dims
+---Sums products over pairs of dims: the last `dims` of a with the first of b, or the listed ones.
 ---Shape of the result: other dims of a, then of b
+---Raises where the dims that are summed differ in number or size.
 ---@param b tycho.Tensor
 ---@param dims? integer|integer[][] # 2; or {dims of a, dims of b}
 ---@return tycho.Tensor # the other dims of a, then those of b
 function Tensor:tensordot(b, dims) end
 
 ---the whole of x repeated along each dim; counts are right-aligned
----@param counts integer|integer[]
----@return tycho.Tensor
+---Raises where a count is negative.
+---@param counts integer|integer[] # more of them than dims: new dims in front
+---@return tycho.Tensor # each size times its count
 function Tensor:tile(counts) end
 
----x in another dtype or on another device; x itself when nothing changes; nil and a message when the device is not there
----@param target tycho.Dtype|string|tycho.Tensor
----@return tycho.Tensor
----@return string?
-function Tensor:to(target) end
+---x in another dtype or on another device; x itself when nothing changes; nil and a message when the device is not there.
+---Conversion of floats to integers cuts off and keeps within the range; NaN gives 0. Gives nil and a message where the
+---device is not there.
+---Raises where the dtype is not known.
+---@param where tycho.dtype|string|tycho.Tensor # "f16", "cuda:0", or a tensor whose dtype and device are taken
+---@return tycho.Tensor? x
+---@return string? message # the sizes of x
+function Tensor:to(where) end
 
 ---two results: the k largest (or smallest) elements of a dim in order; and their positions
+---Raises where k is larger than the dim.
 ---@param k integer
----@param dim? integer
----@param largest? boolean
----@return tycho.Tensor
----@return tycho.Tensor
+---@param dim? integer # the last
+---@param largest? boolean # true
+---@return tycho.Tensor values
+---@return tycho.Tensor positions # k places in that dim; positions are i64 from 1
 function Tensor:topk(k, dim, largest) end
 
 ---the elements in nested tables; a number when x has no dims
----@return number|boolean|table
+---Raises where x is no tensor, or an i64 is no Lua number exactly.
+---@return table|number|boolean # nested tables, one level a dim
 function Tensor:totable() end
 
 ---two dims exchanged, as a view
+---Raises where a dim is out of range.
 ---@param dim1 integer
 ---@param dim2 integer
----@return tycho.Tensor
+---@return tycho.Tensor # a view
 function Tensor:transpose(dim1, dim2) end
 
----zeros above the k-th diagonal of the last two dims
+---The matrices in the last two dims, with zeros above the k-th diagonal.
 ---Shape of the result: x
+---Raises where x has fewer than two dims.
 ---@param k? integer # 0; above zero: higher
 ---@return tycho.Tensor # shape and dtype of x
 function Tensor:tril(k) end
 
 ---zeros above the k-th diagonal of the last two dims; written to the first argument
 ---Shape of the result: x
+---Raises where x has fewer than two dims; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param k? integer # 0; above zero: higher
----@return tycho.Tensor # shape and dtype of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:tril_(k) end
 
----zeros below the k-th diagonal of the last two dims
+---The matrices in the last two dims, with zeros below the k-th diagonal.
 ---Shape of the result: x
+---Raises where x has fewer than two dims.
 ---@param k? integer # 0; above zero: higher
 ---@return tycho.Tensor # shape and dtype of x
 function Tensor:triu(k) end
 
 ---zeros below the k-th diagonal of the last two dims; written to the first argument
 ---Shape of the result: x
+---Raises where x has fewer than two dims; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param k? integer # 0; above zero: higher
----@return tycho.Tensor # shape and dtype of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:triu_(k) end
 
 ---the whole part, towards zero
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
 function Tensor:trunc() end
 
 ---the whole part, towards zero; written to the first argument
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:trunc_() end
 
 ---a table of views, one for each place of a dim, without that dim
----@param dim? integer
----@return tycho.Tensor[]
+---Raises where the dim is out of range.
+---@param dim? integer # 1
+---@return tycho.Tensor[] # views, one for each place
 function Tensor:unbind(dim) end
 
 ---one dim as several; one size may be -1
+---Raises where the sizes do not make up the dim.
 ---@param dim integer
----@param sizes integer|integer[]
----@param ... integer
----@return tycho.Tensor
+---@param sizes integer|integer[] # one by one, or in a table; one may be -1
+---@param ... integer # the others
+---@return tycho.Tensor # a view
 function Tensor:unflatten(dim, sizes, ...) end
 
 ---windows of a dim as a new last dim, a view
+---Raises where the size is larger than the dim, or the step below 1.
 ---@param dim integer
----@param size integer
----@param step? integer
----@return tycho.Tensor
+---@param size integer # places of a window
+---@param step? integer # from one window to the next: 1
+---@return tycho.Tensor # a view: floor((n - size) / step) + 1 windows in that dim, `size` in a new last one
 function Tensor:unfold(dim, size, step) end
 
 ---writes uniform numbers to x, returns it
----@param low? number
----@param high? number
----@return tycho.Tensor
+---Raises where x is no float tensor, or high lies below low.
+---@param low? number # 0
+---@param high? number # 1
+---@return tycho.Tensor # x itself
 function Tensor:uniform_(low, high) end
 
----two results: the sorted different elements, and each element's position among them
----@return tycho.Tensor
----@return tycho.Tensor
+---two results: the sorted different elements, and each element's position among them.
+---Reads data: a compiled function goes on in another part behind it.
+---Raises where x is no tensor.
+---@return tycho.Tensor values
+---@return tycho.Tensor positions # [count]; and in the shape of x the place of each among them
 function Tensor:unique() end
 
 ---a new dim of size 1 at that place
----@param dim integer
----@return tycho.Tensor
+---Raises where the place is out of range.
+---@param dim integer # where the new dim will be, 1 to ndim + 1; negative from the end
+---@return tycho.Tensor # a view
 function Tensor:unsqueeze(dim) end
 
----the variance over dims
+---The variance, in two passes: the squares of what differs from the mean, divided by count - correction.
 ---Shape of the result: x without the dims
 ---Formula: sum((x - mean(x))^2) / (n - correction)
+---Raises where a dim is out of range or given twice.
 ---@param dims? integer|integer[] # all
 ---@param keepdim? boolean # false
 ---@param opts? {correction: number?} # 1: of a sample; 0: of a population
@@ -1586,29 +2002,35 @@ function Tensor:unsqueeze(dim) end
 function Tensor:var(dims, keepdim, opts) end
 
 ---x with other sizes and the same storage; raises where only a copy would do
----@param sizes integer|integer[]
----@param ... integer
----@return tycho.Tensor
+---Raises where the sizes do not hold as many elements, or the strides need a copy.
+---@param sizes integer|integer[] # one by one, or in a table; one may be -1
+---@param ... integer # the others
+---@return tycho.Tensor # these sizes, sharing the memory of x
 function Tensor:view(sizes, ...) end
 
 ---the same bits read as another dtype of that size; a copy
----@param dtype tycho.Dtype
----@return tycho.Tensor
+---Raises where both dtypes have different widths.
+---@param dtype tycho.dtype # as wide as that of x
+---@return tycho.Tensor # the sizes of x, in that dtype
 function Tensor:view_as(dtype) end
 
----b where the condition holds, else c
+---b where the condition holds, else c.
+---An element of a where the condition holds, of b elsewhere.
+---Raises where sizes do not broadcast.
 ---@param a tycho.Tensor|number
 ---@param b tycho.Tensor|number
----@return tycho.Tensor
+---@return tycho.Tensor # the sizes of all three, broadcast; the dtypes of a and b, promoted
 function Tensor:where(a, b) end
 
 ---writes 0 to every element of x
----@return tycho.Tensor
+---Raises where x is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself
 function Tensor:zero_() end
 
 ---0 in the shape and dtype of x
----@param opts? {dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---Raises where the first argument is no tensor.
+---@param opts? {dtype: tycho.dtype?, device: string?} # by default those of x
+---@return tycho.Tensor # the sizes of x
 function Tensor:zeros_like(opts) end
 
 ---Tensors for LuaJIT.
@@ -1617,77 +2039,98 @@ function Tensor:zeros_like(opts) end
 local ty, objects = {}, {}
 
 ---the magnitude, element by element
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
 function ty.abs(x) end
 
 ---the magnitude, element by element; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.abs_(x) end
 
 ---the angle in radians whose cosine is x
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function ty.acos(x) end
 
 ---the angle in radians whose cosine is x; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.acos_(x) end
 
 ---the inverse hyperbolic cosine; NaN below 1
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function ty.acosh(x) end
 
 ---the inverse hyperbolic cosine; NaN below 1; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.acosh_(x) end
 
----the means of `size` windows
+---Means of as many windows as asked for, which cover each dim evenly.
 ---Shape of the result: the places become windows
+---Raises where x has other dims, or the size is not above 0.
 ---@param x tycho.Tensor # floats, [batch, channels, length] or [channels, length]
 ---@param size integer
 ---@return tycho.Tensor # [batch, channels, size]
 function ty.adaptive_avg_pool1d(x, size) end
 
----the means of `size` windows a dim
+---Means of as many windows as asked for, which cover each dim evenly.
 ---Shape of the result: the places become windows
+---Raises where x has other dims, or a size is not above 0.
 ---@param x tycho.Tensor # floats, [batch, channels, height, width] or [channels, height, width]
 ---@param size integer|integer[]
 ---@return tycho.Tensor # [batch, channels, rows, columns]
 function ty.adaptive_avg_pool2d(x, size) end
 
----the largest elements of `size` windows
+---The largest of as many windows as asked for, which cover each dim evenly.
 ---Shape of the result: the places become windows
+---Raises where x has other dims, or the size is not above 0.
 ---@param x tycho.Tensor # floats, [batch, channels, length] or [channels, length]
 ---@param size integer
 ---@return tycho.Tensor # [batch, channels, size]
 function ty.adaptive_max_pool1d(x, size) end
 
----the largest elements of `size` windows a dim
+---The largest of as many windows as asked for, which cover each dim evenly.
 ---Shape of the result: the places become windows
+---Raises where x has other dims, or a size is not above 0.
 ---@param x tycho.Tensor # floats, [batch, channels, height, width] or [channels, height, width]
 ---@param size integer|integer[]
 ---@return tycho.Tensor # [batch, channels, rows, columns]
 function ty.adaptive_max_pool2d(x, size) end
 
 ---sum, element by element
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
 function ty.add(a, b) end
 
 ---sum, element by element; written to the first argument
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.add_(a, b) end
 
----beta * c + alpha * (a x b)
+---beta * c + alpha * (a x b).
 ---Shape of the result: [n, m]
+---Raises where inner sizes differ, or c does not broadcast to the product.
 ---@param c tycho.Tensor # broadcasts with [n, m]
 ---@param a tycho.Tensor # [n, k]
 ---@param b tycho.Tensor # [k, m]
@@ -1697,266 +2140,341 @@ function ty.addmm(c, a, b, opts) end
 
 ---beta * c + alpha * (a x b); written to the first argument
 ---Shape of the result: [n, m]
+---Raises where inner sizes differ, or c does not broadcast to the product; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param c tycho.Tensor # broadcasts with [n, m]
 ---@param a tycho.Tensor # [n, k]
 ---@param b tycho.Tensor # [k, m]
 ---@param opts? {alpha: number?, beta: number?} # both 1
----@return tycho.Tensor # [n, m]
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.addmm_(c, a, b, opts) end
 
----bool: all elements are not zero
+---Whether all elements are not zero; NaN is not.
 ---Shape of the result: x without the dims
+---Raises where a dim is out of range or given twice.
 ---@param x tycho.Tensor
 ---@param dims? integer|integer[] # all
 ---@param keepdim? boolean # false
 ---@return tycho.Tensor # bool, x without the dims; true of nothing
 function ty.all(x, dims, keepdim) end
 
----a Lua boolean: all elements are close, see isclose
+---Whether all elements are close, see isclose. Computes: gives a Lua boolean.
 ---Shape of the result: a Lua boolean
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
 ---@param a tycho.Tensor|number
 ---@param b tycho.Tensor|number # broadcasts with a
 ---@param opts? {rtol: number?, atol: number?, equal_nan: boolean?}
 ---@return boolean
 function ty.allclose(a, b, opts) end
 
----bool: any element is not zero
+---Whether any element is not zero.
 ---Shape of the result: x without the dims
+---Raises where a dim is out of range or given twice.
 ---@param x tycho.Tensor
 ---@param dims? integer|integer[] # all
 ---@param keepdim? boolean # false
 ---@return tycho.Tensor # bool, x without the dims; false of nothing
 function ty.any(x, dims, keepdim) end
 
----numbers from start up to, not including, stop; arange(n) is 0 to n-1
----@param start? number
+---numbers from start up to, not including, stop; arange(n) is 0 to n-1.
+---As NumPy's: the stop is left out. ty.range is Lua's for, with the stop.
+---Raises where the step is 0.
+---@param start? number # 0
 ---@param stop number
----@param step? number
----@param opts? {dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
----@overload fun(stop: number, opts?: {dtype?: tycho.Dtype, device?: string}): tycho.Tensor
+---@param step? number # 1; below 0 it counts down
+---@param opts? {dtype: tycho.dtype?, device: string?}
+---@return tycho.Tensor # [ceil((stop - start) / step)]; f32
+---@overload fun(stop: number, opts?: {dtype: tycho.dtype?, device: string?}): tycho.Tensor
 function ty.arange(start, stop, step, opts) end
 
 ---position of the first largest element; NaN wins
+---Raises where the dim is out of range, or nothing is to be chosen from.
 ---@param x tycho.Tensor
----@param dim? integer
----@param keepdim? boolean
----@return tycho.Tensor
+---@param dim? integer # flattened
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dim; i64, from 1
 function ty.argmax(x, dim, keepdim) end
 
 ---position of the first smallest element; NaN wins
+---Raises where the dim is out of range, or nothing is to be chosen from.
 ---@param x tycho.Tensor
----@param dim? integer
----@param keepdim? boolean
----@return tycho.Tensor
+---@param dim? integer # flattened
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dim; i64, from 1
 function ty.argmin(x, dim, keepdim) end
 
 ---positions that sort a dim, stable; NaN counts as largest
+---Raises where the dim is out of range.
 ---@param x tycho.Tensor
----@param dim? integer
----@param descending? boolean
----@return tycho.Tensor
+---@param dim? integer # the last
+---@param descending? boolean # false
+---@return tycho.Tensor # the sizes of x; i64, positions from 1
 function ty.argsort(x, dim, descending) end
 
 ---the angle in radians whose sine is x
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function ty.asin(x) end
 
 ---the angle in radians whose sine is x; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.asin_(x) end
 
 ---the inverse hyperbolic sine
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function ty.asinh(x) end
 
 ---the inverse hyperbolic sine; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.asinh_(x) end
 
 ---the angle in radians whose tangent is x
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function ty.atan(x) end
 
 ---the angle of the point (b, a) in radians
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; a float dtype stays; integers and bool give the default float
 function ty.atan2(a, b) end
 
 ---the angle of the point (b, a) in radians; written to the first argument
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.atan2_(a, b) end
 
 ---the angle in radians whose tangent is x; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.atan_(x) end
 
 ---the inverse hyperbolic tangent
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function ty.atanh(x) end
 
 ---the inverse hyperbolic tangent; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.atanh_(x) end
 
 ---calls fn(...) with the products of layers in that half float; sums, softmax, norms, losses give f32
+---Raises where the dtype is no half float, or fn no function; and what fn raises.
 ---@param dtype "bf16"|"f16"|"f32"|false # false: as without
 ---@param fn function
----@param ... any
----@return any
----@return ...
+---@param ... any # what fn is given
+---@return any ... # what fn gives
 function ty.autocast(dtype, fn, ...) end
 
----the mean of each window
+---The mean of each window.
+---Options: stride = kernel, padding = 0 (of zeros), ceil_mode = false, count_include_pad = true.
 ---Shape of the result: the places become windows
+---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param x tycho.Tensor # floats, [batch, channels, length] or [channels, length]
 ---@param kernel integer
----@param opts? {stride: any, padding: any, ceil_mode: boolean?, count_include_pad: boolean?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?}
 ---@return tycho.Tensor # [batch, channels, windows]
 function ty.avg_pool1d(x, kernel, opts) end
 
----the mean of each window
+---The mean of each window.
+---Options, a number or {rows, columns}: stride = kernel, padding = 0 (of zeros); ceil_mode = false,
+---count_include_pad = true.
 ---Shape of the result: the places become windows
+---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param x tycho.Tensor # floats, [batch, channels, height, width] or [channels, height, width]
 ---@param kernel integer|integer[]
----@param opts? {stride: any, padding: any, ceil_mode: boolean?, count_include_pad: boolean?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?}
 ---@return tycho.Tensor # [batch, channels, windows down, windows across]
 function ty.avg_pool2d(x, kernel, opts) end
 
----adds the gradient of x to grad of every leaf that x was computed from
+---Fills `grad` of every leaf that y was computed from with dy/dleaf times g; what is there is added to.
+---Raises where y does not depend on a leaf that requires a gradient, g has other sizes, or what was kept has been overwritten or freed (retain_graph).
 ---@param y tycho.Tensor
 ---@param g? tycho.Tensor # of y's shape; 1 where y has one element
 ---@param opts? {retain_graph: boolean?, create_graph: boolean?}
 function ty.backward(y, g, opts) end
 
----cross entropy of chances y under sigmoid(x)
+---Of logits and chances in 0..1: -(y log sigmoid(x) + (1 - y) log(1 - sigmoid(x))), without overflow.
+---Options: reduction; weight, which multiplies the losses; pos_weight, which multiplies those of y.
 ---Shape of the result: 0-d, or the broadcast of x and y
 ---Formula: max(x, 0) - x y + log(1 + exp(-|x|))
+---Raises where sizes do not fit each other, or the reduction is not known.
 ---@param x tycho.Tensor # logits
 ---@param y tycho.Tensor|number # broadcasts to x, or x to it
----@param opts? {reduction: string?, weight: any, pos_weight: any} # tensors or numbers that broadcast with x
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, weight: tycho.Tensor|number|nil, pos_weight: tycho.Tensor|number|nil} # tensors or numbers that broadcast with x
 ---@return tycho.Tensor # 0-d, or the broadcast shape
 function ty.bce_with_logits(x, y, opts) end
 
 ---1 with probability p, else 0; p may be a tensor, which gives the sizes
----@param p tycho.Tensor|number
----@param sizes? integer|integer[]
----@param opts? {dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---Raises where a number p lies outside of 0 to 1.
+---@param p number|tycho.Tensor # a chance, or one for each element
+---@param sizes? integer|integer[] # left out where p is a tensor
+---@param opts? {dtype: tycho.dtype?, device: string?}
+---@return tycho.Tensor # these sizes, or those of p; f32
 function ty.bernoulli(p, sizes, opts) end
 
 ---bits set in both
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or of floats, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # integers or bool, any shape that broadcasts
+---@param b tycho.Tensor|number # integers or bool, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
 function ty.bitwise_and(a, b) end
 
 ---bits set in both; written to the first argument
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or of floats, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # integers or bool, any shape that broadcasts
+---@param b tycho.Tensor|number # integers or bool, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.bitwise_and_(a, b) end
 
 ---every bit turned over; for bool the opposite
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or of floats.
+---@param x tycho.Tensor|number # integers or bool, any shape
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted
 function ty.bitwise_not(x) end
 
 ---every bit turned over; for bool the opposite; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or of floats; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # integers or bool, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.bitwise_not_(x) end
 
 ---bits set in either
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or of floats, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # integers or bool, any shape that broadcasts
+---@param b tycho.Tensor|number # integers or bool, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
 function ty.bitwise_or(a, b) end
 
 ---bits set in either; written to the first argument
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or of floats, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # integers or bool, any shape that broadcasts
+---@param b tycho.Tensor|number # integers or bool, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.bitwise_or_(a, b) end
 
 ---bits set in one of the two
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or of floats, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # integers or bool, any shape that broadcasts
+---@param b tycho.Tensor|number # integers or bool, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
 function ty.bitwise_xor(a, b) end
 
 ---bits set in one of the two; written to the first argument
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or of floats, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # integers or bool, any shape that broadcasts
+---@param b tycho.Tensor|number # integers or bool, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.bitwise_xor_(a, b) end
 
----whether OpenBLAS computes large f32 and f64 products, whose last bits may then differ from machine to machine; nil and a message when it is not there
+---whether OpenBLAS computes large f32 and f64 products, whose last bits may then differ from machine to machine; nil and a message when it is not there.
+---Compiled equals eager in both; without it products are Tycho's own, the same on every machine. Gives nil and a
+---message where OpenBLAS is not there.
+---Raises where the argument is no boolean.
 ---@param on? boolean
----@return boolean?
----@return string?
+---@return boolean? on
+---@return string? message
 function ty.blas(on) end
 
----the matrix products of two stacks of matrices
+---The matrix products of two stacks of matrices.
 ---Shape of the result: [batch, n, m]
+---Raises where an argument has not three dims, or the sizes do not fit.
 ---@param a tycho.Tensor # [batch, n, k]
 ---@param b tycho.Tensor # [batch, k, m]
 ---@return tycho.Tensor # [batch, n, m]
 function ty.bmm(a, b) end
 
----how many milliseconds a capture may take inside a call; math.huge at first
+---How many milliseconds a capture may take inside a call; one that needs more is given up, and waits for warmup.
+---math.huge, as it is at first: as many as it needs. Without an argument nothing changes. Gives the budget so far.
+---Raises where it is no number from 0.
 ---@param ms? number
 ---@return number
 function ty.budget(ms) end
 
----the tensors of a list behind each other along a dim
+---the tensors of a list behind each other along a dim.
+---Dtypes are promoted.
+---Raises where the list is empty, or sizes differ in another dim.
 ---@param list tycho.Tensor[]
----@param dim? integer
----@return tycho.Tensor
+---@param dim? integer # 1
+---@return tycho.Tensor # the sizes of that dim added up
 function ty.cat(list, dim) end
 
 ---the next whole number above
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
 function ty.ceil(x) end
 
 ---the next whole number above; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.ceil_(x) end
 
----runs f as written beside every n-th call and raises where a bit differs
+---Runs f as it is written beside every n-th call of the compiled function, and raises where a bit differs: of
+---results, of what was written, of the random state. What the plain run changes is put back, but output and what C
+---libraries keep: they happen twice. n = 0 or nil ends it. Not for functions compiled with {fast = true}, whose bits
+---may differ.
+---Raises where f is no compiled function, n no count, or f was compiled with {fast = true}; in calls where a bit differs.
 ---@param f function # a compiled function
 ---@param n? integer
 function ty.check(f, n) end
 
----f(...), which keeps nothing for its gradient but runs again there
+---f(...) that keeps nothing for the backward pass but its arguments: it runs again there, and draws the
+---same random numbers, under the same autocast. It is taped the first time too, as long as it runs: so what it
+---writes to other tensors, or puts into tables, has its gradient without running again. The second run gets copies
+---of the arguments, in tables too; what f closes over and writes to is written a second time.
+---Raises where f is no function, and what f raises.
 ---@param f fun(...): ...
----@param ... any
----@return any
----@return ...
+---@param ... any # what f is given
+---@return any ... # what f gives
 function ty.checkpoint(f, ...) end
 
 ---a table of at most n views of about equal size
+---Raises where n is below 1.
 ---@param x tycho.Tensor
----@param n integer
----@param dim? integer
----@return tycho.Tensor[]
+---@param n integer # at most so many
+---@param dim? integer # 1
+---@return tycho.Tensor[] # views of ceil(size / n) places, the last one of what is left
 function ty.chunk(x, n, dim) end
 
----x, not below min and not above max; either may be nil
+---x, not below `min` and not above `max`; where these cross, `max` holds. Either may be nil. NaN stays.
 ---Shape of the result: broadcast of the arguments
+---Raises where neither bound is given, or the sizes do not broadcast.
 ---@param x tycho.Tensor # any shape
 ---@param min? tycho.Tensor|number
 ---@param max? tycho.Tensor|number
@@ -1965,258 +2483,328 @@ function ty.clamp(x, min, max) end
 
 ---x, not below min and not above max; either may be nil; written to the first argument
 ---Shape of the result: broadcast of the arguments
+---Raises where neither bound is given, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param x tycho.Tensor # any shape
 ---@param min? tycho.Tensor|number
 ---@param max? tycho.Tensor|number
----@return tycho.Tensor # the broadcast shape, the promoted dtype
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.clamp_(x, min, max) end
 
----scales gradients to a p-norm of at most max, gives the norm
----@param params tycho.Tensor[]
----@param max number
----@param p? number
----@return tycho.Tensor
-function ty.clip_grad_norm_(params, max, p) end
+---Scales the gradients so that their p-norm together is at most `limit`. Gives the norm before.
+---Raises where the parameters are no tensors, or a number is negative.
+---@param params tycho.Tensor|tycho.Tensor[] # those without a gradient are passed over
+---@param limit number
+---@param p? number # 2
+---@return tycho.Tensor # the norm before, no dims
+function ty.clip_grad_norm_(params, limit, p) end
 
----cuts gradients to -value .. value
----@param params tycho.Tensor[]
----@param value number|boolean
-function ty.clip_grad_value_(params, value) end
+---Cuts each element of the gradients to -v .. v.
+---Raises where the parameters are no tensors, or v is negative.
+---@param params tycho.Tensor|tycho.Tensor[] # those without a gradient are passed over
+---@param v number
+function ty.clip_grad_value_(params, v) end
 
 ---a copy with memory of its own
+---Raises where x is no tensor.
 ---@param x tycho.Tensor
----@return tycho.Tensor
+---@return tycho.Tensor # the sizes and dtype of x; gradients flow through
 function ty.clone(x) end
 
----a function that runs f's tensor operations in fused kernels, bits equal
----@param f function|table
+---A function that runs f's tensor operations in fused kernels, with the results of f to the bit. Compiling twice
+---gives the same function. Options: fast = true lets the engine contract and re-associate for this function:
+---results may then differ from eager in the last bits. fullgraph = true: a call that cannot be captured whole
+---raises, and names the line. parts = false: what no trace holds whole runs as it is, instead of in parts. dynamic
+---= true: a trace for any size from the start, or {x = {1}}: for these dims of an argument; false: sizes stay
+---fixed. passes = {fn or name, ...} change each captured graph before it is compiled; backend = fn makes a
+---function of it, to run instead.
+---Raises where f is neither a function nor a module, an option is not known, or as fullgraph says.
+---@param f function|table # a function, or a module, which gives a callable table whose fields read and write through
 ---@param opts? tycho.CompileOptions
----@return function|table
+---@return function|table # of the same arguments and results
 function ty.compile(f, opts) end
 
 ---x if its elements lie row by row, else such a copy
+---Raises where x is no tensor.
 ---@param x tycho.Tensor
----@return tycho.Tensor
+---@return tycho.Tensor # x itself, or a copy
 function ty.contiguous(x) end
 
----sums products over the last dims of a and those of b behind the leading ones
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@param lead integer
----@param summed integer
----@return tycho.Tensor
+---sums products over the last dims of a and those of b behind the leading ones.
+---What matmul, einsum and tensordot stand on.
+---Raises where the dims do not fit each other.
+---@param a tycho.Tensor # [lead..., rows..., summed...]
+---@param b tycho.Tensor # [lead..., summed..., columns...]
+---@param lead integer # how many leading dims both share
+---@param summed integer # how many dims are summed
+---@return tycho.Tensor # [lead..., rows..., columns...]
 function ty.contract(a, b, lead, summed) end
 
----convolution over one dim; weight [out, in / groups, size]
+---Convolution over one dim, as in networks: the weight is not turned around.
+---Options: stride = 1, padding = 0, or "same", dilation = 1, groups = 1.
 ---Shape of the result: [batch, out, length]
 ---Formula: y[n, o, t] = bias[o] + sum over c, i of weight[o, c, i] x[n, c, t stride + i dilation - padding]
+---Raises where channels, groups or bias do not fit the weight, or the kernel does not fit into the padded input.
 ---@param x tycho.Tensor # [batch, channels, length] or [channels, length]
 ---@param weight tycho.Tensor # [out, channels / groups, size]
 ---@param bias? tycho.Tensor # [out]
----@param opts? {stride: any, padding: any, dilation: any, groups: integer?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil, groups: integer?}
 ---@return tycho.Tensor # [batch, out, floor((length + 2 padding - dilation (size - 1) - 1) / stride) + 1]
 function ty.conv1d(x, weight, bias, opts) end
 
----convolution over two dims; weight [out, in / groups, rows, columns]
+---Convolution over two dims, as in networks: the weight is not turned around.
+---Options, a number or {rows, columns}: stride = 1, padding = 0, or "same", dilation = 1; groups = 1.
 ---Shape of the result: [batch, out, height, width]
 ---Formula: as conv1d, over two dims
+---Raises where channels, groups or bias do not fit the weight, or the kernel does not fit into the padded input.
 ---@param x tycho.Tensor # [batch, channels, height, width] or [channels, height, width]
 ---@param weight tycho.Tensor # [out, channels / groups, rows, columns]
 ---@param bias? tycho.Tensor # [out]
----@param opts? {stride: any, padding: any, dilation: any, groups: integer?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil, groups: integer?}
 ---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
 function ty.conv2d(x, weight, bias, opts) end
 
----convolution over three dims; weight [out, in, planes, rows, columns]
+---Convolution over three dims, as in networks. Options as conv2d's, but all channels are in one group.
 ---Shape of the result: [batch, out, depth, height, width]
 ---Formula: as conv1d, over three dims, in one group
+---Raises where channels or bias do not fit the weight, or the kernel does not fit into the padded input.
 ---@param x tycho.Tensor # [batch, channels, depth, height, width] or [channels, depth, height, width]
 ---@param weight tycho.Tensor # [out, channels, planes, rows, columns]
 ---@param bias? tycho.Tensor # [out]
----@param opts? {stride: any, padding: any, dilation: any}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil}
 ---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
 function ty.conv3d(x, weight, bias, opts) end
 
----the transpose of conv1d; weight [in, out / groups, size]
+---The transpose of conv1d, which is its gradient by x: each place adds its multiple of the weight to the output.
+---Options: stride = 1, padding = 0 (cut from the output), output_padding = 0 (added behind), dilation = 1,
+---groups = 1.
 ---Shape of the result: [batch, out, length]
 ---Formula: the gradient of conv1d by its x
+---Raises where channels, groups or bias do not fit the weight, or nothing is left of the result.
 ---@param x tycho.Tensor # [batch, channels, length] or [channels, length]
 ---@param weight tycho.Tensor # [channels, out / groups, size]
 ---@param bias? tycho.Tensor # [out]
----@param opts? {stride?: integer|integer[], padding?: integer|integer[], output_padding?: integer|integer[], dilation?: integer|integer[], groups?: integer}
+---@param opts? {stride: integer?, padding: integer?, output_padding: integer?, dilation: integer?, groups: integer?}
 ---@return tycho.Tensor # [batch, out, (length - 1) stride - 2 padding + dilation (size - 1) + output_padding + 1]
 function ty.conv_transpose1d(x, weight, bias, opts) end
 
----the transpose of conv2d; weight [in, out / groups, rows, columns]
+---The transpose of conv2d, which is its gradient by x: each place adds its multiple of the weight to the output.
+---Options, a number or {rows, columns}: stride = 1, padding = 0 (cut from the output), output_padding = 0 (added
+---behind), dilation = 1; groups = 1.
 ---Shape of the result: [batch, out, height, width]
 ---Formula: the gradient of conv2d by its x
+---Raises where channels, groups or bias do not fit the weight, or nothing is left of the result.
 ---@param x tycho.Tensor # [batch, channels, height, width] or [channels, height, width]
 ---@param weight tycho.Tensor # [channels, out / groups, rows, columns]
 ---@param bias? tycho.Tensor # [out]
----@param opts? {stride?: integer|integer[], padding?: integer|integer[], output_padding?: integer|integer[], dilation?: integer|integer[], groups?: integer}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, output_padding: integer|integer[]|nil, dilation: integer|integer[]|nil, groups: integer?}
 ---@return tycho.Tensor # [batch, out, ...], of sizes as in one dim
 function ty.conv_transpose2d(x, weight, bias, opts) end
 
 ---writes y, broadcast and cast, to the elements of x
+---Raises where y does not broadcast to x, or x is a leaf that requires a gradient.
 ---@param x tycho.Tensor
 ---@param y tycho.Tensor|number|boolean
----@return tycho.Tensor
+---@return tycho.Tensor # x itself
 function ty.copy_(x, y) end
 
 ---the magnitude of a with the sign of b
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; a float dtype stays; integers and bool give the default float
 function ty.copysign(a, b) end
 
 ---the magnitude of a with the sign of b; written to the first argument
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.copysign_(a, b) end
 
 ---the cosine of x radians
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 1 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function ty.cos(x) end
 
 ---the cosine of x radians; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 1 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.cos_(x) end
 
 ---the hyperbolic cosine
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function ty.cosh(x) end
 
 ---the hyperbolic cosine; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.cosh_(x) end
 
----how many elements are not zero
+---How many elements are not zero.
 ---Shape of the result: x without the dims
+---Raises where a dim is out of range or given twice.
 ---@param x tycho.Tensor
 ---@param dims? integer|integer[] # all
 ---@param keepdim? boolean # false
 ---@return tycho.Tensor # i64, x without the dims
 function ty.count_nonzero(x, dims, keepdim) end
 
----minus the log-probability of each label under softmax(x)
+---Minus the log-probability of each label under softmax(x); or of probabilities: -sum(target * log_softmax(x)).
+---Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
+---nothing; label_smoothing = 0, the share that is spread over all classes.
 ---Shape of the result: 0-d, or the labels'
 ---Formula: nll_loss(log_softmax(x), target)
+---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes; where probabilities have other sizes than x.
 ---@param x tycho.Tensor # floats: logits, the classes in the last dim
 ---@param target tycho.Tensor # integer labels from 1, sizes of x without the class dim; or floats, shape of x
----@param opts? {reduction: string?, dim: integer?, ignore_index: integer?, label_smoothing: number?}
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, label_smoothing: number?}
 ---@return tycho.Tensor # 0-d, or the sizes of x without the class dim
 function ty.cross_entropy(x, target, opts) end
 
 ---running maximum along a dim; NaN stays
+---Raises where the dim is out of range.
 ---@param x tycho.Tensor
----@param dim integer
----@return tycho.Tensor
+---@param dim integer # may be left out for a vector
+---@return tycho.Tensor # the sizes and dtype of x
 function ty.cummax(x, dim) end
 
 ---running minimum along a dim; NaN stays
+---Raises where the dim is out of range.
 ---@param x tycho.Tensor
----@param dim integer
----@return tycho.Tensor
+---@param dim integer # may be left out for a vector
+---@return tycho.Tensor # the sizes and dtype of x
 function ty.cummin(x, dim) end
 
 ---running product along a dim
+---Raises where the dim is out of range.
 ---@param x tycho.Tensor
----@param dim integer
----@return tycho.Tensor
+---@param dim integer # may be left out for a vector
+---@return tycho.Tensor # the sizes of x; integers and bool give i64
 function ty.cumprod(x, dim) end
 
 ---running sum along a dim
+---Raises where the dim is out of range.
 ---@param x tycho.Tensor
----@param dim integer
----@return tycho.Tensor
+---@param dim integer # may be left out for a vector
+---@return tycho.Tensor # the sizes of x; integers and bool give i64
 function ty.cumsum(x, dim) end
 
----a function with a gradient of its own: forward gives y and what backward(saved, g) gets
----@param forward fun(...): tycho.Tensor|tycho.Tensor[] # , any
+---A function whose gradient is the user's: forward(...) gives the result (or a list of them) and what to save;
+---rule(saved, g, ...) gives a gradient for each argument, nil for none.
+---Raises where an argument is no function; in the backward pass where the rule gives another number of gradients, or other sizes.
+---@param forward fun(...): tycho.Tensor|tycho.Tensor[], any
 ---@param rule fun(saved: any, ...: tycho.Tensor): ...
 ---@return fun(...): ...
 function ty.custom_grad(forward, rule) end
 
----calls fn(...), and raises in its operations when so many milliseconds are over
+---fn(...), in which operations raise when so many milliseconds are over: at their beginning, and within those that
+---take their time, of which nothing is seen then. Of deadlines inside of each other the earliest holds. Lua code
+---between operations, LAPACK and files are not looked at.
+---Raises where ms is no number from 0 or fn no function; in operations when the time is over; and what fn raises.
 ---@param ms number
 ---@param fn function
----@param ... any
----@return any
----@return ...
+---@param ... any # what fn is given
+---@return any ... # what fn gives
 function ty.deadline(ms, fn, ...) end
 
----the float dtype of numbers, and of integers that become floats
+---the float dtype of numbers, and of integers that become floats.
+---Without an argument nothing changes.
+---Raises where it is no float dtype.
 ---@param name? "f16"|"bf16"|"f32"|"f64"
----@return tycho.Dtype
+---@return tycho.dtype # the default so far
 function ty.default_dtype(name) end
 
 ---x without its past: no gradient goes through this view
+---Raises where x is no tensor.
 ---@param x tycho.Tensor
----@return tycho.Tensor
+---@return tycho.Tensor # a view of x
 function ty.detach(x) end
 
----calls fn(...) and raises at the first operation that makes a NaN or an infinity, forward or backward
+---Calls fn(...) and gives its results; raises at the first operation that makes a NaN or an infinity, in it or in
+---the backward passes that it runs: the error names the operation, the element, the module, and the line of the call.
+---Compiled functions run as they are written meanwhile. Or true: from now on, and false: no more; it gives whether it
+---was on.
+---Raises at that operation, and what fn raises.
 ---@param fn function|boolean
----@param ... any
----@return ...
+---@param ... any # what fn is given
+---@return any ...
 function ty.detect_anomaly(fn, ...) end
 
 ---whether only operations whose results repeat exactly are used; they all do on the CPU
+---Raises where the argument is no boolean.
 ---@param on? boolean
----@return boolean
+---@return boolean # whether it is on
 function ty.deterministic(on) end
 
----the device of tensors that are made without one; nil and a message when it is not there
----@param name? string
----@return string?
----@return string?
+---the device of tensors that are made without one; nil and a message when it is not there.
+---Gives nil and a message where the device is not there.
+---@param name? string # "cpu", "cuda:0"
+---@return string? name
+---@return string? message
 function ty.device(name) end
 
 ---the diagonal of two dims as the last dim, a view; offset > 0: above the main one
----@param x tycho.Tensor
----@param offset? integer
----@param dim1? integer
----@param dim2? integer
----@return tycho.Tensor
+---Raises where a dim is out of range, or both are the same.
+---@param x tycho.Tensor # at least two dims
+---@param offset? integer # 0; above 0: above the main diagonal
+---@param dim1? integer # 1
+---@param dim2? integer # 2
+---@return tycho.Tensor # a view; the diagonal is the last dim
 function ty.diagonal(x, offset, dim1, dim2) end
 
----the number of dims
+---the number of dims.
+---The same as x.ndim.
+---Raises where x is no tensor.
 ---@param x tycho.Tensor
 ---@return integer
 function ty.dim(x) end
 
----keeps f from being captured by compiled functions that call it
+---Keeps a function from being captured: compiled functions that call it run as they are, recording what they do.
+---Gives the function.
+---Raises where f is no function.
 ---@param f function
 ---@return function
 function ty.disable(f) end
 
 ---quotient; integers give a float
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; a float dtype stays; integers and bool give the default float
 function ty.div(a, b) end
 
 ---quotient; integers give a float; written to the first argument
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.div_(a, b) end
 
----the sum of the products of two vectors
+---The sum of the products of two vectors.
 ---Shape of the result: 0-d
+---Raises where an argument is no vector, or the sizes differ.
 ---@param a tycho.Tensor # [n]
 ---@param b tycho.Tensor # [n]
 ---@return tycho.Tensor # 0-d
 function ty.dot(a, b) end
 
----elements zeroed by chance p, the others divided by 1 - p
+---Elements zeroed by chance p, the others divided by 1 - p; takes a stream of random numbers when training.
+---Srivastava and others 2014, JMLR 15.
 ---Shape of the result: x
----Formula: Srivastava and others 2014, JMLR 15
+---Raises where x is not floating, or p lies outside of 0 to 1.
 ---@param x tycho.Tensor # floats
 ---@param p? number # 0.5, in 0..1
 ---@param training? boolean # true; false gives x
@@ -2226,23 +2814,28 @@ function ty.dropout(x, p, training) end
 ---elements zeroed by chance p, the others divided by 1 - p; written to the first argument
 ---Shape of the result: x
 ---Formula: Srivastava and others 2014, JMLR 15
+---Raises where x is not floating, or p lies outside of 0 to 1; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param x tycho.Tensor # floats
 ---@param p? number # 0.5, in 0..1
 ---@param training? boolean # true; false gives x
----@return tycho.Tensor # shape and dtype of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.dropout_(x, p, training) end
 
----sums of products by Einstein's convention, "ij,jk->ik"
+---Sums of products by Einstein's convention, as NumPy's einsum: one letter a dim; letters that the output lacks are
+---summed; "..." stands for broadcast dims; without "->" the output has the letters that stand once, in alphabetical
+---order.
+---Operands are taken from left to right.
 ---Shape of the result: the output's letters
----Formula: as NumPy's einsum
+---Raises where the equation is malformed, does not fit the operands, or a label has two sizes.
 ---@param equation string # such as "ij,jk->ik"
 ---@param ... tycho.Tensor # the operands; or one table of them
 ---@return tycho.Tensor # the output's dims
 function ty.einsum(equation, ...) end
 
----x above zero, else alpha * (exp(x) - 1)
+---x above zero, else alpha * (exp(x) - 1).
+---Clevert, Unterthiner, Hochreiter 2015, arXiv:1511.07289.
 ---Shape of the result: x
----Formula: Clevert, Unterthiner, Hochreiter 2015, arXiv:1511.07289
+---Raises where x is not floating.
 ---@param x tycho.Tensor # floats
 ---@param alpha? number # 1
 ---@return tycho.Tensor # shape and dtype of x
@@ -2251,203 +2844,285 @@ function ty.elu(x, alpha) end
 ---x above zero, else alpha * (exp(x) - 1); written to the first argument
 ---Shape of the result: x
 ---Formula: Clevert, Unterthiner, Hochreiter 2015, arXiv:1511.07289
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param x tycho.Tensor # floats
 ---@param alpha? number # 1
----@return tycho.Tensor # shape and dtype of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.elu_(x, alpha) end
 
----elements of any value
----@param ... integer|integer[]|{dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---elements of any value.
+---Nothing is written to the memory: read it only after writing.
+---Raises where a size is no whole number from 0.
+---@param ... integer|integer[]|{dtype: tycho.dtype?, device: string?} # the sizes, or a table of them; then options
+---@return tycho.Tensor # these sizes; f32 unless opts.dtype says otherwise
 function ty.empty(...) end
 
 ---elements of any value in the shape and dtype of x
+---Raises where the first argument is no tensor.
 ---@param x tycho.Tensor
----@param opts? {dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---@param opts? {dtype: tycho.dtype?, device: string?} # by default those of x
+---@return tycho.Tensor # the sizes of x
 function ty.empty_like(x, opts) end
 
----calls fn(...) while gradients are recorded, also inside no_grad
----@param fn function
----@param ... any
----@return any
----@return ...
+---Calls fn(...) while operations are taped, also inside of no_grad.
+---Raises where fn is no function, and what fn raises.
+---@param fn fun(...): ...
+---@param ... any # what fn is given
+---@return any ... # what fn gives
 function ty.enable_grad(fn, ...) end
 
 ---bool: equal; NaN equals nothing
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
 function ty.eq(a, b) end
 
----a Lua boolean: shapes and all elements are equal
+---Whether shapes and all elements are equal; NaN equals nothing. Computes: gives a Lua boolean.
 ---Shape of the result: a Lua boolean
+---Raises where an argument is not a tensor.
 ---@param a tycho.Tensor
 ---@param b tycho.Tensor
 ---@return boolean
 function ty.equal(a, b) end
 
 ---the error function
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function ty.erf(x) end
 
 ---the error function; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.erf_(x) end
 
 ---the inverse of the error function
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function ty.erfinv(x) end
 
 ---the inverse of the error function; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.erfinv_(x) end
 
 ---e to the power x
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 1 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function ty.exp(x) end
 
 ---2 to the power x
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function ty.exp2(x) end
 
 ---2 to the power x; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.exp2_(x) end
 
 ---e to the power x; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 1 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.exp_(x) end
 
 ---dims of size 1 repeated without a copy; -1 keeps a size
+---Raises where a dim that is not 1 would change.
 ---@param x tycho.Tensor
----@param sizes integer|integer[]
----@param ... integer
----@return tycho.Tensor
+---@param sizes integer|integer[] # one by one, or in a table; new dims stand in front
+---@param ... integer # the others
+---@return tycho.Tensor # these sizes, sharing the memory of x
 function ty.expand(x, sizes, ...) end
 
----what a compiled function did: traces, guards, misses, aborts, kernels; prints well
+---What a compiled function did: a table that prints in 25 lines at most; e:full() is the whole text, with guards,
+---graphs and programs, e:table() a plain table. calls; nested (calls inside of other compiled functions); skips
+---(calls that a trace answered: the function did not run); captures; timed (how many of these calls were timed,
+---about one of 64), time (seconds that such a call took: the median of the last ones); traces, most recently used
+---first: {key, guards, sizes (what was decided about them), effects, hits, dynamic, instances (sets of sizes),
+---ranges (of sizes), no_range (why there is none), graph, plan (steps, outputs, pieces of the arena), sites (of
+---the graph's nodes: "file:line", behind "<" in a backward pass, or false), seconds (of the plan's steps, the mean
+---of so many runs: timed; nil where none was)}, and where a
+---result needs a gradient: kept (what a call keeps for its backward pass: {what = "result", "input" or "constant",
+---path, type, bytes, by (the operation whose gradient reads it)}), backward (its plans: {operations, kernels,
+---steps}); parts, where it is captured in parts, in the order of its code: {begins = "file:line", line, native
+---(runs as it is), calls, skips, linked (skips that came straight from the part before), captures, timed, time,
+---traces, aborts, ends[i] = {at = "file:line", line, reason, hint, where (the reason's "file:line")}, or {} for
+---the function's end}; most_parts (at how many places it is cut, where there may not be more); misses, the last of
+---them: {text, guard, path, was, now, line}, each compared with the trace whose guards agreed longest; aborts, the
+---last of them: {text, file, line, reason, hint, cost in ms}. Of calls that ran and were recorded: signature_hits,
+---signature_misses, evicted, differences, signatures[i] = {signature, hits, rests (runs eagerly for now, since
+---recording does not pay), graphs = {{runs, text}}}. Traces and graphs tell their work: operations,
+---operations_saved (that take no step of their own), kernels, steps, bytes_moved, bytes_saved.
+---Raises where f is no compiled function.
 ---@param f function
 ---@return tycho.Explanation
 function ty.explain(f) end
 
 ---exp(x) - 1, accurate near zero
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function ty.expm1(x) end
 
 ---exp(x) - 1, accurate near zero; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.expm1_(x) end
 
+---Writes f as one C11 file and its header, which need no library: the same bits, in programs without Lua.
+---Tensors among the arguments become pointers, numbers doubles; all else that f reads is frozen, weights too.
+---Options, by name beside the arguments: weights = "inside" (the C file, as it is without) or "beside" (model.bin);
+---name: of the functions, else the file's; outputs = {"y", ...}: names of results; dynamic = {x = {1}}: dims of
+---arguments that callers of the C function give, or {x = {[1] = "rows"}} with their names.
+---Where a file cannot be written: nil and a message.
+---Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its arguments, or needs what C cannot be written for, and says what; where an option is not known; nothing is written then.
+---@param f function|table # a function, compiled or not, or a module
+---@param path string # "model.c"; beside it stand model.h and perhaps model.bin
+---@param given? table # example arguments and options: {x, 0.5, weights = "beside"}
+---@return table? written
+---@return string? message
+function ty.export(f, path, given) end
+
 ---1 on the main diagonal, 0 elsewhere
----@param n integer
----@param m? integer
----@param opts? {dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---Raises where n or m is no whole number from 0.
+---@param n integer # rows
+---@param m? integer # columns: n
+---@param opts? {dtype: tycho.dtype?, device: string?}
+---@return tycho.Tensor # [n, m]; f32
 function ty.eye(n, m, opts) end
 
 ---writes a value to every element of x
+---Raises where the value does not fit the dtype, or x is a leaf that requires a gradient.
 ---@param x tycho.Tensor
----@param value tycho.Tensor|number
----@return tycho.Tensor
+---@param value number|boolean|tycho.Tensor # a tensor: of one element
+---@return tycho.Tensor # x itself
 function ty.fill_(x, value) end
 
 ---dims first to last as one
+---Raises where a dim is out of range, or the first lies behind the last.
 ---@param x tycho.Tensor
----@param first? integer
----@param last? integer
----@return tycho.Tensor
+---@param first? integer # 1
+---@param last? integer # the last
+---@return tycho.Tensor # a view where strides allow it, else a copy
 function ty.flatten(x, first, last) end
 
 ---dims reversed, as a view; none: all
+---Raises where a dim is out of range or given twice.
 ---@param x tycho.Tensor
----@param dims? integer|integer[]
----@param ... integer
----@return tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param ... integer # the others, where they stand one by one
+---@return tycho.Tensor # a view
 function ty.flip(x, dims, ...) end
 
 ---the next whole number below
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
 function ty.floor(x) end
 
 ---the next whole number below; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.floor_(x) end
 
 ---quotient rounded down; an integer by 0 gives 0
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: within 1 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
 function ty.floor_divide(a, b) end
 
 ---quotient rounded down; an integer by 0 gives 0; written to the first argument
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: within 1 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.floor_divide_(a, b) end
 
 ---remainder with the dividend's sign; an integer by 0 gives 0
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
 function ty.fmod(a, b) end
 
 ---remainder with the dividend's sign; an integer by 0 gives 0; written to the first argument
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.fmod_(a, b) end
 
 ---a tensor over memory of others, which the anchor keeps alive
----@param pointer ffi.cdata*|lightuserdata
+---Raises where the pointer is a number, or an array too small for the sizes. What the pointer leads to is not checked.
+---@param pointer ffi.cdata*|userdata # an FFI pointer or array, or light userdata
 ---@param sizes integer|integer[]
----@param dtype? tycho.Dtype
----@param anchor? any
----@return tycho.Tensor
+---@param dtype? tycho.dtype # f32
+---@param anchor? any # what must live as long as the tensor: the pointer
+---@return tycho.Tensor # these sizes, over that memory: writes are seen on both sides
 function ty.from_ptr(pointer, sizes, dtype, anchor) end
 
 ---one number or boolean in every element
+---Raises where a size is no whole number from 0, or the value does not fit the dtype.
 ---@param sizes integer|integer[]
----@param value number|boolean
----@param opts? {dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---@param value number|boolean # a boolean gives bool
+---@param opts? {dtype: tycho.dtype?, device: string?}
+---@return tycho.Tensor # these sizes; f32 of numbers
 function ty.full(sizes, value, opts) end
 
 ---one number in the shape and dtype of x
+---Raises where the first argument is no tensor, or the value does not fit the dtype.
 ---@param x tycho.Tensor
 ---@param value number|boolean
----@param opts? {dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---@param opts? {dtype: tycho.dtype?, device: string?} # by default those of x
+---@return tycho.Tensor # the sizes of x
 function ty.full_like(x, value, opts) end
 
 ---elements of a at the index's positions along a dim
+---Raises where an index is no integer tensor, or out of range (named with its place).
 ---@param x tycho.Tensor
 ---@param dim integer
----@param index tycho.Tensor|integer[]
----@return tycho.Tensor
+---@param index tycho.Tensor|integer[] # integers from 1, negative from the end; as many dims as x
+---@return tycho.Tensor # the sizes of the index; y[i][j] = x[index[i][j]][j] for dim 1
 function ty.gather(x, dim, index) end
 
 ---bool: a above or equal to b
+---Raises where sizes do not broadcast.
 ---@param a tycho.Tensor|number
 ---@param b tycho.Tensor|number
----@return tycho.Tensor
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
 function ty.ge(a, b) end
 
----x times the chance that a normal variable lies below x
+---x times the chance that a normal variable lies below x. Hendrycks, Gimpel 2016, arXiv:1606.08415.
 ---Shape of the result: x
----Formula: x / 2 * (1 + erf(x / sqrt(2))), Hendrycks, Gimpel 2016, arXiv:1606.08415
+---Formula: x / 2 * (1 + erf(x / sqrt(2)))
+---Raises where x is not floating, or for another form.
 ---@param x tycho.Tensor # floats
 ---@param opts? {approximate: "none"|"tanh"|nil} # "tanh": the paper's faster form
 ---@return tycho.Tensor # shape and dtype of x
@@ -2456,26 +3131,31 @@ function ty.gelu(x, opts) end
 ---x times the chance that a normal variable lies below x; written to the first argument
 ---Shape of the result: x
 ---Formula: x / 2 * (1 + erf(x / sqrt(2))), Hendrycks, Gimpel 2016, arXiv:1606.08415
+---Raises where x is not floating, or for another form; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param x tycho.Tensor # floats
 ---@param opts? {approximate: "none"|"tanh"|nil} # "tanh": the paper's faster form
----@return tycho.Tensor # shape and dtype of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.gelu_(x, opts) end
 
 ---one element as a number or boolean
+---Raises where there is not one index for each dim, or one is out of range.
 ---@param x tycho.Tensor
----@param i integer
----@param j integer
----@param ... integer
+---@param ... integer # one index for each dim, 1-based, negative from the end
 ---@return number|boolean
-function ty.get(x, i, j, ...) end
+function ty.get(x, ...) end
 
 ---a function that gives f's gradient for one or more of its arguments
----@param f function|table
----@param argnums? integer|integer[]
----@return function
+---Raises where f is no function, or gives no float tensor of one element.
+---@param f fun(...): tycho.Tensor # gives a float tensor of one element
+---@param argnums? integer|integer[] # 1
+---@return fun(...): ... # of the same arguments: the gradient in the structure of that argument
 function ty.grad(f, argnums) end
 
----compares fn's gradients with differences of its values, in f64; raises and names the elements where they differ
+---Compares the gradients of fn(...) with differences of its values, in f64. args: the list of arguments, or a tensor.
+---Options: eps = 1e-6, the step; atol = 1e-5 and rtol = 1e-3: the gradient a is right where |a - n| <= atol + rtol
+---|n|; raise = true, false gives false and the text. Every element is moved on its own: use tensors of some hundred
+---elements.
+---Raises where gradients differ from differences, unless raise = false; where there is no float tensor to go back to.
 ---@param fn fun(...): ...
 ---@param args any[]|tycho.Tensor
 ---@param opts? {eps: number?, atol: number?, rtol: number?, raise: boolean?}
@@ -2483,41 +3163,53 @@ function ty.grad(f, argnums) end
 ---@return string?
 function ty.gradcheck(fn, args, opts) end
 
----the graph that f(...) records: text, nodes, dot
+---The graph that f(...) records: a table of nodes {op, dtype, shape, src, live} with `text` and
+---`dot`, printed as text. Where f demands a value there are several graphs, and a list of them is
+---returned. f runs once; tensors that it writes to are put back, but not what it writes by set() or to
+---memory whose address was taken.
+---Raises where f is no function, and what f raises.
 ---@param f function
----@param ... any
+---@param ... any # what f is given
 ---@return tycho.Graph
 function ty.graph(f, ...) end
 
----bool: a above b
+---bool: a above b.
+---Operators such as < give Lua booleans, so comparisons are methods.
+---Raises where sizes do not broadcast.
 ---@param a tycho.Tensor|number
 ---@param b tycho.Tensor|number
----@return tycho.Tensor
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
 function ty.gt(a, b) end
 
----the help of a function, given or named, "nn.Linear", or of a group, "nn"; without one prints all names
----@param asked? string|function # "softmax", "nn.Linear", "nn", "jit", ty.softmax
+---The help of a function as text; of a group the calls in it. Without an argument all names are printed; a list of
+---them is given, groups as "nn.*".
+---Raises for a name that is not known, and names the nearest.
+---@param what? string|function # "softmax", "nn.Linear", "nn", "jit", ty.softmax
 ---@return string|string[]
-function ty.help(asked) end
+function ty.help(what) end
 
----a function that gives the second derivatives of f's value
+---A function of f's arguments that gives the second derivatives of f's value by argument `argnum`, a tensor: the
+---argument's dims twice.
+---Raises where f is no function, or gives no float tensor of one element.
 ---@param f fun(...): tycho.Tensor # gives a float tensor of one element
 ---@param argnum? integer # 1
 ---@return fun(...): tycho.Tensor
 function ty.hessian(f, argnum) end
 
----half the squared difference up to delta, linear beyond
+---Half the squared difference up to delta, beyond it delta * (|difference| - delta / 2). Huber 1964.
 ---Shape of the result: 0-d, or the broadcast of x and y
 ---Formula: d <= delta: d^2 / 2, else delta (d - delta / 2), d = |x - y|, Huber 1964
+---Raises where sizes do not fit each other, delta is not above 0, or the reduction is not known.
 ---@param x tycho.Tensor
 ---@param y tycho.Tensor|number # broadcasts to x, or x to it
----@param opts? {reduction: string?, delta: number?} # delta: 1
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, delta: number?} # delta: 1
 ---@return tycho.Tensor # 0-d, or the broadcast shape
 function ty.huber_loss(x, y, opts) end
 
----sqrt(a^2 + b^2) without overflow on the way
+---sqrt(a^2 + b^2) without overflow on the way.
 ---Shape of the result: broadcast of a and b
 ---Formula: m * sqrt(1 + (n / m)^2), m the larger, n the smaller magnitude
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
 ---@param a tycho.Tensor|number
 ---@param b tycho.Tensor|number # broadcasts with a
 ---@return tycho.Tensor # the broadcast shape, floats
@@ -2526,13 +3218,15 @@ function ty.hypot(a, b) end
 ---sqrt(a^2 + b^2) without overflow on the way; written to the first argument
 ---Shape of the result: broadcast of a and b
 ---Formula: m * sqrt(1 + (n / m)^2), m the larger, n the smaller magnitude
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param a tycho.Tensor|number
 ---@param b tycho.Tensor|number # broadcasts with a
----@return tycho.Tensor # the broadcast shape, floats
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.hypot_(a, b) end
 
----x with src's places added at the index's positions along a dim
+---x with src's places added at the positions of a dim that the index names, one after the other.
 ---Shape of the result: x
+---Raises where the index is not of integers or out of range, or the source has other sizes.
 ---@param x tycho.Tensor
 ---@param dim integer
 ---@param index tycho.Tensor # integers [n], from 1, negative from the end
@@ -2542,104 +3236,126 @@ function ty.index_add(x, dim, index, src) end
 
 ---x with src's places added at the index's positions along a dim; written to the first argument
 ---Shape of the result: x
+---Raises where the index is not of integers or out of range, or the source has other sizes; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param x tycho.Tensor
 ---@param dim integer
 ---@param index tycho.Tensor # integers [n], from 1, negative from the end
 ---@param src tycho.Tensor # sizes of x, but n along dim
----@return tycho.Tensor # shape and dtype of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.index_add_(x, dim, index, src) end
 
 ---the places of a dim that a 1-d index names
+---Raises where an index is no integer, or out of range.
 ---@param x tycho.Tensor
 ---@param dim integer
----@param index tycho.Tensor|integer[]
----@return tycho.Tensor
+---@param index tycho.Tensor|integer[] # integers from 1, negative from the end; one dim
+---@return tycho.Tensor # that dim as long as the index
 function ty.index_select(x, dim, index) end
 
----another number of places in each dim behind batch and channels
+---Another number of places in each dim behind batch and channels.
+---Options: size, a number or a list; or scale, likewise; mode = "nearest", or "linear" (also "bilinear"): between
+---neighbours; align_corners = false: whether the outer places keep their values.
 ---Shape of the result: [batch, channels, size...]
 ---Formula: as PyTorch's interpolate, modes nearest, linear and bilinear
+---Raises where x has other dims than 3 or 4, not one of size and scale is given, or the mode is not known.
 ---@param x tycho.Tensor # [batch, channels, length] or [batch, channels, height, width]
----@param opts {size: any, scale: any, mode: string?, align_corners: boolean?}
+---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?}
 ---@return tycho.Tensor # [batch, channels, size...]
 function ty.interpolate(x, opts) end
 
 ---whether the elements lie row by row
+---Raises where x is no tensor.
 ---@param x tycho.Tensor
 ---@return boolean
 function ty.is_contiguous(x) end
 
 ---whether v is a tensor
+---Raises never.
 ---@param v any
 ---@return boolean
 function ty.is_tensor(v) end
 
----bool: |a - b| <= atol + rtol * |b|, or equal
+---Whether |a - b| <= atol + rtol * |b|, or a equals b; infinities are close to themselves alone.
+---Options: rtol = 1e-5, atol = 1e-8, equal_nan = false.
 ---Shape of the result: broadcast of a and b
 ---Formula: as NumPy's isclose
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
 ---@param a tycho.Tensor|number
 ---@param b tycho.Tensor|number # broadcasts with a
 ---@param opts? {rtol: number?, atol: number?, equal_nan: boolean?}
 ---@return tycho.Tensor # bool, the broadcast shape
 function ty.isclose(a, b, opts) end
 
----bool: neither infinite nor NaN
+---Whether x is neither infinite nor NaN.
 ---Shape of the result: x
+---Raises where an argument is neither a tensor nor a number.
 ---@param x tycho.Tensor # any shape
 ---@return tycho.Tensor # bool, shape of x
 function ty.isfinite(x) end
 
----bool: infinite, of either sign
+---Whether x is infinite, of either sign.
 ---Shape of the result: x
+---Raises where an argument is neither a tensor nor a number.
 ---@param x tycho.Tensor # any shape
 ---@return tycho.Tensor # bool, shape of x
 function ty.isinf(x) end
 
----bool: not a number
+---Whether x is not a number.
 ---Shape of the result: x
+---Raises where an argument is neither a tensor nor a number.
 ---@param x tycho.Tensor # any shape
 ---@return tycho.Tensor # bool, shape of x
 function ty.isnan(x) end
 
----the only element as a number or boolean
----@param x tycho.Tensor
+---the only element as a number or boolean.
+---Waits for what computes x. Within a compiled function it ends a part.
+---Raises where x has another number of elements than one, or an i64 is no Lua number exactly.
+---@param x tycho.Tensor # of one element
 ---@return number|boolean
 function ty.item(x) end
 
----a function that gives all derivatives of f's result, [result, argument]
+---A function of f's arguments that gives the derivatives of f's result by argument `argnums` (or each of a list), a
+---tensor: [result's dims, argument's dims]. All rows are computed at once, by vmap.
+---Raises where f is no function, or gives no float tensor.
 ---@param f fun(...): tycho.Tensor # gives a float tensor of any dims
 ---@param argnums? integer|integer[] # 1
 ---@return fun(...): ...
 function ty.jacobian(f, argnums) end
 
----f(x), and its derivative along v; x and v are tensors, or nested tables of them
+---f(x) and its derivative along v: the gradient of the gradient's product with a vector, which is linear in that.
+---Raises where x and v differ in structure or sizes.
 ---@param f fun(x): tycho.Tensor
 ---@param x tycho.Tensor|table # nested tables of tensors, given to f as they are
 ---@param v tycho.Tensor|table # the direction, in the structure of x
 ---@return tycho.Tensor value
----@return tycho.Tensor derivative
+---@return tycho.Tensor derivative # both in the structure and sizes of f(x)
 function ty.jvp(f, x, v) end
 
----how far the distribution target is from the log-probabilities x
+---How far target, a distribution, is from x, logarithms of one: target * (log(target) - x); 0 where target is.
+---Options: reduction, also "batchmean": the sum divided by the size of dim 1; log_target = false: target holds
+---logarithms too. Kullback, Leibler 1951.
 ---Shape of the result: 0-d, or the broadcast of x and target
 ---Formula: target (log(target) - x), Kullback, Leibler 1951
+---Raises where sizes do not fit each other, or the reduction is not known.
 ---@param x tycho.Tensor # log-probabilities
 ---@param target tycho.Tensor # broadcasts to x, or x to it
----@param opts? {reduction: string?, log_target: boolean?}
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, log_target: boolean?}
 ---@return tycho.Tensor # 0-d, or the broadcast shape
 function ty.kl_div(x, target, opts) end
 
 ---the magnitudes of the differences, their mean by default
 ---Shape of the result: 0-d, or the broadcast of x and y
+---Raises where sizes differ so that each would be repeated to fit the other, or the reduction is not known.
 ---@param x tycho.Tensor
 ---@param y tycho.Tensor|number # broadcasts to x, or x to it
----@param opts? {reduction: string?} # "mean", "sum" or "none"
+---@param opts? {reduction: "mean"|"sum"|"none"|nil} # "mean"
 ---@return tycho.Tensor # 0-d, or the broadcast shape
 function ty.l1_loss(x, y, opts) end
 
----(x - mean) / sqrt(var + eps) * weight + bias over the last dims
+---Over the last dim (or dims): (x - mean) / sqrt(var + eps) * weight + bias, the variance with correction 0.
+---Ba, Kiros, Hinton 2016, arXiv:1607.06450.
 ---Shape of the result: x
----Formula: Ba, Kiros, Hinton 2016, arXiv:1607.06450
+---Raises where x is not floating, a dim is out of range, or weight or bias does not broadcast to x.
 ---@param x tycho.Tensor # floats
 ---@param weight? tycho.Tensor # broadcasts to x
 ---@param bias? tycho.Tensor # broadcasts to x
@@ -2648,13 +3364,15 @@ function ty.l1_loss(x, y, opts) end
 function ty.layer_norm(x, weight, bias, opts) end
 
 ---bool: a below or equal to b
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
 function ty.le(a, b) end
 
----x above zero, else slope * x
+---x above zero, else slope * x.
 ---Shape of the result: x
+---Raises where x is not floating.
 ---@param x tycho.Tensor # floats
 ---@param slope? number # 0.01
 ---@return tycho.Tensor # shape and dtype of x
@@ -2662,13 +3380,15 @@ function ty.leaky_relu(x, slope) end
 
 ---x above zero, else slope * x; written to the first argument
 ---Shape of the result: x
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param x tycho.Tensor # floats
 ---@param slope? number # 0.01
----@return tycho.Tensor # shape and dtype of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.leaky_relu_(x, slope) end
 
----a + weight * (b - a)
+---a + weight * (b - a): a at weight 0, b at weight 1.
 ---Shape of the result: broadcast of the arguments
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
 ---@param a tycho.Tensor
 ---@param b tycho.Tensor|number
 ---@param weight tycho.Tensor|number
@@ -2677,28 +3397,35 @@ function ty.lerp(a, b, weight) end
 
 ---a + weight * (b - a); written to the first argument
 ---Shape of the result: broadcast of the arguments
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param a tycho.Tensor
 ---@param b tycho.Tensor|number
 ---@param weight tycho.Tensor|number
----@return tycho.Tensor # the broadcast shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.lerp_(a, b, weight) end
 
 ---count numbers in equal steps, both ends included
+---Raises where the count is no whole number from 0.
 ---@param start number
 ---@param stop number
----@param count integer
----@param opts? {dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---@param count integer # how many numbers; of one it is the start
+---@param opts? {dtype: tycho.dtype?, device: string?}
+---@return tycho.Tensor # [count]; f32
 function ty.linspace(start, stop, count, opts) end
 
----what a file holds, by its ending: tensors, tables, images; nil and a message
+---What a file holds, by its ending: .npy .npz .safetensors .gguf .csv .tsv .png .jpg .jpeg .ppm .pgm .pnm. Options are
+---those of the format's own load: ty.csv.load, ty.image.load, ty.files.npy.load and so on.
+---Raises where the path is no string, its ending is no known format, or an option is not known. What cannot be read gives nil and a message.
 ---@param path string
 ---@param opts? table
 ---@return any value
----@return any # more  nil and a message where the file cannot be read
+---@return any more # a tensor, tensors by name, a table; nil and a message where the file cannot be read
 function ty.load(path, opts) end
 
----what save_checkpoint wrote, taken up by the parts of `into`; nil and a message
+---Reads a checkpoint. The parts of `into` that have load_state_dict take up what was saved under their names, and
+---random numbers go on where they stood; the rest is in what it gives. Without `into` states come as tables and the
+---random numbers stay as they are.
+---Raises where a part does not fit what was saved; then all are as they were.
 ---@param path string
 ---@param into? table<string, any> # such as {model = m, optimizer = opt}
 ---@param opts? {random: boolean?} # random = false: random numbers stay as they are
@@ -2706,7 +3433,9 @@ function ty.load(path, opts) end
 ---@return string? message
 function ty.load_checkpoint(path, into, opts) end
 
----the tensors of a directory of safetensors, of its index, or of one file, by name
+---The weights of a model as other libraries save them: a .safetensors file, a model.safetensors.index.json with the
+---files that it names, or a directory with one of these. For model:load_state_dict(weights, {from = "torch"}).
+---Raises where the path is no string, or an option is not known.
 ---@param path string
 ---@param opts? {mmap: boolean?}
 ---@return table<string, tycho.Tensor>? weights
@@ -2714,48 +3443,65 @@ function ty.load_checkpoint(path, into, opts) end
 function ty.load_weights(path, opts) end
 
 ---the natural logarithm; -inf at zero, NaN below
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function ty.log(x) end
 
 ---the logarithm to base 10
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function ty.log10(x) end
 
 ---the logarithm to base 10; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.log10_(x) end
 
 ---log(1 + x), accurate near zero
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function ty.log1p(x) end
 
 ---log(1 + x), accurate near zero; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.log1p_(x) end
 
 ---the logarithm to base 2
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function ty.log2(x) end
 
 ---the logarithm to base 2; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.log2_(x) end
 
 ---the natural logarithm; -inf at zero, NaN below; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.log_(x) end
 
----the logarithm of softmax over a dim
+---The logarithm of softmax over one dim, exact for small probabilities.
 ---Shape of the result: x
 ---Formula: z - log(sum(exp(z))), z = x - max(x)
+---Raises where x is not floating or dim is out of range.
 ---@param x tycho.Tensor # floats, any shape
 ---@param dim? integer # the last
 ---@return tycho.Tensor # shape and dtype of x
@@ -2764,14 +3510,16 @@ function ty.log_softmax(x, dim) end
 ---the logarithm of softmax over a dim; written to the first argument
 ---Shape of the result: x
 ---Formula: z - log(sum(exp(z))), z = x - max(x)
+---Raises where x is not floating or dim is out of range; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param x tycho.Tensor # floats, any shape
 ---@param dim? integer # the last
----@return tycho.Tensor # shape and dtype of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.log_softmax_(x, dim) end
 
----log(exp(a) + exp(b)) without overflow
+---log(exp(a) + exp(b)) without overflow.
 ---Shape of the result: broadcast of a and b
 ---Formula: max(a, b) + log1p(exp(-|a - b|))
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
 ---@param a tycho.Tensor|number
 ---@param b tycho.Tensor|number # broadcasts with a
 ---@return tycho.Tensor # the broadcast shape, floats
@@ -2780,19 +3528,22 @@ function ty.logaddexp(a, b) end
 ---log(exp(a) + exp(b)) without overflow; written to the first argument
 ---Shape of the result: broadcast of a and b
 ---Formula: max(a, b) + log1p(exp(-|a - b|))
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param a tycho.Tensor|number
 ---@param b tycho.Tensor|number # broadcasts with a
----@return tycho.Tensor # the broadcast shape, floats
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.logaddexp_(a, b) end
 
 ---logarithm of the running sum of exp(x) along a dim
+---Raises where the dim is out of range.
 ---@param x tycho.Tensor
----@param dim integer
----@return tycho.Tensor
+---@param dim integer # may be left out for a vector
+---@return tycho.Tensor # the sizes of x; integers give the default float
 function ty.logcumsumexp(x, dim) end
 
----bool: both are true; what is not zero is
+---Whether both are true; what is not zero is.
 ---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
 ---@param a tycho.Tensor|number|boolean
 ---@param b tycho.Tensor|number|boolean # broadcasts with a
 ---@return tycho.Tensor # bool, the broadcast shape
@@ -2800,25 +3551,29 @@ function ty.logical_and(a, b) end
 
 ---bool: both are true; what is not zero is; written to the first argument
 ---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param a tycho.Tensor|number|boolean
 ---@param b tycho.Tensor|number|boolean # broadcasts with a
----@return tycho.Tensor # bool, the broadcast shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.logical_and_(a, b) end
 
----bool: false, that is zero
+---Whether it is false, that is zero.
 ---Shape of the result: x
+---Raises where an argument is neither a tensor nor a number.
 ---@param x tycho.Tensor # any shape
 ---@return tycho.Tensor # bool, shape of x
 function ty.logical_not(x) end
 
 ---bool: false, that is zero; written to the first argument
 ---Shape of the result: x
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param x tycho.Tensor # any shape
----@return tycho.Tensor # bool, shape of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.logical_not_(x) end
 
----bool: either is true; what is not zero is
+---Whether either is true; what is not zero is.
 ---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
 ---@param a tycho.Tensor|number|boolean
 ---@param b tycho.Tensor|number|boolean # broadcasts with a
 ---@return tycho.Tensor # bool, the broadcast shape
@@ -2826,13 +3581,15 @@ function ty.logical_or(a, b) end
 
 ---bool: either is true; what is not zero is; written to the first argument
 ---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param a tycho.Tensor|number|boolean
 ---@param b tycho.Tensor|number|boolean # broadcasts with a
----@return tycho.Tensor # bool, the broadcast shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.logical_or_(a, b) end
 
----bool: one alone is true; what is not zero is
+---Whether one alone is true; what is not zero is.
 ---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
 ---@param a tycho.Tensor|number|boolean
 ---@param b tycho.Tensor|number|boolean # broadcasts with a
 ---@return tycho.Tensor # bool, the broadcast shape
@@ -2840,14 +3597,16 @@ function ty.logical_xor(a, b) end
 
 ---bool: one alone is true; what is not zero is; written to the first argument
 ---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param a tycho.Tensor|number|boolean
 ---@param b tycho.Tensor|number|boolean # broadcasts with a
----@return tycho.Tensor # bool, the broadcast shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.logical_xor_(a, b) end
 
----log(sum(exp(x))) over dims without overflow
+---log(sum(exp(x))) without overflow; -inf of nothing.
 ---Shape of the result: x without the dims
 ---Formula: m + log(sum(exp(x - m))), m = max(x), or 0 where that is infinite
+---Raises where a dim is out of range or given twice.
 ---@param x tycho.Tensor
 ---@param dims? integer|integer[] # all
 ---@param keepdim? boolean # false
@@ -2855,29 +3614,37 @@ function ty.logical_xor_(a, b) end
 function ty.logsumexp(x, dims, keepdim) end
 
 ---bits moved up; 0 beyond the width or for a negative count
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or not of integers, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # integers, any shape that broadcasts
+---@param b tycho.Tensor|number # integers, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
 function ty.lshift(a, b) end
 
 ---bits moved up; 0 beyond the width or for a negative count; written to the first argument
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or not of integers, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # integers, any shape that broadcasts
+---@param b tycho.Tensor|number # integers, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.lshift_(a, b) end
 
 ---bool: a below b
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
 function ty.lt(a, b) end
 
----begins the random numbers of that seed; without one those of a fresh start
+---begins the random numbers of that seed; without one those of a fresh start.
+---The generator is Philox4x32-10: its numbers depend on the seed and on how many draws came before, on nothing else.
+---Raises where the seed is no whole number.
 ---@param seed? integer
 function ty.manual_seed(seed) end
 
 ---x with value where the bool mask holds
 ---Shape of the result: broadcast of x and mask
+---Raises where the mask is not bool or does not broadcast to x, or the value does not fit the dtype.
 ---@param x tycho.Tensor
 ---@param mask tycho.Tensor # bool, broadcasts with x
 ---@param value tycho.Tensor|number|boolean # a number or 0-d tensor, cast to x's dtype
@@ -2886,104 +3653,129 @@ function ty.masked_fill(x, mask, value) end
 
 ---x with value where the bool mask holds; written to the first argument
 ---Shape of the result: broadcast of x and mask
+---Raises where the mask is not bool or does not broadcast to x, or the value does not fit the dtype; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param x tycho.Tensor
 ---@param mask tycho.Tensor # bool, broadcasts with x
 ---@param value tycho.Tensor|number|boolean # a number or 0-d tensor, cast to x's dtype
----@return tycho.Tensor # the broadcast shape, dtype of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.masked_fill_(x, mask, value) end
 
----elements where the bool mask holds, as one row
+---elements where the bool mask holds, as one row.
+---The same as x[mask]. Reads data: a compiled function goes on in another part behind it.
+---Raises where the mask is not bool, or does not broadcast to x.
 ---@param x tycho.Tensor
----@param mask tycho.Tensor
----@return tycho.Tensor
+---@param mask tycho.Tensor # bool, broadcasts to x
+---@return tycho.Tensor # [count]
 function ty.masked_select(x, mask) end
 
----matrix product, batched over leading dims
----@param a tycho.Tensor
----@param b tycho.Tensor
----@return tycho.Tensor
+---matrix product, batched over leading dims.
+---Sums go in blocks of 256 by fused multiply-add: the bits are the same for any machine and number of threads.
+---Raises where inner sizes differ or leading dims do not broadcast.
+---@param a tycho.Tensor # [..., n, k], or a vector [k]
+---@param b tycho.Tensor # [..., k, m], or a vector [k]
+---@return tycho.Tensor # [..., n, m]; a vector's dim is left out; dtypes promoted, half floats are added in f32
 function ty.matmul(a, b) end
 
----the largest element over dims; NaN wins
+---the largest element over dims; NaN wins.
+---The gradient is shared equally by those that are largest.
+---Raises where a dim is out of range, or nothing is to be chosen from. One result: positions are argmax.
 ---@param x tycho.Tensor
----@param dims? integer|integer[]
----@param keepdim? boolean
----@return tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; the dtype of x
 function ty.max(x, dims, keepdim) end
 
----the largest element of each window
+---The largest element of each window. NaN wins. Of equals, and of NaNs, the first has the gradient; padding never.
+---Options: stride = kernel, padding = 0 (of -inf), dilation = 1, ceil_mode = false.
 ---Shape of the result: the places become windows
+---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param x tycho.Tensor # floats, [batch, channels, length] or [channels, length]
 ---@param kernel integer
----@param opts? {stride: any, padding: any, dilation: any, ceil_mode: boolean?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?}
 ---@return tycho.Tensor # [batch, channels, windows]
 function ty.max_pool1d(x, kernel, opts) end
 
----the largest element of each window
+---The largest element of each window. NaN wins. Of equals, and of NaNs, the first has the gradient; padding never.
+---Options, a number or {rows, columns}: stride = kernel, padding = 0 (of -inf), dilation = 1; ceil_mode = false.
 ---Shape of the result: the places become windows
+---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param x tycho.Tensor # floats, [batch, channels, height, width] or [channels, height, width]
 ---@param kernel integer|integer[]
----@param opts? {stride: any, padding: any, dilation: any, ceil_mode: boolean?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?}
 ---@return tycho.Tensor # [batch, channels, windows down, windows across]
 function ty.max_pool2d(x, kernel, opts) end
 
 ---the larger; NaN wins, +0 above -0
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
 function ty.maximum(a, b) end
 
 ---the larger; NaN wins, +0 above -0; written to the first argument
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.maximum_(a, b) end
 
----the arithmetic mean over dims
+---The arithmetic mean: the sum divided by the count; NaN of nothing.
 ---Shape of the result: x without the dims
 ---Formula: sum(x) / n
+---Raises where a dim is out of range or given twice.
 ---@param x tycho.Tensor
 ---@param dims? integer|integer[] # all
 ---@param keepdim? boolean # false
 ---@return tycho.Tensor # x without the dims; floats, integers give the default float
 function ty.mean(x, dims, keepdim) end
 
----the middle element in order, the lower of two; NaN wins
+---The middle element in order; of an even count the lower one. NaN wins.
 ---Shape of the result: x without the dim
+---Raises where the dim is out of range, or nothing is to be chosen from.
 ---@param x tycho.Tensor
 ---@param dim? integer # all
 ---@param keepdim? boolean # false
 ---@return tycho.Tensor # x without the dim, dtype of x
 function ty.median(x, dim, keepdim) end
 
----a table of a grid's coordinates, one tensor an axis
+---Coordinates of a grid: one tensor for each axis, all of the grid's shape, as views.
+---Options: indexing = "ij", the first axis is the first dim; "xy": it is the second one.
 ---Shape of the result: the sizes of the axes
----@param ... tycho.Tensor|{indexing?: "ij"|"xy"} # one dim each; or one table of them; then options
----@return tycho.Tensor[]
+---Raises where an axis has not one dim, or there are none or more than 8.
+---@param ... tycho.Tensor|tycho.Tensor[]|{indexing: "ij"|"xy"|nil} # one dim each; or one table of them; then options
+---@return tycho.Tensor[] # one tensor an axis, of the sizes of all axes
 function ty.meshgrid(...) end
 
----the smallest element over dims; NaN wins
+---the smallest element over dims; NaN wins.
+---The gradient is shared equally by those that are smallest.
+---Raises where a dim is out of range, or nothing is to be chosen from. One result: positions are argmin.
 ---@param x tycho.Tensor
----@param dims? integer|integer[]
----@param keepdim? boolean
----@return tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; the dtype of x
 function ty.min(x, dims, keepdim) end
 
 ---the smaller; NaN wins, -0 below +0
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
 function ty.minimum(a, b) end
 
 ---the smaller; NaN wins, -0 below +0; written to the first argument
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.minimum_(a, b) end
 
----x * tanh(softplus(x))
+---x * tanh(softplus(x)). Misra 2019, arXiv:1908.08681.
 ---Shape of the result: x
----Formula: Misra 2019, arXiv:1908.08681
+---Raises where x is not floating.
 ---@param x tycho.Tensor # floats
 ---@return tycho.Tensor # shape and dtype of x
 function ty.mish(x) end
@@ -2991,46 +3783,56 @@ function ty.mish(x) end
 ---x * tanh(softplus(x)); written to the first argument
 ---Shape of the result: x
 ---Formula: Misra 2019, arXiv:1908.08681
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param x tycho.Tensor # floats
----@return tycho.Tensor # shape and dtype of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.mish_(x) end
 
 ---dims moved to other places, the rest in order; a view
+---Raises where a dim is given twice or out of range, or the lists differ in length.
 ---@param x tycho.Tensor
 ---@param from integer|integer[]
----@param to integer|integer[]
----@return tycho.Tensor
+---@param to integer|integer[] # where those dims are in the result
+---@return tycho.Tensor # a view
 function ty.movedim(x, from, to) end
 
 ---the squared differences, their mean by default
 ---Shape of the result: 0-d, or the broadcast of x and y
+---Raises where sizes differ so that each would be repeated to fit the other, or the reduction is not known.
 ---@param x tycho.Tensor
 ---@param y tycho.Tensor|number # broadcasts to x, or x to it
----@param opts? {reduction: string?} # "mean", "sum" or "none"
+---@param opts? {reduction: "mean"|"sum"|"none"|nil} # "mean"
 ---@return tycho.Tensor # 0-d, or the broadcast shape
 function ty.mse_loss(x, y, opts) end
 
 ---product, element by element
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
 function ty.mul(a, b) end
 
 ---product, element by element; written to the first argument
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.mul_(a, b) end
 
----n positions along the last dim, drawn by weight; weights at least 0, not all 0
----@param weights tycho.Tensor
----@param n integer
----@param replacement? boolean
----@return tycho.Tensor
+---n positions along the last dim, drawn by weight; weights at least 0, not all 0.
+---Weights need not add up to 1.
+---Raises where more are to be drawn than there are without replacement.
+---@param weights tycho.Tensor # floats from 0, [count] or [rows, count]
+---@param n integer # how many are drawn from each row
+---@param replacement? boolean # false: no position comes twice
+---@return tycho.Tensor # [n] or [rows, n]; i64, positions from 1
 function ty.multinomial(weights, n, replacement) end
 
 ---numbers in place of NaN and infinities; the dtype's largest by default
 ---Shape of the result: x
+---Raises where x is not a tensor or a number given is none.
 ---@param x tycho.Tensor # any shape
 ---@param nan? number # for NaN, 0
 ---@param posinf? number # for inf, the dtype's largest
@@ -3040,60 +3842,74 @@ function ty.nan_to_num(x, nan, posinf, neginf) end
 
 ---numbers in place of NaN and infinities; the dtype's largest by default; written to the first argument
 ---Shape of the result: x
+---Raises where x is not a tensor or a number given is none; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param x tycho.Tensor # any shape
 ---@param nan? number # for NaN, 0
 ---@param posinf? number # for inf, the dtype's largest
 ---@param neginf? number # for -inf, the dtype's lowest
----@return tycho.Tensor # shape and dtype of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.nan_to_num_(x, nan, posinf, neginf) end
 
 ---length places of a dim from start on, as a view
+---Raises where the places are out of range.
 ---@param x tycho.Tensor
 ---@param dim integer
----@param start integer
----@param length integer
----@return tycho.Tensor
+---@param start integer # the first place, 1-based
+---@param length integer # how many places, from 0
+---@return tycho.Tensor # a view with `length` places in that dim
 function ty.narrow(x, dim, start, length) end
 
 ---bool: not equal; NaN differs from all
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
 function ty.ne(a, b) end
 
 ---the negative, element by element
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
 function ty.neg(x) end
 
 ---the negative, element by element; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.neg_(x) end
 
----minus the log-probability of each label
+---Minus the log-probability of each label.
+---Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
+---nothing.
 ---Shape of the result: 0-d, or the labels'
+---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes.
 ---@param x tycho.Tensor # floats: log-probabilities, the classes in the last dim
 ---@param target tycho.Tensor # integer labels from 1, sizes of x without the class dim
----@param opts? {reduction: string?, dim: integer?, ignore_index: integer?}
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?}
 ---@return tycho.Tensor # 0-d, or the sizes of the labels
 function ty.nll_loss(x, target, opts) end
 
 ---calls fn(...) while nothing is recorded for gradients
----@param fn function
----@param ... any
----@return any
----@return ...
+---Raises where fn is no function, and what fn raises.
+---@param fn fun(...): ...
+---@param ... any # what fn is given
+---@return any ... # what fn gives
 function ty.no_grad(fn, ...) end
 
----positions of the elements that are not zero, one row each: i64 [count, ndim]
+---positions of the elements that are not zero, one row each: i64 [count, ndim].
+---Reads data: a compiled function goes on in another part behind it.
+---Raises where x is no tensor.
 ---@param x tycho.Tensor
----@return tycho.Tensor
+---@return tycho.Tensor # [count, ndim]; i64, positions from 1
 function ty.nonzero(x) end
 
----the p-norm over dims
+---The p-norm of the elements: the p-th root of the sum of |x|^p. p = inf: the largest magnitude, -inf: the smallest,
+---0: how many are not zero.
 ---Shape of the result: x without the dims
 ---Formula: sum(|x|^p)^(1/p)
+---Raises where a dim is out of range or given twice, or the largest of nothing is asked for.
 ---@param x tycho.Tensor
 ---@param p? number # 2
 ---@param dims? integer|integer[] # all
@@ -3102,180 +3918,222 @@ function ty.nonzero(x) end
 function ty.norm(x, p, dims, keepdim) end
 
 ---normal numbers of that mean and deviation
+---Raises where the deviation is negative, or the dtype no float.
 ---@param mean number
----@param std number
----@param sizes? integer|integer[]
----@param opts? {dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---@param std number # the standard deviation
+---@param sizes? integer|integer[] # without: one element without dims
+---@param opts? {dtype: tycho.dtype?, device: string?}
+---@return tycho.Tensor # these sizes; f32
 function ty.normal(mean, std, sizes, opts) end
 
 ---writes normal numbers to x, returns it
----@param x tycho.Tensor
----@param mean? number
----@param std? number
----@return tycho.Tensor
+---Raises where x is no float tensor, or the deviation is negative.
+---@param x tycho.Tensor # floats
+---@param mean? number # 0
+---@param std? number # 1
+---@return tycho.Tensor # x itself
 function ty.normal_(x, mean, std) end
 
 ---the number of elements
+---Raises where x is no tensor.
 ---@param x tycho.Tensor
----@return integer
+---@return integer # the product of the sizes; 1 without dims
 function ty.numel(x) end
 
----1 at the class's place of a new last dim, else 0
+---1 at the class's place of a new last dim, else 0.
 ---Shape of the result: index, then classes
+---Raises where the index is not of integers, or one lies outside of 1 to the number of classes.
 ---@param index tycho.Tensor # integers, classes from 1
 ---@param classes? integer # how many; by default the largest class, which computes the index
 ---@return tycho.Tensor # i64, shape of the index and `classes` behind
 function ty.one_hot(index, classes) end
 
 ---1 in every element
----@param ... integer|integer[]|{dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---Raises where a size is no whole number from 0, or the dtype or device is not known.
+---@param ... integer|integer[]|{dtype: tycho.dtype?, device: string?} # the sizes, or a table of them; then options
+---@return tycho.Tensor # these sizes; f32 unless opts.dtype says otherwise
 function ty.ones(...) end
 
 ---1 in the shape and dtype of x
+---Raises where the first argument is no tensor.
 ---@param x tycho.Tensor
----@param opts? {dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---@param opts? {dtype: tycho.dtype?, device: string?} # by default those of x
+---@return tycho.Tensor # the sizes of x
 function ty.ones_like(x, opts) end
 
----all products of an element of a with one of b
+---All products of an element of a with one of b.
 ---Shape of the result: [n, m]
+---Raises where an argument is no vector.
 ---@param a tycho.Tensor # [n]
 ---@param b tycho.Tensor # [m]
 ---@return tycho.Tensor # [n, m]
 function ty.outer(a, b) end
 
 ---places of value around x, from dim 1 on
+---Raises where there are more pairs than dims, or a number is negative.
 ---@param x tycho.Tensor
----@param padding integer[][]
----@param value? number|boolean
----@return tycho.Tensor
-function ty.pad(x, padding, value) end
+---@param pairs {[1]: integer, [2]: integer}[] # {before, after} of dim 1, 2, ...
+---@param value? number # 0
+---@return tycho.Tensor # each dim longer by before + after
+function ty.pad(x, pairs, value) end
 
----registers a pass over captured graphs, which {passes = {name}} of compile runs
+---Registers a pass under a name: {passes = {name}} of jit.compile runs it. fn(graph, example_inputs) changes the
+---graph or returns another one. A name may be given anew: functions that are compiled later get the new pass.
+---Raises where the name is no string, or fn no function.
 ---@param name string
----@param fn function
+---@param fn fun(graph: tycho.GraphObject, inputs: tycho.Tensor[]): tycho.GraphObject?
 function ty.pass(name, fn) end
 
 ---the dims in another order, as a view
+---Raises where a dim is missing, given twice or out of range.
 ---@param x tycho.Tensor
----@param dims integer|integer[]
----@param ... integer
----@return tycho.Tensor
+---@param dims integer|integer[] # every dim once, one by one or in a table
+---@param ... integer # the others
+---@return tycho.Tensor # a view
 function ty.permute(x, dims, ...) end
 
----an empty plot, or rows of plots as one; its methods draw, save writes SVG or PNG
----@param opts? {title?: string, xlabel?: string, ylabel?: string, xscale?: "linear"|"log", yscale?: "linear"|"log", xlim?: number[], ylim?: number[], width?: number, height?: number, legend?: boolean|string, grid?: boolean, theme?: string, axes?: boolean}
+---A plot, still empty; or rows of plots as one. Options: title, xlabel, ylabel; xscale, yscale = "log"; xlim, ylim =
+---{low, high}; width, height in pixels, beside others in proportion; legend = false or a corner such as "top left" (by
+---default where there is
+---room); grid = false; axes = false; theme = "dark", or "auto": an SVG follows its reader's light or dark scheme.
+---Raises where an option is not known, or a row holds something else than plots.
+---@param opts? {title: string?, xlabel: string?, ylabel: string?, xscale: "linear"|"log"|nil, yscale: "linear"|"log"|nil, xlim: number[]?, ylim: number[]?, width: number?, height: number?, legend: boolean|string|nil, grid: boolean?, theme: string?, axes: boolean?, [integer]: tycho.Plot[]}
 ---@return tycho.Plot
 function ty.plot(opts) end
 
 ---a to the power b; integers wrap, a negative exponent truncates
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
 function ty.pow(a, b) end
 
 ---a to the power b; integers wrap, a negative exponent truncates; written to the first argument
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.pow_(a, b) end
 
 ---"exact", the default: every operation rounds once; "fast": products of bf16 may run on the processor's matrix unit (AMX) or by its dot products (AVX512-BF16), which flush denormals; compiled equals eager in both
+---Raises for other names.
 ---@param name? "exact"|"fast"
----@return string
+---@return string # the precision so far
 function ty.precision(name) end
 
 ---product over dims
+---Raises where a dim is out of range or given twice, or the list is empty.
 ---@param x tycho.Tensor
----@param dims? integer|integer[]
----@param keepdim? boolean
----@return tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; integers and bool give i64; 1 of nothing
 function ty.prod(x, dims, keepdim) end
 
----runs fn(): a table of its hottest kernels; a trace for chrome://tracing in a file
+---Runs fn() and tells where its time went: a table that prints well, then fn's results. path: a trace is written
+---there, which chrome://tracing and ui.perfetto.dev show. The machine's limits are measured the first time, which
+---takes about a tenth of a second.
+---Raises where fn is no function, and what fn raises.
 ---@param fn function
 ---@param path? string
 ---@return tycho.Profile?
 ---@return ...
 function ty.profile(fn, path) end
 
----a progress bar over n steps, a list or an iterator, with rate, values, time left
+---A progress bar over n steps, a list or an iterator (nil: of unknown length). Options: label; unit and per_step, for
+---the rate ("step", 1); total, of an iterator; curve: the value or values drawn as curves; height: their rows, 8.
+---Raises where it is no count, list or iterator, or an option is not known.
 ---@param what? integer|table|function
----@param opts? {label?: string, unit?: string, per_step?: number, total?: integer, curve?: string, height?: number}
+---@param opts? {label: string?, unit: string?, per_step: number?, total: integer?, curve: string|string[]|nil, height: integer?}
 ---@return tycho.Progress
 function ty.progress(what, opts) end
 
----uniform numbers from 0 to below 1
----@param ... integer|integer[]|{dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---uniform numbers from 0 to below 1.
+---Every call takes the next stream of the seed, compiled or not: the numbers are the same in both, on every machine.
+---Raises where the dtype is no float.
+---@param ... integer|integer[]|{dtype: tycho.dtype?, device: string?} # the sizes, or a table of them; then options
+---@return tycho.Tensor # these sizes; f32 unless opts.dtype says otherwise
 function ty.rand(...) end
 
 ---uniform numbers from 0 to below 1 in the shape and dtype of x
+---Raises where x is no tensor, or the dtype no float.
 ---@param x tycho.Tensor
----@param opts? {dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---@param opts? {dtype: tycho.dtype?, device: string?} # by default those of x
+---@return tycho.Tensor # the sizes of x
 function ty.rand_like(x, opts) end
 
----whole numbers from low to high, both included; i64
----@param low number
----@param high number
----@param sizes? integer|integer[]
----@param opts? {dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---whole numbers from low to high, both included; i64.
+---As math.random: both ends may come.
+---Raises where high lies below low.
+---@param low integer
+---@param high integer
+---@param sizes? integer|integer[] # without: one element without dims
+---@param opts? {dtype: tycho.dtype?, device: string?}
+---@return tycho.Tensor # these sizes; i64
 function ty.randint(low, high, sizes, opts) end
 
----normal numbers of mean 0 and deviation 1
----@param ... integer|integer[]|{dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---normal numbers of mean 0 and deviation 1.
+---By Box and Muller's method.
+---Raises where the dtype is no float.
+---@param ... integer|integer[]|{dtype: tycho.dtype?, device: string?} # the sizes, or a table of them; then options
+---@return tycho.Tensor # these sizes; f32 unless opts.dtype says otherwise
 function ty.randn(...) end
 
 ---normal numbers in the shape and dtype of x
+---Raises where x is no tensor, or the dtype no float.
 ---@param x tycho.Tensor
----@param opts? {dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---@param opts? {dtype: tycho.dtype?, device: string?} # by default those of x
+---@return tycho.Tensor # the sizes of x
 function ty.randn_like(x, opts) end
 
 ---where the random numbers stand, as text; given such a text, goes on from there
----@param state? string
----@return string
+---Raises where the text is none that it gave.
+---@param state? string # 32 hexadecimal digits
+---@return string # the state now
 function ty.random_state(state) end
 
 ---1 to n in random order; i64
+---Raises where n is negative.
 ---@param n integer
----@param opts? {dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---@param opts? {dtype: tycho.dtype?, device: string?}
+---@return tycho.Tensor # [n]; i64, each of 1 to n once
 function ty.randperm(n, opts) end
 
 ---numbers as of Lua's for, with the stop; range(n) is 1 to n
----@param start? number
----@param stop number
----@param step? number
----@param opts? {dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
----@overload fun(stop: number, opts?: {dtype?: tycho.Dtype, device?: string}): tycho.Tensor
+---Raises where the step is 0.
+---@param start? number # 1
+---@param stop number # part of the result where a step hits it
+---@param step? number # 1; below 0 it counts down
+---@param opts? {dtype: tycho.dtype?, device: string?}
+---@return tycho.Tensor # [floor((stop - start) / step) + 1]; f32
+---@overload fun(stop: number, opts?: {dtype: tycho.dtype?, device: string?}): tycho.Tensor
 function ty.range(start, stop, step, opts) end
 
----1 / x, element by element
+---1 / x, element by element; inf at zero.
 ---Shape of the result: x
+---Raises where an argument is neither a tensor nor a number.
 ---@param x tycho.Tensor # any shape
 ---@return tycho.Tensor # shape of x, floats; integers give the default float
 function ty.reciprocal(x) end
 
 ---1 / x, element by element; written to the first argument
 ---Shape of the result: x
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param x tycho.Tensor # any shape
----@return tycho.Tensor # shape of x, floats; integers give the default float
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.reciprocal_(x) end
 
----frees the memory of x at once, unless others share it; x cannot be used afterwards
+---frees the memory of x at once, unless others share it; x cannot be used afterwards.
+---The collector is told of a tensor's bytes and frees it in time; this frees it now.
+---Raises where x is no tensor; using x afterwards raises, too.
 ---@param x tycho.Tensor
 function ty.release(x) end
 
----the larger of x and 0
+---The larger of x and 0. NaN stays.
 ---Shape of the result: x
 ---Formula: max(x, 0)
+---Raises where x is not a tensor.
 ---@param x tycho.Tensor # any shape and dtype
 ---@return tycho.Tensor # shape and dtype of x; bool gives i64
 function ty.relu(x) end
@@ -3283,49 +4141,59 @@ function ty.relu(x) end
 ---the larger of x and 0; written to the first argument
 ---Shape of the result: x
 ---Formula: max(x, 0)
+---Raises where x is not a tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param x tycho.Tensor # any shape and dtype
----@return tycho.Tensor # shape and dtype of x; bool gives i64
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.relu_(x) end
 
 ---remainder with the divisor's sign; an integer by 0 gives 0
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
 function ty.remainder(a, b) end
 
 ---remainder with the divisor's sign; an integer by 0 gives 0; written to the first argument
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.remainder_(a, b) end
 
 ---each element repeated; a count for all or a tensor of counts; no dim: flattened
+---Raises where a count is negative, or counts are not as many as places.
 ---@param x tycho.Tensor
----@param count integer|tycho.Tensor
----@param dim? integer
----@return tycho.Tensor
+---@param count integer|tycho.Tensor # one for all, or an integer tensor of one for each place
+---@param dim? integer # flattened
+---@return tycho.Tensor # that dim as long as the counts add up to
 function ty.repeat_interleave(x, count, dim) end
 
----makes x a leaf: operations on it are taped, and backward fills x.grad
----@param x tycho.Tensor
----@param on? boolean
----@return tycho.Tensor
+---makes x a leaf: operations on it are taped, and backward fills x.grad.
+---As PyTorch's.
+---Raises where x is not of floats, or on = false and x is the result of an operation.
+---@param x tycho.Tensor # floats
+---@param on? boolean # true
+---@return tycho.Tensor # x itself
 function ty.requires_grad_(x, on) end
 
----forgets what was compiled for f
+---Forgets the signatures and counters of a compiled function.
+---Raises where f is no compiled function.
 ---@param f function
 function ty.reset(f) end
 
 ---x with other sizes, one of them -1 for what is left; a view where strides allow it, else a copy
+---Raises where the sizes do not hold as many elements.
 ---@param x tycho.Tensor
----@param sizes integer|integer[]
----@param ... integer
----@return tycho.Tensor
+---@param sizes integer|integer[] # one by one, or in a table; one may be -1
+---@param ... integer # the others
+---@return tycho.Tensor # these sizes; the dtype of x
 function ty.reshape(x, sizes, ...) end
 
----x / sqrt(mean(x^2) + eps) * weight over the last dims
+---Over the last dim (or dims): x / sqrt(mean(x^2) + eps) * weight. Zhang, Sennrich 2019, arXiv:1910.07467.
 ---Shape of the result: x
----Formula: Zhang, Sennrich 2019, arXiv:1910.07467
+---Raises where x is not floating, a dim is out of range, or the weight does not broadcast to x.
 ---@param x tycho.Tensor # floats
 ---@param weight? tycho.Tensor # broadcasts to x
 ---@param opts? {dims: integer|integer[]|nil, eps: number?} # the last dim, 1e-5
@@ -3333,52 +4201,67 @@ function ty.reshape(x, sizes, ...) end
 function ty.rms_norm(x, weight, opts) end
 
 ---places moved up along dims, coming in again below; no dims: flattened
+---Raises where shifts and dims differ in number, or a dim is out of range.
 ---@param x tycho.Tensor
 ---@param shifts integer|integer[]
----@param dims? integer|integer[]
----@return tycho.Tensor
+---@param dims? integer|integer[] # flattened, and back
+---@return tycho.Tensor # the sizes of x
 function ty.roll(x, shifts, dims) end
 
 ---the nearest whole number, half to even
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
 function ty.round(x) end
 
 ---the nearest whole number, half to even; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.round_(x) end
 
----an iterator over i, x[i] along dim 1
+---an iterator over i, x[i] along dim 1.
+---for i, row in x:rows() do ... end. Rows are views.
+---Raises where x has no dims.
 ---@param x tycho.Tensor
----@return fun(): integer?, tycho.Tensor?
+---@return fun(): integer, tycho.Tensor
 function ty.rows(x) end
 
 ---bits moved down, keeping the sign; all sign beyond the width or for a negative count
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or not of integers, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # integers, any shape that broadcasts
+---@param b tycho.Tensor|number # integers, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
 function ty.rshift(a, b) end
 
 ---bits moved down, keeping the sign; all sign beyond the width or for a negative count; written to the first argument
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or not of integers, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # integers, any shape that broadcasts
+---@param b tycho.Tensor|number # integers, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.rshift_(a, b) end
 
----1 / sqrt(x), element by element
+---1 / sqrt(x), element by element; inf at zero, NaN below.
 ---Shape of the result: x
+---Raises where an argument is neither a tensor nor a number.
 ---@param x tycho.Tensor # any shape
 ---@return tycho.Tensor # shape of x, floats; integers give the default float
 function ty.rsqrt(x) end
 
 ---1 / sqrt(x), element by element; written to the first argument
 ---Shape of the result: x
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param x tycho.Tensor # any shape
----@return tycho.Tensor # shape of x, floats; integers give the default float
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.rsqrt_(x) end
 
----writes a file whole or not at all, by its ending; true, or nil and a message
+---Writes a file, by its ending, as load has them but .gguf; the file is whole or, where that fails, as it was before.
+---Options are those of the format's own save.
+---Raises where the path is no string, its ending is no known format, or the value is not what the format takes. What cannot be written gives nil and a message.
 ---@param path string
 ---@param value any # a tensor, or tensors by name: what the format takes
 ---@param opts? table
@@ -3387,15 +4270,21 @@ function ty.rsqrt_(x) end
 function ty.save(path, value, opts) end
 
 ---writes models, optimisers, schedules, numbers, texts by name; true, or nil and a message
+---Raises where the path is no string, or a part is neither savable nor has state_dict.
 ---@param path string
 ---@param parts table<string, any> # such as {model = m, optimizer = opt, schedule = s, step = 100}
 ---@return true? ok
 ---@return string? message
 function ty.save_checkpoint(path, parts) end
 
----softmax(q k^t scale + mask) v, without the whole score matrix
+---What the values give to each query, by softmax(q k^t scale + mask).
+---Options: mask, of bools (true: seen) or of floats (added to the scores), which broadcasts to [..., queries, keys];
+---causal = false: the last query sees all keys, each one before it one key less; dropout = 0, of the weights;
+---training = true, else there is no dropout; scale = 1 / sqrt(features).
+---Keys and values may have fewer heads (dim -3) than queries: each serves as many that stand side by side.
+---Vaswani and others 2017, arXiv:1706.03762. Memory grows with queries + keys, not with their product.
 ---Shape of the result: [..., queries, width of v]
----Formula: Vaswani and others 2017, arXiv:1706.03762
+---Raises where features, positions, dtypes or leading sizes do not fit each other, or the mask does not broadcast to the scores.
 ---@param q tycho.Tensor # floats [..., queries, features]
 ---@param k tycho.Tensor # floats [..., keys, features]
 ---@param v tycho.Tensor # floats [..., keys, width]
@@ -3403,8 +4292,15 @@ function ty.save_checkpoint(path, parts) end
 ---@return tycho.Tensor # [..., queries, width], dtype of q
 function ty.scaled_dot_product_attention(q, k, v, opts) end
 
----carry, y = f(carry, x) for each row x of xs in turn: the last carry, and all y
----@param f fun(carry: any, x: any): any # , any
+---carry, y = f(carry, x) for each x = xs[1], xs[2], ... in turn, beginning with init. Gives the last carry, and
+---the y of all turns, stacked. What is carried, xs and y are tensors, or nested tables of them; what is carried
+---keeps its types and shapes. f runs once, or a few times where gradients are asked for: it must not read elements
+---of tensors, nor write to tensors from outside; what it is given is its own. It draws the random numbers that the
+---loop would. A result needs a gradient where it may need one in some turn. y has 7 dims at most.
+---reverse: from the last row to the first; length: how many turns, where xs is nil; checkpoint: for gradients only
+---what about sqrt(turns) turns were given is kept (a number: every so many), and the others run again.
+---Raises where what is carried changes its type or sizes, sequences differ in length, or f reads elements.
+---@param f fun(carry: any, x: any): any, any
 ---@param init any
 ---@param xs any
 ---@param opts? {reverse: boolean?, length: integer?, checkpoint: boolean|integer|nil}
@@ -3413,94 +4309,110 @@ function ty.scaled_dot_product_attention(q, k, v, opts) end
 function ty.scan(f, init, xs, opts) end
 
 ---a with elements of src written at the index's positions along a dim; the last wins
+---Raises where an index is no integer tensor, or out of range.
 ---@param x tycho.Tensor
 ---@param dim integer
----@param index tycho.Tensor|integer[]
----@param src tycho.Tensor|number
----@return tycho.Tensor
+---@param index tycho.Tensor|integer[] # integers from 1; as many dims as x
+---@param src tycho.Tensor|number # at least as large as the index
+---@return tycho.Tensor # the sizes and dtype of x
 function ty.scatter(x, dim, index, src) end
 
 ---a with elements of src written at the index's positions along a dim; the last wins; written to the first argument
+---Raises where an index is no integer tensor, or out of range; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param x tycho.Tensor
 ---@param dim integer
----@param index tycho.Tensor|integer[]
----@param src tycho.Tensor|number
----@return tycho.Tensor
+---@param index tycho.Tensor|integer[] # integers from 1; as many dims as x
+---@param src tycho.Tensor|number # at least as large as the index
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.scatter_(x, dim, index, src) end
 
----a with elements of src added in order at the index's positions along a dim
+---a with elements of src added in order at the index's positions along a dim.
+---The order of the sums is that of the index, on every machine.
+---Raises where an index is no integer tensor, or out of range.
 ---@param x tycho.Tensor
 ---@param dim integer
----@param index tycho.Tensor|integer[]
----@param src tycho.Tensor|number
----@return tycho.Tensor
+---@param index tycho.Tensor|integer[] # integers from 1; as many dims as x
+---@param src tycho.Tensor|number # at least as large as the index
+---@return tycho.Tensor # the sizes and dtype of x
 function ty.scatter_add(x, dim, index, src) end
 
 ---a with elements of src added in order at the index's positions along a dim; written to the first argument
+---Raises where an index is no integer tensor, or out of range; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param x tycho.Tensor
 ---@param dim integer
----@param index tycho.Tensor|integer[]
----@param src tycho.Tensor|number
----@return tycho.Tensor
+---@param index tycho.Tensor|integer[] # integers from 1; as many dims as x
+---@param src tycho.Tensor|number # at least as large as the index
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.scatter_add_(x, dim, index, src) end
 
 ---calls fn(...) and frees the tensors made meanwhile, but those that it returns, also in tables
----@param fn function
+---Raises where fn is no function, and what fn raises.
+---@param fn fun(...): ...
 ---@param ... any
----@return any
----@return ...
+---@return any ... # what fn gives
 function ty.scope(fn, ...) end
 
----where values would go in sorted rows
----@param sorted tycho.Tensor
----@param values tycho.Tensor|number
----@param right? boolean
----@return tycho.Tensor
+---where values would go in sorted rows.
+---Rows must be in ascending order; that is not checked.
+---Raises where leading sizes differ.
+---@param sorted tycho.Tensor # [n] or [..., n]
+---@param values tycho.Tensor|number # any shape for [n], else [..., m]
+---@param right? boolean # false: before equal elements; true: behind them
+---@return tycho.Tensor # the sizes of values; i64, places from 1 to n + 1
 function ty.searchsorted(sorted, values, right) end
 
 ---writes one element, returns x
+---Raises where there is not one index for each dim, one is out of range, or the value does not fit the dtype.
 ---@param x tycho.Tensor
----@param i integer
----@param j integer
----@param ... integer|number|boolean
----@return tycho.Tensor
-function ty.set(x, i, j, ...) end
+---@param ... integer|number|boolean # one index for each dim, then the value
+---@return tycho.Tensor # x itself
+function ty.set(x, ...) end
 
 ---how many decimals tensors are shown with at most
----@param opts? {precision?: integer}
+---Raises where the precision is no whole number from 0 to 17.
+---@param opts {precision: integer?} # decimals at most: 4
 function ty.set_print(opts) end
 
----shows a vector, a matrix or an image in the terminal
+---Shows a vector as small bars; a matrix, an image [3, h, w] or a sheet of images [n, h, w], [n, c, h, w] in
+---colours. Options: mode = "kitty", "sixel", "24bit", "256" or "plain", instead of what the terminal has; width in
+---columns; map and lim as in plots; columns, of a sheet; text = true gives the text and writes nothing.
+---Raises where x is no tensor or list of numbers, has more than 4 dims, or an option is not known.
 ---@param x tycho.Tensor|number[]|number[][]
 ---@param opts? {mode: string?, width: integer?, map: string?, lim: number[]?, columns: integer?, text: boolean?}
 ---@return string? text
 function ty.show(x, opts) end
 
 ---1 / (1 + exp(-x))
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function ty.sigmoid(x) end
 
 ---1 / (1 + exp(-x)); written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.sigmoid_(x) end
 
-----1, 0 or 1 as x is below, at or above zero; NaN stays
+--- -1, 0 or 1 as x is below, equal to or above zero; NaN stays, and so does the sign of zero.
 ---Shape of the result: x
+---Raises where an argument is neither a tensor nor a number.
 ---@param x tycho.Tensor # any shape
 ---@return tycho.Tensor # shape and dtype of x; bool gives i64
 function ty.sign(x) end
 
 ----1, 0 or 1 as x is below, at or above zero; NaN stays; written to the first argument
 ---Shape of the result: x
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param x tycho.Tensor # any shape
----@return tycho.Tensor # shape and dtype of x; bool gives i64
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.sign_(x) end
 
----x * sigmoid(x)
+---x * sigmoid(x), also called swish. Elfwing, Uchibe, Doya 2017, arXiv:1702.03118.
 ---Shape of the result: x
----Formula: Elfwing, Uchibe, Doya 2017, arXiv:1702.03118
+---Raises where x is not floating.
 ---@param x tycho.Tensor # floats
 ---@return tycho.Tensor # shape and dtype of x
 function ty.silu(x) end
@@ -3508,56 +4420,72 @@ function ty.silu(x) end
 ---x * sigmoid(x); written to the first argument
 ---Shape of the result: x
 ---Formula: Elfwing, Uchibe, Doya 2017, arXiv:1702.03118
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param x tycho.Tensor # floats
----@return tycho.Tensor # shape and dtype of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.silu_(x) end
 
 ---the sine of x radians
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 1 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function ty.sin(x) end
 
 ---the sine of x radians; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 1 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.sin_(x) end
 
 ---the hyperbolic sine
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function ty.sinh(x) end
 
 ---the hyperbolic sine; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.sinh_(x) end
 
----the size of a dim, or a table of all
+---the size of a dim, or a table of all.
+---The properties x.shape, x.dtype, x.device, x.ndim say the rest.
+---Raises where the dim is out of range.
 ---@param x tycho.Tensor
----@param dim? integer
+---@param dim? integer # 1-based, negative from the end
 ---@return integer|integer[]
 function ty.size(x, dim) end
 
----places first to last of a dim in steps, both included; a view
+---places first to last of a dim in steps, both included; a view.
+---The same as x[{ ..., {first, last, step}, ... }].
+---Raises where a place is out of range or the step is 0.
 ---@param x tycho.Tensor
 ---@param dim integer
----@param first integer
----@param last integer
----@param step? integer
----@return tycho.Tensor
+---@param first integer # negative from the end
+---@param last integer # included where a step hits it; negative from the end
+---@param step? integer # 1; below 0 it goes down
+---@return tycho.Tensor # a view
 function ty.slice(x, dim, first, last, step) end
 
----half the squared difference over beta up to beta, linear beyond
+---Huber's loss divided by beta: half the squared difference over beta, beyond beta the difference less beta / 2.
+---Girshick 2015, arXiv:1504.08083.
 ---Shape of the result: 0-d, or the broadcast of x and y
 ---Formula: d < beta: d^2 / (2 beta), else d - beta / 2, d = |x - y|
+---Raises where sizes do not fit each other, beta is negative, or the reduction is not known.
 ---@param x tycho.Tensor
 ---@param y tycho.Tensor|number # broadcasts to x, or x to it
----@param opts? {reduction: string?, beta: number?} # beta: 1
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, beta: number?} # beta: 1
 ---@return tycho.Tensor # 0-d, or the broadcast shape
 function ty.smooth_l1_loss(x, y, opts) end
 
----exp(x - max) / sum(exp(x - max)) over a dim
+---Softmax over one dim: exp(x - max) / sum(exp(x - max)).
 ---Shape of the result: x
+---Raises when x is not floating or dim is out of range.
 ---@param x tycho.Tensor # floats, any shape
 ---@param dim? integer # the last
 ---@return tycho.Tensor # shape and dtype of x
@@ -3565,13 +4493,15 @@ function ty.softmax(x, dim) end
 
 ---exp(x - max) / sum(exp(x - max)) over a dim; written to the first argument
 ---Shape of the result: x
+---Raises when x is not floating or dim is out of range; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param x tycho.Tensor # floats, any shape
 ---@param dim? integer # the last
----@return tycho.Tensor # shape and dtype of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.softmax_(x, dim) end
 
----log(1 + exp(beta * x)) / beta
+---log(1 + exp(beta * x)) / beta: a smooth relu.
 ---Shape of the result: x
+---Raises where x is not floating.
 ---@param x tycho.Tensor # floats
 ---@param beta? number # 1
 ---@return tycho.Tensor # shape and dtype of x
@@ -3579,79 +4509,99 @@ function ty.softplus(x, beta) end
 
 ---log(1 + exp(beta * x)) / beta; written to the first argument
 ---Shape of the result: x
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param x tycho.Tensor # floats
 ---@param beta? number # 1
----@return tycho.Tensor # shape and dtype of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.softplus_(x, beta) end
 
 ---two results: the elements of a dim in order, stable, NaN counts as largest; and their positions
+---Raises where the dim is out of range.
 ---@param x tycho.Tensor
----@param dim? integer
----@param descending? boolean
----@return tycho.Tensor
----@return tycho.Tensor
+---@param dim? integer # the last
+---@param descending? boolean # false; equal elements keep their order in both
+---@return tycho.Tensor values
+---@return tycho.Tensor positions # the sizes of x; positions are i64 from 1
 function ty.sort(x, dim, descending) end
 
 ---a table of views of that size, the last one smaller; or of the sizes in a table
+---Raises where the sizes do not add up to the dim, or one is negative.
 ---@param x tycho.Tensor
 ---@param size integer|integer[]
----@param dim? integer
----@return tycho.Tensor[]
+---@param dim? integer # 1
+---@return tycho.Tensor[] # views
 function ty.split(x, size, dim) end
 
 ---the square root; NaN below zero
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function ty.sqrt(x) end
 
 ---the square root; NaN below zero; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.sqrt_(x) end
 
----x * x, element by element
+---x * x, element by element.
 ---Shape of the result: x
+---Raises where an argument is neither a tensor nor a number.
 ---@param x tycho.Tensor # any shape
 ---@return tycho.Tensor # shape and dtype of x; bool gives i64
 function ty.square(x) end
 
 ---x * x, element by element; written to the first argument
 ---Shape of the result: x
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param x tycho.Tensor # any shape
----@return tycho.Tensor # shape and dtype of x; bool gives i64
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.square_(x) end
 
 ---without the dims of size 1, or without the given ones
+---Raises where a dim that is named is not of size 1.
 ---@param x tycho.Tensor
----@param dims? integer|integer[]
----@param ... integer
----@return tycho.Tensor
+---@param dims? integer|integer[] # all of size 1
+---@param ... integer # the others, where they stand one by one
+---@return tycho.Tensor # a view
 function ty.squeeze(x, dims, ...) end
 
 ---the tensors of a list, of equal shape, along a new dim
+---Raises where the list is empty, or sizes differ.
 ---@param list tycho.Tensor[]
----@param dim? integer
----@return tycho.Tensor
+---@param dim? integer # where the new dim will be: 1
+---@return tycho.Tensor # one dim more, as long as the list
 function ty.stack(list, dim) end
 
----how compiled functions run: default, eager or no_recompile
+---How compiled functions are run: "default"; "eager": as if they were not compiled; "no_recompile": a call that
+---would be captured again raises and says why. Without an argument nothing changes. Gives the stance so far.
+---Raises for other names.
 ---@param name? "default"|"eager"|"no_recompile"
 ---@return string
 function ty.stance(name) end
 
----a call in slices of time: run:step(microseconds) tells whether it is done, then run:results()
+---The call f(...) in slices of time, for frame loops: nothing has run yet. `run:step(microseconds)` goes on for so
+---long and tells whether the call has ended (raises what it raises), `run:results()` gives its results then; results
+---and effects of a plan appear together when it is done. What the call reads is as it was when it read it; where a
+---tensor, field or variable that it writes has changed meanwhile, it raises and writes nothing. Compile f, and warm
+---it up (jit.warmup): plans are stopped between tiles, Lua code and captures are not.
+---Raises where f is neither a function nor a module; what f raises comes out of run:step.
 ---@param f function|table # a compiled function, or one that calls such
----@param ... any
----@return tycho.Run
+---@param ... any # what f is given
+---@return tycho.Run # run.done tells whether the call has ended; methods: run:step, run:results, run:cancel
 function ty.start(f, ...) end
 
 ---a table: memory in bytes, caches of kernels, plans and packed weights, operations counted
----@return table
+---Raises never. A table that prints well.
+---@return table # what is allocated, cached, compiled, run; bytes and counts
 function ty.stats() end
 
----the standard deviation over dims
+---The standard deviation: the square root of the variance.
 ---Shape of the result: x without the dims
 ---Formula: sqrt(var(x))
+---Raises where a dim is out of range or given twice.
 ---@param x tycho.Tensor
 ---@param dims? integer|integer[] # all
 ---@param keepdim? boolean # false
@@ -3660,120 +4610,152 @@ function ty.stats() end
 function ty.std(x, dims, keepdim, opts) end
 
 ---elements in memory from one place of a dim to the next, or a table of all; where the size is 1, as in a contiguous tensor
+---Raises where the dim is out of range.
 ---@param x tycho.Tensor
----@param dim? integer
----@return integer|integer[]
+---@param dim? integer # 1-based, negative from the end
+---@return integer|integer[] # in elements, not bytes
 function ty.stride(x, dim) end
 
 ---difference, element by element
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
 function ty.sub(a, b) end
 
 ---difference, element by element; written to the first argument
----@param a tycho.Tensor|number
----@param b tycho.Tensor|number
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.sub_(a, b) end
 
----sum over dims
+---sum over dims.
+---The order of the sum depends on the shape alone: the bits are the same for any layout, machine and number of threads.
+---Raises where a dim is out of range or given twice, or the list is empty.
 ---@param x tycho.Tensor
----@param dims? integer|integer[]
----@param keepdim? boolean
----@return tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false: the dims go; true: they stay with size 1
+---@return tycho.Tensor # x without the dims; integers and bool give i64; 0 of nothing
 function ty.sum(x, dims, keepdim) end
 
----waits until devices have done what they were asked for; raises what went wrong there
+---waits until devices have done what they were asked for; raises what went wrong there.
+---On the CPU there is nothing to wait for.
+---Raises what went wrong on a device.
 function ty.synchronize() end
 
 ---the transpose of a matrix, as a view
----@param x tycho.Tensor
----@return tycho.Tensor
+---Raises where x has more than two dims.
+---@param x tycho.Tensor # [n, m]; a vector stays as it is
+---@return tycho.Tensor # [m, n], a view
 function ty.t(x) end
 
 ---elements of the flattened x, in the index's shape; with a dim its places
+---Raises where an index is no integer, or out of range.
 ---@param x tycho.Tensor
----@param index tycho.Tensor|integer[]
----@param dim? integer
----@return tycho.Tensor
+---@param index tycho.Tensor|integer[] # integers from 1, negative from the end
+---@param dim? integer # flattened; with it the same as index_select
+---@return tycho.Tensor # the sizes of the index
 function ty.take(x, index, dim) end
 
 ---the tangent of x radians
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function ty.tan(x) end
 
 ---the tangent of x radians; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.tan_(x) end
 
 ---the hyperbolic tangent
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
 function ty.tanh(x) end
 
 ---the hyperbolic tangent; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.tanh_(x) end
 
----a tensor of the numbers or booleans of nested tables; a copy of a tensor
----@param data number|boolean|table|tycho.Tensor
----@param opts? {dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---a tensor of the numbers or booleans of nested tables; a copy of a tensor.
+---Data are copied. Numbers give the default dtype (f32), booleans bool; `{}` is an empty vector.
+---Raises where nested tables are ragged, hold something else, or a number does not fit the dtype.
+---@param data number|boolean|table|tycho.Tensor # nested tables, one level a dim
+---@param opts? {dtype: tycho.dtype?, device: string?} # by default f32 (bool of booleans) on ty.device()
+---@return tycho.Tensor # the sizes of the nesting; of a number no dims
 function ty.tensor(data, opts) end
 
----products summed over pairs of dims
+---Sums products over pairs of dims: the last `dims` of a with the first of b, or the listed ones.
 ---Shape of the result: other dims of a, then of b
+---Raises where the dims that are summed differ in number or size.
 ---@param a tycho.Tensor
 ---@param b tycho.Tensor
 ---@param dims? integer|integer[][] # 2; or {dims of a, dims of b}
 ---@return tycho.Tensor # the other dims of a, then those of b
 function ty.tensordot(a, b, dims) end
 
----sets the number of threads; gives it
----@param n? integer
----@return integer
+---sets the number of threads; gives it.
+---Results do not depend on it.
+---Raises where n lies outside of 1 to 1024.
+---@param n? integer # by default as many as the process may use
+---@return integer # how many there are now
 function ty.threads(n) end
 
 ---the whole of x repeated along each dim; counts are right-aligned
+---Raises where a count is negative.
 ---@param x tycho.Tensor
----@param counts integer|integer[]
----@return tycho.Tensor
+---@param counts integer|integer[] # more of them than dims: new dims in front
+---@return tycho.Tensor # each size times its count
 function ty.tile(x, counts) end
 
----x in another dtype or on another device; x itself when nothing changes; nil and a message when the device is not there
+---x in another dtype or on another device; x itself when nothing changes; nil and a message when the device is not there.
+---Conversion of floats to integers cuts off and keeps within the range; NaN gives 0. Gives nil and a message where the
+---device is not there.
+---Raises where the dtype is not known.
 ---@param x tycho.Tensor
----@param target tycho.Dtype|string|tycho.Tensor
----@return tycho.Tensor
----@return string?
-function ty.to(x, target) end
+---@param where tycho.dtype|string|tycho.Tensor # "f16", "cuda:0", or a tensor whose dtype and device are taken
+---@return tycho.Tensor? x
+---@return string? message # the sizes of x
+function ty.to(x, where) end
 
 ---two results: the k largest (or smallest) elements of a dim in order; and their positions
+---Raises where k is larger than the dim.
 ---@param x tycho.Tensor
 ---@param k integer
----@param dim? integer
----@param largest? boolean
----@return tycho.Tensor
----@return tycho.Tensor
+---@param dim? integer # the last
+---@param largest? boolean # true
+---@return tycho.Tensor values
+---@return tycho.Tensor positions # k places in that dim; positions are i64 from 1
 function ty.topk(x, k, dim, largest) end
 
 ---the elements in nested tables; a number when x has no dims
+---Raises where x is no tensor, or an i64 is no Lua number exactly.
 ---@param x tycho.Tensor
----@return number|boolean|table
+---@return table|number|boolean # nested tables, one level a dim
 function ty.totable(x) end
 
 ---two dims exchanged, as a view
+---Raises where a dim is out of range.
 ---@param x tycho.Tensor
 ---@param dim1 integer
 ---@param dim2 integer
----@return tycho.Tensor
+---@return tycho.Tensor # a view
 function ty.transpose(x, dim1, dim2) end
 
----ones on and below the k-th diagonal
+---Ones on and below the k-th diagonal, zeros above.
 ---Shape of the result: [n, m]
+---Raises where a size is negative.
 ---@param n integer # rows
 ---@param m? integer # columns, n
 ---@param k? integer # the diagonal, 0; above zero: higher
@@ -3781,8 +4763,9 @@ function ty.transpose(x, dim1, dim2) end
 ---@return tycho.Tensor # [n, m], f32
 function ty.tri(n, m, k, opts) end
 
----zeros above the k-th diagonal of the last two dims
+---The matrices in the last two dims, with zeros above the k-th diagonal.
 ---Shape of the result: x
+---Raises where x has fewer than two dims.
 ---@param x tycho.Tensor # [.., n, m]
 ---@param k? integer # 0; above zero: higher
 ---@return tycho.Tensor # shape and dtype of x
@@ -3790,13 +4773,15 @@ function ty.tril(x, k) end
 
 ---zeros above the k-th diagonal of the last two dims; written to the first argument
 ---Shape of the result: x
+---Raises where x has fewer than two dims; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param x tycho.Tensor # [.., n, m]
 ---@param k? integer # 0; above zero: higher
----@return tycho.Tensor # shape and dtype of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.tril_(x, k) end
 
----zeros below the k-th diagonal of the last two dims
+---The matrices in the last two dims, with zeros below the k-th diagonal.
 ---Shape of the result: x
+---Raises where x has fewer than two dims.
 ---@param x tycho.Tensor # [.., n, m]
 ---@param k? integer # 0; above zero: higher
 ---@return tycho.Tensor # shape and dtype of x
@@ -3804,80 +4789,95 @@ function ty.triu(x, k) end
 
 ---zeros below the k-th diagonal of the last two dims; written to the first argument
 ---Shape of the result: x
+---Raises where x has fewer than two dims; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@param x tycho.Tensor # [.., n, m]
 ---@param k? integer # 0; above zero: higher
----@return tycho.Tensor # shape and dtype of x
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.triu_(x, k) end
 
 ---the whole part, towards zero
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
 function ty.trunc(x) end
 
 ---the whole part, towards zero; written to the first argument
----@param x tycho.Tensor
----@return tycho.Tensor
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.trunc_(x) end
 
 ---a table of views, one for each place of a dim, without that dim
+---Raises where the dim is out of range.
 ---@param x tycho.Tensor
----@param dim? integer
----@return tycho.Tensor[]
+---@param dim? integer # 1
+---@return tycho.Tensor[] # views, one for each place
 function ty.unbind(x, dim) end
 
 ---one dim as several; one size may be -1
+---Raises where the sizes do not make up the dim.
 ---@param x tycho.Tensor
 ---@param dim integer
----@param sizes integer|integer[]
----@param ... integer
----@return tycho.Tensor
+---@param sizes integer|integer[] # one by one, or in a table; one may be -1
+---@param ... integer # the others
+---@return tycho.Tensor # a view
 function ty.unflatten(x, dim, sizes, ...) end
 
 ---windows of a dim as a new last dim, a view
+---Raises where the size is larger than the dim, or the step below 1.
 ---@param x tycho.Tensor
 ---@param dim integer
----@param size integer
----@param step? integer
----@return tycho.Tensor
+---@param size integer # places of a window
+---@param step? integer # from one window to the next: 1
+---@return tycho.Tensor # a view: floor((n - size) / step) + 1 windows in that dim, `size` in a new last one
 function ty.unfold(x, dim, size, step) end
 
 ---uniform numbers from low to high
+---Raises where high lies below low, or the dtype is no float.
 ---@param low number
 ---@param high number
----@param sizes? integer|integer[]
----@param opts? {dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---@param sizes? integer|integer[] # without: one element without dims
+---@param opts? {dtype: tycho.dtype?, device: string?}
+---@return tycho.Tensor # these sizes; f32
 function ty.uniform(low, high, sizes, opts) end
 
 ---writes uniform numbers to x, returns it
----@param x tycho.Tensor
----@param low? number
----@param high? number
----@return tycho.Tensor
+---Raises where x is no float tensor, or high lies below low.
+---@param x tycho.Tensor # floats
+---@param low? number # 0
+---@param high? number # 1
+---@return tycho.Tensor # x itself
 function ty.uniform_(x, low, high) end
 
----two results: the sorted different elements, and each element's position among them
----@param x tycho.Tensor
----@return tycho.Tensor
----@return tycho.Tensor
+---two results: the sorted different elements, and each element's position among them.
+---Reads data: a compiled function goes on in another part behind it.
+---Raises where x is no tensor.
+---@param x tycho.Tensor # flattened
+---@return tycho.Tensor values
+---@return tycho.Tensor positions # [count]; and in the shape of x the place of each among them
 function ty.unique(x) end
 
 ---a new dim of size 1 at that place
+---Raises where the place is out of range.
 ---@param x tycho.Tensor
----@param dim integer
----@return tycho.Tensor
+---@param dim integer # where the new dim will be, 1 to ndim + 1; negative from the end
+---@return tycho.Tensor # a view
 function ty.unsqueeze(x, dim) end
 
----a function that gives f's value, then its gradients
+---A function of f's arguments that gives f's value, then its gradient for argument `argnums` (or each of a list), in
+---the structure of that argument: tables of tensors give tables of gradients.
+---Raises where f is no function, or gives no float tensor of one element.
 ---@param f fun(...): tycho.Tensor # gives a float tensor of one element
 ---@param argnums? integer|integer[] # 1
----@return fun(...): tycho.Tensor
----@return ...
+---@return fun(...): tycho.Tensor, ...
 function ty.value_and_grad(f, argnums) end
 
----the variance over dims
+---The variance, in two passes: the squares of what differs from the mean, divided by count - correction.
 ---Shape of the result: x without the dims
 ---Formula: sum((x - mean(x))^2) / (n - correction)
+---Raises where a dim is out of range or given twice.
 ---@param x tycho.Tensor
 ---@param dims? integer|integer[] # all
 ---@param keepdim? boolean # false
@@ -3886,19 +4886,25 @@ function ty.value_and_grad(f, argnums) end
 function ty.var(x, dims, keepdim, opts) end
 
 ---x with other sizes and the same storage; raises where only a copy would do
+---Raises where the sizes do not hold as many elements, or the strides need a copy.
 ---@param x tycho.Tensor
----@param sizes integer|integer[]
----@param ... integer
----@return tycho.Tensor
+---@param sizes integer|integer[] # one by one, or in a table; one may be -1
+---@param ... integer # the others
+---@return tycho.Tensor # these sizes, sharing the memory of x
 function ty.view(x, sizes, ...) end
 
 ---the same bits read as another dtype of that size; a copy
+---Raises where both dtypes have different widths.
 ---@param x tycho.Tensor
----@param dtype tycho.Dtype
----@return tycho.Tensor
+---@param dtype tycho.dtype # as wide as that of x
+---@return tycho.Tensor # the sizes of x, in that dtype
 function ty.view_as(x, dtype) end
 
----a function that computes f for all places of a dim at once, as a loop over them would
+---A function that computes f for all examples at once, as a loop over them would: f sees tensors without the dim of
+---the examples, which in_dims tells for each argument and out_dims for each result: one for all, or tables of them,
+---nested as arguments and results are; false or nil: the same for all. What is no tensor is the same for all.
+---randomness: "error", or "different" random numbers for each example, or the "same".
+---Raises where f is no function, the numbers of examples differ, or f draws random numbers and nothing is said of them.
 ---@param f fun(...): ...
 ---@param in_dims? integer|table|false # 1
 ---@param out_dims? integer|table|false # 1
@@ -3906,34 +4912,41 @@ function ty.view_as(x, dtype) end
 ---@return fun(...): ...
 function ty.vmap(f, in_dims, out_dims, opts) end
 
----calls f once so that later calls find it compiled
+---Calls f once so that later calls find their trace: no budget applies, and a capture that waits for its turn is
+---tried. Gives f's results; what f writes is written.
+---Raises where f is no compiled function, and what f raises.
 ---@param f function # a compiled function
----@param ... any
----@return any
----@return ...
+---@param ... any # what f is given
+---@return any ... # what f gives
 function ty.warmup(f, ...) end
 
----b where the condition holds, else c
----@param condition tycho.Tensor|boolean
+---b where the condition holds, else c.
+---An element of a where the condition holds, of b elsewhere.
+---Raises where sizes do not broadcast.
+---@param condition tycho.Tensor|boolean # bool; of another dtype: not zero
 ---@param a tycho.Tensor|number
 ---@param b tycho.Tensor|number
----@return tycho.Tensor
+---@return tycho.Tensor # the sizes of all three, broadcast; the dtypes of a and b, promoted
 function ty.where(condition, a, b) end
 
 ---writes 0 to every element of x
+---Raises where x is a leaf that requires a gradient.
 ---@param x tycho.Tensor
----@return tycho.Tensor
+---@return tycho.Tensor # x itself
 function ty.zero_(x) end
 
----0 in every element
----@param ... integer|integer[]|{dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---0 in every element.
+---Sizes may stand in a table, too: ty.zeros({2, 3}).
+---Raises where a size is no whole number from 0, or the dtype or device is not known.
+---@param ... integer|integer[]|{dtype: tycho.dtype?, device: string?} # the sizes; none: one element without dims
+---@return tycho.Tensor # these sizes; f32 unless opts.dtype says otherwise
 function ty.zeros(...) end
 
 ---0 in the shape and dtype of x
+---Raises where the first argument is no tensor.
 ---@param x tycho.Tensor
----@param opts? {dtype?: tycho.Dtype, device?: string}
----@return tycho.Tensor
+---@param opts? {dtype: tycho.dtype?, device: string?} # by default those of x
+---@return tycho.Tensor # the sizes of x
 function ty.zeros_like(x, opts) end
 
 ---LuaJIT's table, to which the library adds.
@@ -3941,78 +4954,157 @@ function ty.zeros_like(x, opts) end
 ---@field log boolean|fun(text: string)
 local jitlib = {}
 
----how many milliseconds a capture may take inside a call; math.huge at first
+---How many milliseconds a capture may take inside a call; one that needs more is given up, and waits for warmup.
+---math.huge, as it is at first: as many as it needs. Without an argument nothing changes. Gives the budget so far.
+---Raises where it is no number from 0.
 ---@param ms? number
 ---@return number
 function jitlib.budget(ms) end
 
----runs f as written beside every n-th call and raises where a bit differs
+---Runs f as it is written beside every n-th call of the compiled function, and raises where a bit differs: of
+---results, of what was written, of the random state. What the plain run changes is put back, but output and what C
+---libraries keep: they happen twice. n = 0 or nil ends it. Not for functions compiled with {fast = true}, whose bits
+---may differ.
+---Raises where f is no compiled function, n no count, or f was compiled with {fast = true}; in calls where a bit differs.
 ---@param f function # a compiled function
 ---@param n? integer
 function jitlib.check(f, n) end
 
----a function that runs f's tensor operations in fused kernels, bits equal
----@param f function|table
+---A function that runs f's tensor operations in fused kernels, with the results of f to the bit. Compiling twice
+---gives the same function. Options: fast = true lets the engine contract and re-associate for this function:
+---results may then differ from eager in the last bits. fullgraph = true: a call that cannot be captured whole
+---raises, and names the line. parts = false: what no trace holds whole runs as it is, instead of in parts. dynamic
+---= true: a trace for any size from the start, or {x = {1}}: for these dims of an argument; false: sizes stay
+---fixed. passes = {fn or name, ...} change each captured graph before it is compiled; backend = fn makes a
+---function of it, to run instead.
+---Raises where f is neither a function nor a module, an option is not known, or as fullgraph says.
+---@param f function|table # a function, or a module, which gives a callable table whose fields read and write through
 ---@param opts? tycho.CompileOptions
----@return function|table
+---@return function|table # of the same arguments and results
 function jitlib.compile(f, opts) end
 
----calls fn(...), and raises in its operations when so many milliseconds are over
+---fn(...), in which operations raise when so many milliseconds are over: at their beginning, and within those that
+---take their time, of which nothing is seen then. Of deadlines inside of each other the earliest holds. Lua code
+---between operations, LAPACK and files are not looked at.
+---Raises where ms is no number from 0 or fn no function; in operations when the time is over; and what fn raises.
 ---@param ms number
 ---@param fn function
----@param ... any
----@return any
----@return ...
+---@param ... any # what fn is given
+---@return any ... # what fn gives
 function jitlib.deadline(ms, fn, ...) end
 
----keeps f from being captured by compiled functions that call it
+---Keeps a function from being captured: compiled functions that call it run as they are, recording what they do.
+---Gives the function.
+---Raises where f is no function.
 ---@param f function
 ---@return function
 function jitlib.disable(f) end
 
----what a compiled function did: traces, guards, misses, aborts, kernels; prints well
+---What a compiled function did: a table that prints in 25 lines at most; e:full() is the whole text, with guards,
+---graphs and programs, e:table() a plain table. calls; nested (calls inside of other compiled functions); skips
+---(calls that a trace answered: the function did not run); captures; timed (how many of these calls were timed,
+---about one of 64), time (seconds that such a call took: the median of the last ones); traces, most recently used
+---first: {key, guards, sizes (what was decided about them), effects, hits, dynamic, instances (sets of sizes),
+---ranges (of sizes), no_range (why there is none), graph, plan (steps, outputs, pieces of the arena), sites (of
+---the graph's nodes: "file:line", behind "<" in a backward pass, or false), seconds (of the plan's steps, the mean
+---of so many runs: timed; nil where none was)}, and where a
+---result needs a gradient: kept (what a call keeps for its backward pass: {what = "result", "input" or "constant",
+---path, type, bytes, by (the operation whose gradient reads it)}), backward (its plans: {operations, kernels,
+---steps}); parts, where it is captured in parts, in the order of its code: {begins = "file:line", line, native
+---(runs as it is), calls, skips, linked (skips that came straight from the part before), captures, timed, time,
+---traces, aborts, ends[i] = {at = "file:line", line, reason, hint, where (the reason's "file:line")}, or {} for
+---the function's end}; most_parts (at how many places it is cut, where there may not be more); misses, the last of
+---them: {text, guard, path, was, now, line}, each compared with the trace whose guards agreed longest; aborts, the
+---last of them: {text, file, line, reason, hint, cost in ms}. Of calls that ran and were recorded: signature_hits,
+---signature_misses, evicted, differences, signatures[i] = {signature, hits, rests (runs eagerly for now, since
+---recording does not pay), graphs = {{runs, text}}}. Traces and graphs tell their work: operations,
+---operations_saved (that take no step of their own), kernels, steps, bytes_moved, bytes_saved.
+---Raises where f is no compiled function.
 ---@param f function
 ---@return tycho.Explanation
 function jitlib.explain(f) end
 
----the graph that f(...) records: text, nodes, dot
+---Writes f as one C11 file and its header, which need no library: the same bits, in programs without Lua.
+---Tensors among the arguments become pointers, numbers doubles; all else that f reads is frozen, weights too.
+---Options, by name beside the arguments: weights = "inside" (the C file, as it is without) or "beside" (model.bin);
+---name: of the functions, else the file's; outputs = {"y", ...}: names of results; dynamic = {x = {1}}: dims of
+---arguments that callers of the C function give, or {x = {[1] = "rows"}} with their names.
+---Where a file cannot be written: nil and a message.
+---Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its arguments, or needs what C cannot be written for, and says what; where an option is not known; nothing is written then.
+---@param f function|table # a function, compiled or not, or a module
+---@param path string # "model.c"; beside it stand model.h and perhaps model.bin
+---@param given? table # example arguments and options: {x, 0.5, weights = "beside"}
+---@return table? written
+---@return string? message
+function jitlib.export(f, path, given) end
+
+---The graph that f(...) records: a table of nodes {op, dtype, shape, src, live} with `text` and
+---`dot`, printed as text. Where f demands a value there are several graphs, and a list of them is
+---returned. f runs once; tensors that it writes to are put back, but not what it writes by set() or to
+---memory whose address was taken.
+---Raises where f is no function, and what f raises.
 ---@param f function
----@param ... any
+---@param ... any # what f is given
 ---@return tycho.Graph
 function jitlib.graph(f, ...) end
 
----registers a pass over captured graphs, which {passes = {name}} of compile runs
+---Registers a pass under a name: {passes = {name}} of jit.compile runs it. fn(graph, example_inputs) changes the
+---graph or returns another one. A name may be given anew: functions that are compiled later get the new pass.
+---Raises where the name is no string, or fn no function.
 ---@param name string
----@param fn function
+---@param fn fun(graph: tycho.GraphObject, inputs: tycho.Tensor[]): tycho.GraphObject?
 function jitlib.pass(name, fn) end
 
----forgets what was compiled for f
+---Runs fn() and tells what each line of the user's source cost in kernels, of compiled functions as of eager
+---operations: a table that prints well, hottest line first, then fn's results. A kernel that holds operations of
+---several lines is shared among them, by what each costs, roughly; gradients count where their operation stands.
+---A field `lines` has them as tables: {file, line, source, seconds, backward, runs, bytes, flops, share}. Where the
+---trace cannot be written: nil and a message.
+---Raises where fn is no function, and what fn raises, after the trace was written.
+---@param fn function
+---@param path? string # of a trace to write for chrome://tracing or Perfetto, "trace.json", as ty.profile does
+---@return tycho.LineProfile?
+---@return ...
+function jitlib.profile(fn, path) end
+
+---Forgets the signatures and counters of a compiled function.
+---Raises where f is no compiled function.
 ---@param f function
 function jitlib.reset(f) end
 
----how compiled functions run: default, eager or no_recompile
+---How compiled functions are run: "default"; "eager": as if they were not compiled; "no_recompile": a call that
+---would be captured again raises and says why. Without an argument nothing changes. Gives the stance so far.
+---Raises for other names.
 ---@param name? "default"|"eager"|"no_recompile"
 ---@return string
 function jitlib.stance(name) end
 
----a call in slices of time: run:step(microseconds) tells whether it is done, then run:results()
+---The call f(...) in slices of time, for frame loops: nothing has run yet. `run:step(microseconds)` goes on for so
+---long and tells whether the call has ended (raises what it raises), `run:results()` gives its results then; results
+---and effects of a plan appear together when it is done. What the call reads is as it was when it read it; where a
+---tensor, field or variable that it writes has changed meanwhile, it raises and writes nothing. Compile f, and warm
+---it up (jit.warmup): plans are stopped between tiles, Lua code and captures are not.
+---Raises where f is neither a function nor a module; what f raises comes out of run:step.
 ---@param f function|table # a compiled function, or one that calls such
----@param ... any
----@return tycho.Run
+---@param ... any # what f is given
+---@return tycho.Run # run.done tells whether the call has ended; methods: run:step, run:results, run:cancel
 function jitlib.start(f, ...) end
 
----writes one HTML page: source, parts, guards, graphs, plans, kernels, machine code, times
+---Writes one page for a browser, which needs nothing else: the source's lines with what became of them, parts,
+---guards, graphs, plans with the lifetimes of buffers, kernels as loop programs beside their machine code, times.
+---Raises where f is no compiled function, or the path no string.
 ---@param f function # compiled, and called at least once
 ---@param path string # "f.html"
 ---@return true? written
 ---@return string? message
 function jitlib.view(f, path) end
 
----calls f once so that later calls find it compiled
+---Calls f once so that later calls find their trace: no budget applies, and a capture that waits for its turn is
+---tried. Gives f's results; what f writes is written.
+---Raises where f is no compiled function, and what f raises.
 ---@param f function # a compiled function
----@param ... any
----@return any
----@return ...
+---@param ... any # what f is given
+---@return any ... # what f gives
 function jitlib.warmup(f, ...) end
 
 ---@class tycho.csv
@@ -4027,12 +5119,14 @@ local csv = {}
 csv.Table = {}
 
 ---A column by name or number: numbers and categories as a tensor [rows], text as a list.
+---Raises where there is no such column.
 ---@param key string|integer
 ---@return tycho.Tensor|string[]
 function csv.Table:column(key) end
 
 ---Columns side by side, [rows, number of columns]: those of the list, or all that hold numbers or bools. A view
----where they lie together already. Raises when one of them is text.
+---where they lie together already.
+---Raises when one of them is text.
 ---@param keys? (string|integer)[]
 ---@param dtype? string # default: the floats' where there are floats, else i64, bool of bools alone
 ---@return tycho.Tensor
@@ -4044,6 +5138,7 @@ function csv.Table:tensor(keys, dtype) end
 ---"i64" | "f32" | "f64" | "text" | "category"}, or one for all (bool takes 0 and 1 too); dtype = "f32" | "f64" for
 ---all numbers; missing = spellings; fill = what missing numbers become, or "error"; classes = {name = list}: names
 ---whose positions are the codes.
+---Raises where the path is no string, or an option is not known.
 ---@param path string
 ---@param opts? table
 ---@return tycho.csv.Table? t
@@ -4051,6 +5146,7 @@ function csv.Table:tensor(keys, dtype) end
 function csv.load(path, opts) end
 
 ---The same of a text.
+---Raises where the text is no string, or an option is not known.
 ---@param text string
 ---@param opts? table
 ---@return tycho.csv.Table? t
@@ -4060,6 +5156,7 @@ function csv.parse(text, opts) end
 ---Writes a table of csv.load, columns by name ({x = tensor, label = {"a", "b"}}), or a tensor [rows] or
 ---[rows, columns]. Numbers and bools read back as they are. Options: names = the columns' names and order; header =
 ---false; delimiter; missing = how NaN is written, by default as an empty field.
+---Raises where columns differ in length, or an option is not known.
 ---@param path string
 ---@param value tycho.csv.Table|tycho.Tensor|table<string, tycho.Tensor|string[]>
 ---@param opts? table
@@ -4078,33 +5175,38 @@ local data = {}
 data.Dataset = {}
 
 ---How many samples there are, as the field `size` says; # of a dataset is 0, as Lua counts a table without a list.
+---Raises never.
 ---@return integer
 function data.Dataset:count() end
 
 ---The values of sample i; a file that cannot be read gives nil and a message.
+---Raises where i is out of range.
 ---@param i integer # 1-based, negative from the end
----@return any
----@return ...
+---@return any ... # the values of the sample
 function data.Dataset:get(i) end
 
 ---Its batches, with the options of data.loader.
+---Raises where an option is not known or out of range.
 ---@param opts? table
 ---@return tycho.data.Loader
 function data.Dataset:loader(opts) end
 
 ---Samples fn(sample): the values that fn returns for those of each sample, when it is asked for.
+---Raises where fn is no function, and in a loop where it gives nothing.
 ---@param fn fun(...): ...
 ---@return tycho.data.Dataset
 function data.Dataset:map(fn) end
 
 ---Several datasets, of these shares of the samples, which share none: train, test = ds:split({0.8, 0.2}, 1). With a
 ---seed they are drawn at random, without one they lie one behind the other.
+---Raises where fractions are no list, or add up to more than 1.
 ---@param fractions number[] # together at most 1
 ---@param seed? integer
----@return tycho.data.Dataset # ...
+---@return tycho.data.Dataset ...
 function data.Dataset:split(fractions, seed) end
 
 ---The samples whose numbers are given, in that order.
+---Raises where a number is out of range.
 ---@param indices integer[]|tycho.Tensor # 1-based
 ---@return tycho.data.Dataset
 function data.Dataset:subset(indices) end
@@ -4115,35 +5217,43 @@ function data.Dataset:subset(indices) end
 data.Loader = {}
 
 ---Ends the reading in the background; the collector does so too. The loader can be used again.
+---Raises never.
 function data.Loader:close() end
 
 ---How many batches an epoch has.
+---Raises never.
 ---@return integer
 function data.Loader:count() end
 
 ---One epoch: for x, y, i in loader:epoch() do; the batch's number is the last value. The next epoch begins where this
 ---is called again, unless restore has set where to go on. A loader walks through one epoch at a time.
+---Raises in the loop where another epoch of the loader has begun, or a file cannot be read.
 ---@return fun(): ...
 function data.Loader:epoch() end
 
 ---Goes on where a loader stood that gave this state.
+---Raises where it is no state of such a loader.
 ---@param state {epoch: integer, position: integer, seed: integer}
 function data.Loader:load_state_dict(state) end
 
 ---Ends an epoch's reading; the memory that it was read into waits for the next.
+---Raises never.
 function data.Loader:rest() end
 
 ---Goes on where a loader stood that gave this state.
+---Raises where it is no state of such a loader.
 ---@param state {epoch: integer, position: integer, seed: integer}
 function data.Loader:restore(state) end
 
 ---Where the loader stands: plain numbers for a checkpoint. A loader over the same data, with the same options, that
 ---is given them by restore goes on with the batch that would have come next.
+---Raises never.
 ---@return {epoch: integer, position: integer, seed: integer}
 function data.Loader:state() end
 
 ---Where the loader stands: plain numbers for a checkpoint. A loader over the same data, with the same options, that
 ---is given them by restore goes on with the batch that would have come next.
+---Raises never.
 ---@return {epoch: integer, position: integer, seed: integer}
 function data.Loader:state_dict() end
 
@@ -4151,6 +5261,7 @@ function data.Loader:state_dict() end
 ---that hold numbers but the target; target = a column: text counts as categories (ds.classes), true and
 ---false too but where types say "bool"; dtype of the inputs, default f32; all else as csv.load takes it. ds.table is
 ---the table.
+---Raises where an option is not known; a file that cannot be read gives nil and a message.
 ---@param path string
 ---@param opts? table
 ---@return tycho.data.Dataset? ds
@@ -4160,6 +5271,7 @@ function data.csv(path, opts) end
 ---Images of a folder: (image, label) where it has sub-folders, one for each class, whose sorted names the labels
 ---count from 1 (ds.classes); else single images. Options as of image.load: channels, size, dtype, limit (for each
 ---image: what is over it is refused when its turn comes).
+---Raises where an option is not known; a folder that cannot be read gives nil and a message.
 ---@param dir string
 ---@param opts? {channels: integer?, size: integer[]?, dtype: string?, limit: integer?}
 ---@return tycho.data.Dataset? ds
@@ -4167,20 +5279,23 @@ function data.csv(path, opts) end
 function data.images(dir, opts) end
 
 ---n samples, each made by fn(i) when it is asked for.
+---Raises where n is no count, or fn no function.
 ---@param n integer
----@param fn fun(i: integer): any # , any
----@return tycho.data.Dataset
+---@param fn fun(i: integer): any, any
+---@return tycho.data.Dataset # n samples
 function data.lazy(n, fn) end
 
 ---The entries of a list: a list among them is several values, anything else is one.
+---Raises where the argument is no list.
 ---@param list any[]
----@return tycho.data.Dataset
+---@return tycho.data.Dataset # a sample for each entry
 function data.list(list) end
 
 ---Batches of a dataset. Options: batch (1) samples each; shuffle (false) by seed (0), in another order each epoch;
 ---last = "keep" | "drop": a last batch that is smaller; device: where the tensors of a batch are moved to;
 ---transform = fn(values of a batch), what it returns is the batch; workers (1) threads that read files in the
 ---background, the result does not depend on them; ahead (2): batches that are read before they are asked for.
+---Raises where ds is no dataset, or an option is not known or out of range.
 ---@param ds tycho.data.Dataset
 ---@param opts? table
 ---@return tycho.data.Loader
@@ -4188,6 +5303,7 @@ function data.loader(ds, opts) end
 
 ---Records of one size, one behind the other in a file, as tensors. Options: shape (a list of sizes), dtype (u8),
 ---offset (bytes before the first), count (as many as there are).
+---Raises where the shape is missing or a number is out of range; a file that cannot be read gives nil and a message.
 ---@param path string
 ---@param opts {shape: integer[], dtype: string?, offset: integer?, count: integer?}
 ---@return tycho.data.Dataset? ds
@@ -4196,9 +5312,10 @@ function data.records(path, opts) end
 
 ---The rows of tensors or lists: tensors(x, y) gives samples of two values, tensors{x = a, y = b} tables, and so does a
 ---table of csv.load. Entries of lists are put side by side: numbers as f32, strings as a list.
+---Raises where columns have not the same number of rows.
 ---@param first tycho.Tensor|table|tycho.csv.Table
----@param ... any
----@return tycho.data.Dataset
+---@param ... tycho.Tensor|table # further columns
+---@return tycho.data.Dataset # a sample for each row
 function data.tensors(first, ...) end
 
 ty.data = data
@@ -4212,21 +5329,25 @@ local files = {}
 files.TensorFile = {}
 
 ---Closes the file; tensors that were read stay.
+---Raises never.
 function files.TensorFile:close() end
 
 ---Reads one tensor.
+---Raises where the file has no tensor of that name; what cannot be read gives nil and a message.
 ---@param name string
 ---@return tycho.Tensor? t
 ---@return string? message
 function files.TensorFile:get(name) end
 
 ---Whether it holds a tensor of that name.
+---Raises where the name is no string.
 ---@param name string
 ---@return boolean
 function files.TensorFile:has(name) end
 
 ---The sizes and dtype of a tensor as get gives it, without reading it; a third value says why there can be none. nil
 ---where it has none of that name.
+---Raises where the name is no string.
 ---@param name string
 ---@return integer[]? shape
 ---@return string? dtype
@@ -4239,6 +5360,7 @@ files.gguf = {}
 ---The tensors of a .gguf file by name, and its metadata. Q8_0 and Q4_0 become f32, about 4 and 7 bytes for each of
 ---the file, so that a model takes up to 7 times its size (names: only these are read); other types keep their dtype
 ---unless `dtype` names one. Whole numbers of the metadata beyond 2^53 are texts.
+---Raises where the path is no string, or an option is not known. What cannot be read gives nil and a message.
 ---@param path string
 ---@param opts? {names: string[]?, mmap: boolean?, dtype: string?}
 ---@return table<string, tycho.Tensor>? tensors
@@ -4246,22 +5368,26 @@ files.gguf = {}
 function files.gguf.load(path, opts) end
 
 ---An open file, of which tensors are read one by one: its names, info(name), get(name). Options as of load.
+---Raises where the path is no string, or an option is not known. What cannot be read gives nil and a message.
 ---@param path string
 ---@param opts? {mmap: boolean?, limit: number?}
 ---@return tycho.TensorFile? file
 ---@return string? message
 function files.gguf.open(path, opts) end
 
----What a file holds, by its ending; see the format's own load.
+---What a file holds, by its ending: .npy .npz .safetensors .gguf .csv .tsv .png .jpg .jpeg .ppm .pgm .pnm. Options are
+---those of the format's own load: ty.csv.load, ty.image.load, ty.files.npy.load and so on.
+---Raises where the path is no string, its ending is no known format, or an option is not known. What cannot be read gives nil and a message.
 ---@param path string
 ---@param opts? table
 ---@return any value
----@return any # more  nil and a message where the file cannot be read
+---@return any more # a tensor, tensors by name, a table; nil and a message where the file cannot be read
 function files.load(path, opts) end
 
 ---Reads a checkpoint. The parts of `into` that have load_state_dict take up what was saved under their names, and
 ---random numbers go on where they stood; the rest is in what it gives. Without `into` states come as tables and the
----random numbers stay as they are. Raises where a part does not fit what was saved; then all are as they were.
+---random numbers stay as they are.
+---Raises where a part does not fit what was saved; then all are as they were.
 ---@param path string
 ---@param into? table<string, any> # such as {model = m, optimizer = opt}
 ---@param opts? {random: boolean?} # random = false: random numbers stay as they are
@@ -4271,6 +5397,7 @@ function files.load_checkpoint(path, into, opts) end
 
 ---The weights of a model as other libraries save them: a .safetensors file, a model.safetensors.index.json with the
 ---files that it names, or a directory with one of these. For model:load_state_dict(weights, {from = "torch"}).
+---Raises where the path is no string, or an option is not known.
 ---@param path string
 ---@param opts? {mmap: boolean?}
 ---@return table<string, tycho.Tensor>? weights
@@ -4282,6 +5409,7 @@ files.npy = {}
 
 ---A tensor of a .npy file. u16 becomes i32, u32 and u64 i64 (so it takes up to twice the file's size); column-major
 ---files give a view with turned strides.
+---Raises where the path is no string, or an option is not known. What cannot be read gives nil and a message.
 ---@param path string
 ---@param opts? {mmap: boolean?} # mmap: the elements stay in the file, which must not be cut short meanwhile
 ---@return tycho.Tensor? t
@@ -4289,6 +5417,7 @@ files.npy = {}
 function files.npy.load(path, opts) end
 
 ---Writes a tensor as .npy.
+---Raises where t is no tensor of a dtype that .npy has. What cannot be written gives nil and a message.
 ---@param path string
 ---@param t tycho.Tensor
 ---@param opts? table # there are none
@@ -4301,6 +5430,7 @@ files.npz = {}
 
 ---The arrays of a .npz file by name, as numpy.load gives them. Compressed files that unpack to more than the file's
 ---size and 64 MB are refused unless `limit` allows it: a small file may stand for any number of bytes.
+---Raises where the path is no string, or an option is not known. What cannot be read gives nil and a message.
 ---@param path string
 ---@param opts? {names: string[]?, limit: number?}
 ---@return table<string, tycho.Tensor>? tensors
@@ -4308,6 +5438,7 @@ files.npz = {}
 function files.npz.load(path, opts) end
 
 ---An open file, of which tensors are read one by one: its names, info(name), get(name). Options as of load.
+---Raises where the path is no string, or an option is not known. What cannot be read gives nil and a message.
 ---@param path string
 ---@param opts? {mmap: boolean?, limit: number?}
 ---@return tycho.TensorFile? file
@@ -4315,6 +5446,7 @@ function files.npz.load(path, opts) end
 function files.npz.open(path, opts) end
 
 ---Writes tensors by name, as numpy.savez does; compress: as numpy.savez_compressed.
+---Raises where a name or a tensor is none. What cannot be written gives nil and a message.
 ---@param path string
 ---@param tensors table<string, tycho.Tensor>
 ---@param opts? {compress: boolean?}
@@ -4327,6 +5459,7 @@ files.safetensors = {}
 
 ---The tensors of a .safetensors file by name, and its metadata. names: only these are read. mmap: the elements stay
 ---in the file until they are looked at; cutting the file short meanwhile ends the process.
+---Raises where the path is no string, or an option is not known. What cannot be read gives nil and a message.
 ---@param path string
 ---@param opts? {names: string[]?, mmap: boolean?}
 ---@return table<string, tycho.Tensor>? tensors
@@ -4334,6 +5467,7 @@ files.safetensors = {}
 function files.safetensors.load(path, opts) end
 
 ---An open file, of which tensors are read one by one: its names, info(name), get(name). Options as of load.
+---Raises where the path is no string, or an option is not known. What cannot be read gives nil and a message.
 ---@param path string
 ---@param opts? {mmap: boolean?, limit: number?}
 ---@return tycho.TensorFile? file
@@ -4341,6 +5475,7 @@ function files.safetensors.load(path, opts) end
 function files.safetensors.open(path, opts) end
 
 ---Writes tensors by name, byte for byte as the reference implementation does.
+---Raises where a name or a tensor is none. What cannot be written gives nil and a message.
 ---@param path string
 ---@param tensors table<string, tycho.Tensor>
 ---@param opts? {metadata: table<string, string>?}
@@ -4348,7 +5483,9 @@ function files.safetensors.open(path, opts) end
 ---@return string? message
 function files.safetensors.save(path, tensors, opts) end
 
----Writes a file, by its ending; the file is whole or, where that fails, as it was before.
+---Writes a file, by its ending, as load has them but .gguf; the file is whole or, where that fails, as it was before.
+---Options are those of the format's own save.
+---Raises where the path is no string, its ending is no known format, or the value is not what the format takes. What cannot be written gives nil and a message.
 ---@param path string
 ---@param value any # a tensor, or tensors by name: what the format takes
 ---@param opts? table
@@ -4357,6 +5494,7 @@ function files.safetensors.save(path, tensors, opts) end
 function files.save(path, value, opts) end
 
 ---Writes a checkpoint: the parts, and the state of the random numbers.
+---Raises where the path is no string, or a part is neither savable nor has state_dict.
 ---@param path string
 ---@param parts table<string, any> # such as {model = m, optimizer = opt, schedule = s, step = 100}
 ---@return true? ok
@@ -4372,23 +5510,28 @@ local graph = {}
 graph.Graph = {}
 
 ---A graph of its own with the same nodes, and a table from the old nodes to the new ones.
+---Raises where the graph breaks a rule: see lint.
 ---@return tycho.GraphObject
 ---@return table<tycho.GraphNode, tycho.GraphNode>
 function graph.Graph:clone() end
 
 ---Erases what no output is made of, but the inputs: their number stays. Returns how many nodes went.
+---Raises where the graph breaks a rule: see lint.
 ---@return integer
 function graph.Graph:dce() end
 
----Takes a node out. Raises while it has users or is an output.
+---Takes a node out.
+---Raises while it has users or is an output.
 ---@param node tycho.GraphNode
 function graph.Graph:erase(node) end
 
 ---The exchange table of a graph: what the core takes back.
+---Raises where the graph breaks a rule: see lint.
 ---@return {text: string, outputs: integer[]}
 function graph.Graph:export() end
 
 ---The nodes `input` in the order in which tensors are given for them.
+---Raises never.
 ---@return tycho.GraphNode[]
 function graph.Graph:inputs() end
 
@@ -4396,6 +5539,7 @@ function graph.Graph:inputs() end
 ---where: nil for the end, a node for right behind it, {before = node}, {after = node}; operands come first always.
 ---op: a row of the table of operations. inputs: nodes; a number stands for a constant of the others' dtype.
 ---args: the operation's arguments by name; `dtype` of casts and leaves, `shape` of views and leaves; `name`.
+---Raises where the operation is not known, or operands or arguments do not fit it.
 ---@param where? tycho.GraphNode|{before?: tycho.GraphNode, after?: tycho.GraphNode}
 ---@param op string
 ---@param inputs (tycho.GraphNode|number)[]
@@ -4404,11 +5548,13 @@ function graph.Graph:inputs() end
 function graph.Graph:insert(where, op, inputs, args) end
 
 ---nil when the graph keeps all rules, else what is wrong, with the node's name.
+---Raises never.
 ---@return string?
 function graph.Graph:lint() end
 
 ---Where a pattern holds: with a node the table of the pattern's names, and `root`, or nil; without one a list of such
 ---tables, in the order of nodes. What patterns look like: graph_match.lua; for instance "add(mul(?x, ?y), ?z)".
+---Raises where the pattern is malformed.
 ---@param pattern string|table|function
 ---@param node? tycho.GraphNode
 ---@return table?
@@ -4416,15 +5562,18 @@ function graph.Graph:match(pattern, node) end
 
 ---The nodes in an order in which operands come first. The walk is over those that there were when it began, without
 ---those that were erased meanwhile.
+---Raises in the walk where the graph has a cycle.
 ---@return fun(): tycho.GraphNode?
 function graph.Graph:nodes() end
 
 ---The nodes whose values are the graph's results, in order.
+---Raises never.
 ---@return tycho.GraphNode[]
 function graph.Graph:outputs() end
 
 ---Lets all who read `node`, and the graph's outputs, read `with` in its place. Where `with` is itself made of `node`,
 ---what lies between the two keeps reading it. `node` stays, without users, until it is erased.
+---Raises where a node is none of the graph.
 ---@param node tycho.GraphNode
 ---@param with tycho.GraphNode # of the same dtype and shape
 ---@return tycho.GraphNode with
@@ -4433,35 +5582,42 @@ function graph.Graph:replace(node, with) end
 ---Replaces the root of each match by the node that fn(match, graph) returns, until nothing new matches; what no longer
 ---has readers is erased. fn may return nil to leave a match as it is. A node is asked about once for each time that it
 ---matches as it stands, so a rule may keep its root: wrap it, for instance. Returns how many were replaced.
+---Raises where the pattern is malformed, or fn gives something else than a node.
 ---@param pattern string|table|function
 ---@param fn fun(match: table, graph: tycho.GraphObject): tycho.GraphNode?
 ---@return integer
 function graph.Graph:rewrite(pattern, fn) end
 
 ---Computes the outputs for the given inputs, node by node, by public functions. Takes what the source's function does.
----@param ... any
----@return tycho.Tensor # ...
+---Raises where inputs do not have the types of the graph.
+---@param ... tycho.Tensor|number # one tensor for each input, then a number for each scalar slot
+---@return tycho.Tensor # the outputs
 function graph.Graph:run(...) end
 
 ---Numbers recorded for the scalar slots: defaults of what is given behind the inputs.
+---Raises never.
 ---@return number[]
 function graph.Graph:scalars() end
 
 ---Says which nodes are the results.
+---Raises where a node is none of the graph.
 ---@param list tycho.GraphNode[]
 function graph.Graph:set_outputs(list) end
 
 ---Lua source of the graph: `local ty = require "tycho"` ... `return function(x1, x2, s1) ... end`, which takes tensors
 ---for the inputs, then numbers for the scalar slots (nil: what was recorded), and returns the outputs. Only public
 ---functions are called, and the bits are those of the graph.
+---Raises where the graph breaks a rule: see lint.
 ---@return string
 function graph.Graph:source() end
 
 ---The graph as text, which graph.parse and the core read back. Equal nodes are one there. A remark names the outputs.
+---Raises where the graph breaks a rule: see lint.
 ---@return string
 function graph.Graph:text() end
 
 ---The nodes that read a node, each once; outputs of the graph are not among them.
+---Raises where a node is none of the graph.
 ---@param node tycho.GraphNode
 ---@return tycho.GraphNode[]
 function graph.Graph:users(node) end
@@ -4469,6 +5625,7 @@ function graph.Graph:users(node) end
 ---What a compiled function with passes or a backend does with a captured graph.
 ---options: what P.options gave. t: an exchange table or a graph. inputs: an example tensor for each of its inputs.
 ---Returns the exchange table of the graph that the passes left, or with a backend the function that it gave.
+---Raises where a pass leaves no sound graph, or the backend gives no function.
 ---@param options {passes: table[], backend?: function}
 ---@param t table
 ---@param inputs tycho.Tensor[]
@@ -4476,28 +5633,33 @@ function graph.Graph:users(node) end
 function graph.customize(options, t, inputs) end
 
 ---The graph of an exchange table (see above), or of what jit.graph gives. A graph is given back as it is.
+---Raises where it is no graph.
 ---@param t table
 ---@return tycho.GraphObject
 function graph.from(t) end
 
 ---Whether a value is a graph.
+---Raises never.
 ---@param v any
 ---@return boolean
 function graph.is_graph(v) end
 
 ---Checks {passes =, backend =} of jit.compile, and finds named passes. Returns nil when there is neither, else what
 ---customize takes, with `key`: a text that is equal where the same functions run in the same order.
+---Raises where a pass or the backend is none.
 ---@param options table
 ---@return {passes: table[], backend?: function, key: string}?
 function graph.options(options) end
 
 ---The graph of a text. Its outputs are those that a remark `# outputs: %3 %5` names, else the nodes that nobody reads.
+---Raises where the text is none of a graph; it names the line.
 ---@param text string
 ---@return tycho.GraphObject
 function graph.parse(text) end
 
 ---Registers a pass under a name: {passes = {name}} of jit.compile runs it. fn(graph, example_inputs) changes the
 ---graph or returns another one. A name may be given anew: functions that are compiled later get the new pass.
+---Raises where the name is no string, or fn no function.
 ---@param name string
 ---@param fn fun(graph: tycho.GraphObject, inputs: tycho.Tensor[]): tycho.GraphObject?
 function graph.pass(name, fn) end
@@ -4505,17 +5667,19 @@ function graph.pass(name, fn) end
 ---Runs f(...) once and gives the graph of what it computed, the tensors that were its inputs, and the results of f.
 ---All results must be tensors: they are the outputs. What f writes to is written, but is no part of the graph. nil and
 ---the reason where f wanted a value on the way, or recorded more than one graph takes.
+---Raises where f is no function, and what f raises.
 ---@param f function
----@param ... any
+---@param ... any # what f is given
 ---@return tycho.GraphObject?
 ---@return tycho.Tensor[]|string
----@return tycho.Tensor[]?
+---@return tycho.Tensor[]? # what the graph takes and gives
 function graph.record(f, ...) end
 
 ---@class tycho.image
 local image = {}
 
 ---The same of a file's bytes.
+---Raises where the bytes are no string, or an option is out of range.
 ---@param bytes string
 ---@param opts? table
 ---@return tycho.Tensor? image
@@ -4523,6 +5687,7 @@ local image = {}
 function image.decode(bytes, opts) end
 
 ---The bytes of such a file.
+---Raises where x is no image, or the format is not known.
 ---@param x tycho.Tensor
 ---@param format "png"|"jpg"|"ppm"|"pgm"
 ---@param opts? table
@@ -4530,10 +5695,12 @@ function image.decode(bytes, opts) end
 ---@return string? message
 function image.encode(x, format, opts) end
 
----Images of one size side by side, for a sheet of samples. `list` is [n,c,h,w], [n,h,w] or a list of images.
----@param list tycho.Tensor[]
----@param opts? table
----@return tycho.Tensor
+---Images of one size side by side, as one sheet. Options: columns (about as many as rows), padding (2
+---pixels), value (0) between.
+---Raises where the images are none, or differ in size.
+---@param list tycho.Tensor|tycho.Tensor[] # [n,c,h,w], [n,h,w] or a list of [c,h,w] or [h,w]
+---@param opts? {columns: integer?, padding: integer?, value: number?}
+---@return tycho.Tensor # [c, height, width]
 function image.grid(list, opts) end
 
 ---An image, u8 [channels, height, width]. Options: channels = 1 | 3 | 4, default the file's own; size =
@@ -4541,6 +5708,7 @@ function image.grid(list, opts) end
 ---file's own, at its peak, as the header has it: pixels, the decoder's work, conversions. The default of 58 MB
 ---keeps every file, also a hostile one, within its size and 64 MB; it holds photographs of 16 megapixels (of 6 as
 ---progressive JPEG, of 3 as f32), and a limit of 16 bytes a pixel holds any as bytes.
+---Raises where an option is not known or out of range. What cannot be read gives nil and a message.
 ---@param path string
 ---@param opts? {channels: integer?, size: integer[]?, dtype: string?, limit: integer?}
 ---@return tycho.Tensor? image
@@ -4549,6 +5717,7 @@ function image.load(path, opts) end
 
 ---Images of another size, u8 or f32 [..., height, width], as Pillow's resize with antialiasing (for bytes the
 ---same bits). Without gradients: see ty.interpolate.
+---Raises where x is not u8 or f32, has no pixels, or the mode is not known.
 ---@param x tycho.Tensor
 ---@param size integer[] # {height, width}
 ---@param mode? "bilinear"|"nearest"|"box"|"bicubic"
@@ -4557,6 +5726,7 @@ function image.resize(x, size, mode) end
 
 ---Writes an image by the path's ending: u8, or floats from 0 to 1, or bool; [h,w] or [c,h,w]. Options: quality of
 ---JPEG, 1 to 100, 90; level of PNG's compression, 0 to 9, 6.
+---Raises where x is no image, or the ending no format that is written.
 ---@param path string
 ---@param x tycho.Tensor
 ---@param opts? {quality: integer?, level: integer?}
@@ -4569,50 +5739,61 @@ ty.image = image
 ---@class tycho.linalg
 local linalg = {}
 
----the lower triangle l with l l^t = a, for positive definite matrices
----@param a tycho.Tensor
----@return tycho.Tensor
+---the lower triangle l with l l^t = a, for positive definite matrices.
+---Only the lower triangle is read.
+---Raises where a matrix is not positive definite, or OpenBLAS is missing.
+---@param a tycho.Tensor # [..., n, n]
+---@return tycho.Tensor # [..., n, n]
 function linalg.cholesky(a) end
 
 ---the determinant of square matrices
----@param a tycho.Tensor
----@return tycho.Tensor
+---Raises where a matrix is not square, or OpenBLAS is missing.
+---@param a tycho.Tensor # [..., n, n]
+---@return tycho.Tensor # [...]; 0 of a singular matrix
 function linalg.det(a) end
 
----two results: eigenvalues in ascending order and eigenvectors as columns, symmetric matrices
----@param a tycho.Tensor
----@return tycho.Tensor
----@return tycho.Tensor
+---two results: eigenvalues in ascending order and eigenvectors as columns, symmetric matrices.
+---Only the lower triangle is read.
+---Raises where a matrix is not square, or OpenBLAS is missing.
+---@param a tycho.Tensor # [..., n, n], symmetric
+---@return tycho.Tensor values
+---@return tycho.Tensor vectors # [..., n] and [..., n, n], a column for each value
 function linalg.eigh(a) end
 
 ---the inverse of square matrices
----@param a tycho.Tensor
----@return tycho.Tensor
+---Raises where a matrix is not square, or singular, or OpenBLAS is missing.
+---@param a tycho.Tensor # [..., n, n]
+---@return tycho.Tensor # [..., n, n]
 function linalg.inv(a) end
 
 ---the x of least norm that makes |a x - b| least
----@param a tycho.Tensor
----@param b tycho.Tensor
----@return tycho.Tensor
+---Raises where rows differ, or OpenBLAS is missing.
+---@param a tycho.Tensor # [..., n, m], of any rank
+---@param b tycho.Tensor # [..., n] or [..., n, k]
+---@return tycho.Tensor # [..., m] or [..., m, k]
 function linalg.lstsq(a, b) end
 
 ---two results: q with orthonormal columns and an upper triangle r, a = q r
----@param a tycho.Tensor
----@return tycho.Tensor
----@return tycho.Tensor
+---Raises where a has fewer than two dims, or OpenBLAS is missing.
+---@param a tycho.Tensor # [..., n, m]
+---@return tycho.Tensor q
+---@return tycho.Tensor r # [..., n, k] and [..., k, m], k = min(n, m)
 function linalg.qr(a) end
 
----x with a x = b, for square matrices a; b: a vector or columns
----@param a tycho.Tensor
----@param b tycho.Tensor
----@return tycho.Tensor
+---x with a x = b, for square matrices a; b: a vector or columns.
+---Stands on OpenBLAS's LAPACK: `make deps` installs it.
+---Raises where it is missing, sizes do not fit, or a matrix is singular.
+---@param a tycho.Tensor # [..., n, n]
+---@param b tycho.Tensor # [..., n] or [..., n, m]
+---@return tycho.Tensor # the sizes of b; floats, half floats by way of f32
 function linalg.solve(a, b) end
 
 ---three results: u, the singular values in descending order, v^t; a = u diag(s) v^t
----@param a tycho.Tensor
----@return tycho.Tensor
----@return tycho.Tensor
----@return tycho.Tensor
+---Raises where a has fewer than two dims, or OpenBLAS is missing.
+---@param a tycho.Tensor # [..., n, m]
+---@return tycho.Tensor u
+---@return tycho.Tensor s
+---@return tycho.Tensor vt # [..., n, k], [..., k], [..., k, m], k = min(n, m)
 function linalg.svd(a) end
 
 ty.linalg = linalg
@@ -4621,7 +5802,8 @@ ty.linalg = linalg
 local nn = {}
 
 ---as many windows as asked for, see ty.adaptive_avg_pool1d.
----@param size integer|integer[]
+---Raises where x has other dims, or the size is not above 0.
+---@param size integer
 ---@return tycho.nn.AdaptiveAvgPool1d
 function nn.AdaptiveAvgPool1d(size) end
 
@@ -4629,6 +5811,7 @@ function nn.AdaptiveAvgPool1d(size) end
 objects.nn_AdaptiveAvgPool1d = {}
 
 ---as many windows as asked for, see ty.adaptive_avg_pool2d.
+---Raises where x has other dims, or a size is not above 0.
 ---@param size integer|integer[]
 ---@return tycho.nn.AdaptiveAvgPool2d
 function nn.AdaptiveAvgPool2d(size) end
@@ -4637,7 +5820,8 @@ function nn.AdaptiveAvgPool2d(size) end
 objects.nn_AdaptiveAvgPool2d = {}
 
 ---as many windows as asked for, see ty.adaptive_max_pool1d.
----@param size integer|integer[]
+---Raises where x has other dims, or the size is not above 0.
+---@param size integer
 ---@return tycho.nn.AdaptiveMaxPool1d
 function nn.AdaptiveMaxPool1d(size) end
 
@@ -4645,6 +5829,7 @@ function nn.AdaptiveMaxPool1d(size) end
 objects.nn_AdaptiveMaxPool1d = {}
 
 ---as many windows as asked for, see ty.adaptive_max_pool2d.
+---Raises where x has other dims, or a size is not above 0.
 ---@param size integer|integer[]
 ---@return tycho.nn.AdaptiveMaxPool2d
 function nn.AdaptiveMaxPool2d(size) end
@@ -4654,8 +5839,9 @@ objects.nn_AdaptiveMaxPool2d = {}
 
 ---see
 ---ty.avg_pool1d.
----@param kernel integer|integer[]
----@param opts? {stride?: integer|integer[], padding?: integer|integer[], ceil_mode?: boolean, count_include_pad?: boolean}
+---Raises where x has other dims, a window does not fit, or an option is out of range.
+---@param kernel integer # places of the window
+---@param opts? {stride: integer?, padding: integer?, ceil_mode: boolean?, count_include_pad: boolean?} # as of ty.avg_pool1d
 ---@return tycho.nn.AvgPool1d
 function nn.AvgPool1d(kernel, opts) end
 
@@ -4664,8 +5850,9 @@ objects.nn_AvgPool1d = {}
 
 ---see
 ---ty.avg_pool2d.
----@param kernel integer|integer[]
----@param opts? {stride?: integer|integer[], padding?: integer|integer[], ceil_mode?: boolean, count_include_pad?: boolean}
+---Raises where x has other dims, a window does not fit, or an option is out of range.
+---@param kernel integer|integer[] # places of the window, or {rows, columns}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?} # as of ty.avg_pool2d
 ---@return tycho.nn.AvgPool2d
 function nn.AvgPool2d(kernel, opts) end
 
@@ -4673,7 +5860,8 @@ function nn.AvgPool2d(kernel, opts) end
 objects.nn_AvgPool2d = {}
 
 ---see ty.bce_with_logits.
----@param opts? {weight?: tycho.Tensor, pos_weight?: tycho.Tensor, reduction?: "mean"|"sum"|"none"}
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, weight: tycho.Tensor|number|nil, pos_weight: tycho.Tensor|number|nil} # tensors or numbers that broadcast with x
 ---@return tycho.nn.BCEWithLogitsLoss
 function nn.BCEWithLogitsLoss(opts) end
 
@@ -4683,9 +5871,10 @@ objects.nn_BCEWithLogitsLoss = {}
 ---each channel of [batch,
 ---channels] or [batch, channels, length] to mean 0 and variance 1, times weight plus bias: over the batch when
 ---training, else by the running means, in which momentum is the share of a new batch.
+---Raises where the input has other sizes, or one value a channel when training.
 ---@param channels integer
----@param opts? {eps?: number, momentum?: number, affine?: boolean, track?: boolean}
----@return tycho.nn.BatchNorm1d
+---@param opts? {eps: number?, momentum: number?, affine: boolean?, track: boolean?} # track: keep running means
+---@return tycho.nn.BatchNorm1d # the sizes of the input
 function nn.BatchNorm1d(channels, opts) end
 
 ---@class tycho.nn.BatchNorm1d: tycho.Module
@@ -4693,9 +5882,10 @@ objects.nn_BatchNorm1d = {}
 
 ---the same of [batch, channels,
 ---height, width].
+---Raises where the input has other sizes, or one value a channel when training.
 ---@param channels integer
----@param opts? {eps?: number, momentum?: number, affine?: boolean, track?: boolean}
----@return tycho.nn.BatchNorm2d
+---@param opts? {eps: number?, momentum: number?, affine: boolean?, track: boolean?} # track: keep running means
+---@return tycho.nn.BatchNorm2d # the sizes of the input
 function nn.BatchNorm2d(channels, opts) end
 
 ---@class tycho.nn.BatchNorm2d: tycho.Module
@@ -4703,11 +5893,12 @@ objects.nn_BatchNorm2d = {}
 
 ---see
 ---ty.conv1d.
----@param inputs integer
----@param outputs integer
----@param kernel integer|integer[]
----@param opts? {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], groups?: integer, bias?: boolean}
----@return tycho.nn.Conv1d
+---Raises where channels, groups or bias do not fit the weight, or the kernel does not fit into the padded input.
+---@param inputs integer # channels of the input
+---@param outputs integer # channels of the result
+---@param kernel integer
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer?, groups: integer?, bias: boolean?} # as of ty.conv1d
+---@return tycho.nn.Conv1d # [batch, inputs, n] to [batch, outputs, m]
 function nn.Conv1d(inputs, outputs, kernel, opts) end
 
 ---@class tycho.nn.Conv1d: tycho.Module
@@ -4715,40 +5906,44 @@ objects.nn_Conv1d = {}
 
 ---sizes are a
 ---number or {rows, columns}; see ty.conv2d.
----@param inputs integer
----@param outputs integer
----@param kernel integer|integer[]
----@param opts? {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], groups?: integer, bias?: boolean}
----@return tycho.nn.Conv2d
+---Raises where channels, groups or bias do not fit the weight, or the kernel does not fit into the padded input.
+---@param inputs integer # channels of the input
+---@param outputs integer # channels of the result
+---@param kernel integer|integer[] # rows and columns
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil, groups: integer?, bias: boolean?} # as of ty.conv2d
+---@return tycho.nn.Conv2d # [batch, inputs, h, w] to [batch, outputs, h2, w2]
 function nn.Conv2d(inputs, outputs, kernel, opts) end
 
 ---@class tycho.nn.Conv2d: tycho.Module
 objects.nn_Conv2d = {}
 
 ---see ty.conv_transpose1d.
----@param inputs integer
----@param outputs integer
----@param kernel integer|integer[]
----@param opts? {stride?: integer|integer[], padding?: integer|integer[], output_padding?: integer|integer[], dilation?: integer|integer[], groups?: integer, bias?: boolean}
----@return tycho.nn.ConvTranspose1d
+---Raises where channels, groups or bias do not fit the weight, or nothing is left of the result.
+---@param inputs integer # channels of the input
+---@param outputs integer # channels of the result
+---@param kernel integer
+---@param opts? {stride: integer?, padding: integer?, output_padding: integer?, dilation: integer?, groups: integer?, bias: boolean?} # as of ty.conv_transpose1d
+---@return tycho.nn.ConvTranspose1d # [batch, inputs, n] to [batch, outputs, m]
 function nn.ConvTranspose1d(inputs, outputs, kernel, opts) end
 
 ---@class tycho.nn.ConvTranspose1d: tycho.Module
 objects.nn_ConvTranspose1d = {}
 
 ---sizes are a number or {rows, columns}; see ty.conv_transpose2d.
----@param inputs integer
----@param outputs integer
----@param kernel integer|integer[]
----@param opts? {stride?: integer|integer[], padding?: integer|integer[], output_padding?: integer|integer[], dilation?: integer|integer[], groups?: integer, bias?: boolean}
----@return tycho.nn.ConvTranspose2d
+---Raises where channels, groups or bias do not fit the weight, or nothing is left of the result.
+---@param inputs integer # channels of the input
+---@param outputs integer # channels of the result
+---@param kernel integer|integer[] # rows and columns
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, output_padding: integer|integer[]|nil, dilation: integer|integer[]|nil, groups: integer?, bias: boolean?} # as of ty.conv_transpose2d
+---@return tycho.nn.ConvTranspose2d # [batch, inputs, h, w] to [batch, outputs, h2, w2]
 function nn.ConvTranspose2d(inputs, outputs, kernel, opts) end
 
 ---@class tycho.nn.ConvTranspose2d: tycho.Module
 objects.nn_ConvTranspose2d = {}
 
 ---see ty.cross_entropy.
----@param opts? {dim?: integer, ignore_index?: integer, label_smoothing?: number, reduction?: "mean"|"sum"|"none"}
+---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes; where probabilities have other sizes than x.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, label_smoothing: number?}
 ---@return tycho.nn.CrossEntropyLoss
 function nn.CrossEntropyLoss(opts) end
 
@@ -4756,25 +5951,28 @@ function nn.CrossEntropyLoss(opts) end
 objects.nn_CrossEntropyLoss = {}
 
 ---zeroes elements by chance p when training.
+---Raises where p lies outside of 0 to 1.
 ---@param p? number
----@return tycho.nn.Dropout
+---@return tycho.nn.Dropout # the sizes of the input
 function nn.Dropout(p) end
 
 ---@class tycho.nn.Dropout: tycho.Module
 objects.nn_Dropout = {}
 
 ---see ty.elu.
----@param alpha? number
+---Raises where x is not floating.
+---@param alpha? number # 1
 ---@return tycho.nn.ELU
 function nn.ELU(alpha) end
 
 ---@class tycho.nn.ELU: tycho.Module
 objects.nn_ELU = {}
 
----a row of the weight for each index, which count from 1.
+---one row of the weight for each index; indices count from 1.
+---Raises where a count is not whole, or an index is no integer or out of range.
 ---@param entries integer
 ---@param features integer
----@return tycho.nn.Embedding
+---@return tycho.nn.Embedding # integers [...] to [..., features]
 function nn.Embedding(entries, features) end
 
 ---@class tycho.nn.Embedding: tycho.Module
@@ -4786,27 +5984,30 @@ objects.nn_Embedding = {}
 function objects.nn_Embedding:forward(index) end
 
 ---those dims as one.
----@param first? integer
----@param last? integer
----@return tycho.nn.Flatten
+---Raises where a dim of the input is out of range.
+---@param first? integer # 2: the batch stays
+---@param last? integer # the last
+---@return tycho.nn.Flatten # [batch, ...] to [batch, the product of the rest]
 function nn.Flatten(first, last) end
 
 ---@class tycho.nn.Flatten: tycho.Module
 objects.nn_Flatten = {}
 
 ---see ty.gelu.
----@param approximate? "none"|"tanh"
----@return tycho.nn.GELU
+---Raises where x is not floating, or for another form.
+---@param approximate? "none"|"tanh" # "none"
+---@return tycho.nn.GELU # the sizes of the input
 function nn.GELU(approximate) end
 
 ---@class tycho.nn.GELU: tycho.Module
 objects.nn_GELU = {}
 
 ---h' = (1 - z) * n + z * h, n = tanh(x + r * (h wh + bh)). Cho and others 2014, arXiv:1406.1078.
----@param inputs integer
----@param hidden integer
----@param opts? {layers?: integer, bias?: boolean, batch_first?: boolean, dropout?: number, bidirectional?: boolean}
----@return tycho.nn.GRU
+---Raises where a count is not whole, an option is not known, or input or state has other sizes.
+---@param inputs integer # features of the input
+---@param hidden integer # features of the state
+---@param opts? {layers: integer?, bias: boolean?, batch_first: boolean?, dropout: number?, bidirectional: boolean?} # dropout: between layers
+---@return tycho.nn.GRU # [batch, time, inputs] to [batch, time, hidden] and the last state [layers * directions, batch, hidden]
 function nn.GRU(inputs, hidden, opts) end
 
 ---@class tycho.nn.GRU: tycho.Module
@@ -4814,22 +6015,25 @@ objects.nn_GRU = {}
 
 ---over groups of channels of each sample.
 ---Wu, He 2018, arXiv:1803.08494.
+---Raises where channels do not divide into groups, or the input has other ones.
 ---@param groups integer
 ---@param channels integer
 ---@param opts? {eps: number?, affine: boolean?}
----@return tycho.nn.GroupNorm
+---@return tycho.nn.GroupNorm # the sizes of the input
 function nn.GroupNorm(groups, channels, opts) end
 
 ---@class tycho.nn.GroupNorm: tycho.Module
 objects.nn_GroupNorm = {}
 
 ---[batch, channels, ...] to the same shape.
----@param x tycho.Tensor
----@return tycho.Tensor
+---Raises where x has other channels.
+---@param x tycho.Tensor # [batch, channels, ...]
+---@return tycho.Tensor # the sizes of x
 function objects.nn_GroupNorm:forward(x) end
 
 ---see ty.huber_loss.
----@param opts? {delta?: number, reduction?: "mean"|"sum"|"none"}
+---Raises where sizes do not fit each other, delta is not above 0, or the reduction is not known.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, delta: number?} # delta: 1
 ---@return tycho.nn.HuberLoss
 function nn.HuberLoss(opts) end
 
@@ -4837,14 +6041,16 @@ function nn.HuberLoss(opts) end
 objects.nn_HuberLoss = {}
 
 ---gives what it is given.
----@return tycho.nn.Identity
+---Raises never.
+---@return tycho.nn.Identity # the input itself
 function nn.Identity() end
 
 ---@class tycho.nn.Identity: tycho.Module
 objects.nn_Identity = {}
 
 ---see ty.kl_div.
----@param opts? {log_target?: boolean, reduction?: "mean"|"sum"|"none"}
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, log_target: boolean?}
 ---@return tycho.nn.KLDivLoss
 function nn.KLDivLoss(opts) end
 
@@ -4852,7 +6058,8 @@ function nn.KLDivLoss(opts) end
 objects.nn_KLDivLoss = {}
 
 ---see ty.l1_loss.
----@param opts? {reduction?: "mean"|"sum"|"none"}
+---Raises where sizes differ so that each would be repeated to fit the other, or the reduction is not known.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil} # "mean"
 ---@return tycho.nn.L1Loss
 function nn.L1Loss(opts) end
 
@@ -4860,10 +6067,11 @@ function nn.L1Loss(opts) end
 objects.nn_L1Loss = {}
 
 ---c' = f * c + i * g, h' = o * tanh(c'). Hochreiter, Schmidhuber 1997.
----@param inputs integer
----@param hidden integer
----@param opts? {layers?: integer, bias?: boolean, batch_first?: boolean, dropout?: number, bidirectional?: boolean}
----@return tycho.nn.LSTM
+---Raises where a count is not whole, an option is not known, or input or state has other sizes.
+---@param inputs integer # features of the input
+---@param hidden integer # features of the state
+---@param opts? {layers: integer?, bias: boolean?, batch_first: boolean?, dropout: number?, bidirectional: boolean?} # dropout: between layers
+---@return tycho.nn.LSTM # [batch, time, inputs] to [batch, time, hidden] and the last state [layers * directions, batch, hidden], twice: h and c
 function nn.LSTM(inputs, hidden, opts) end
 
 ---@class tycho.nn.LSTM: tycho.Module
@@ -4871,16 +6079,18 @@ objects.nn_LSTM = {}
 
 ---over the last dims, which have these sizes.
 ---Ba, Kiros, Hinton 2016, arXiv:1607.06450.
+---Raises where the input does not end with the sizes.
 ---@param sizes integer|integer[]
 ---@param opts? {eps: number?, affine: boolean?, bias: boolean?}
----@return tycho.nn.LayerNorm
+---@return tycho.nn.LayerNorm # the sizes of the input
 function nn.LayerNorm(sizes, opts) end
 
 ---@class tycho.nn.LayerNorm: tycho.Module
 objects.nn_LayerNorm = {}
 
 ---see ty.leaky_relu.
----@param slope? number
+---Raises where x is not floating.
+---@param slope? number # 0.01
 ---@return tycho.nn.LeakyReLU
 function nn.LeakyReLU(slope) end
 
@@ -4888,10 +6098,11 @@ function nn.LeakyReLU(slope) end
 objects.nn_LeakyReLU = {}
 
 ---x weight + bias over the last dim; weight [inputs, outputs].
+---Raises where a count is not whole, or the input does not end with `inputs`.
 ---@param inputs integer
 ---@param outputs integer
 ---@param opts? {bias: boolean?}
----@return tycho.nn.Linear
+---@return tycho.nn.Linear # [..., inputs] to [..., outputs]
 function nn.Linear(inputs, outputs, opts) end
 
 ---@class tycho.nn.Linear: tycho.Module
@@ -4903,7 +6114,8 @@ objects.nn_Linear = {}
 function objects.nn_Linear:forward(x) end
 
 ---see ty.log_softmax.
----@param dim? integer
+---Raises where x is not floating or dim is out of range.
+---@param dim? integer # the last
 ---@return tycho.nn.LogSoftmax
 function nn.LogSoftmax(dim) end
 
@@ -4911,7 +6123,8 @@ function nn.LogSoftmax(dim) end
 objects.nn_LogSoftmax = {}
 
 ---see ty.mse_loss.
----@param opts? {reduction?: "mean"|"sum"|"none"}
+---Raises where sizes differ so that each would be repeated to fit the other, or the reduction is not known.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil} # "mean"
 ---@return tycho.nn.MSELoss
 function nn.MSELoss(opts) end
 
@@ -4919,8 +6132,9 @@ function nn.MSELoss(opts) end
 objects.nn_MSELoss = {}
 
 ---see ty.max_pool1d.
----@param kernel integer|integer[]
----@param opts? {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean}
+---Raises where x has other dims, a window does not fit, or an option is out of range.
+---@param kernel integer
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?}
 ---@return tycho.nn.MaxPool1d
 function nn.MaxPool1d(kernel, opts) end
 
@@ -4928,8 +6142,9 @@ function nn.MaxPool1d(kernel, opts) end
 objects.nn_MaxPool1d = {}
 
 ---see ty.max_pool2d.
+---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param kernel integer|integer[]
----@param opts? {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?}
 ---@return tycho.nn.MaxPool2d
 function nn.MaxPool2d(kernel, opts) end
 
@@ -4937,6 +6152,7 @@ function nn.MaxPool2d(kernel, opts) end
 objects.nn_MaxPool2d = {}
 
 ---x * tanh(softplus(x)), see ty.mish.
+---Raises where x is not floating.
 ---@return tycho.nn.Mish
 function nn.Mish() end
 
@@ -4944,9 +6160,10 @@ function nn.Mish() end
 objects.nn_Mish = {}
 
 ---a module without a class of its own.
----@param opts? table<string, any>
----@return tycho.Module
-function nn.Module(opts) end
+---Raises where the argument is no table.
+---@param fields table<string, any> # parts, settings, and the function forward
+---@return tycho.Module # what forward gives
+function nn.Module(fields) end
 
 ---@class tycho.Module
 ---@field training boolean true at first; train() and eval() set it
@@ -4954,34 +6171,41 @@ function nn.Module(opts) end
 objects.nn_Module = {}
 
 ---Calls fn with each module, inner ones first. Gives the module.
+---Raises where fn is no function.
 ---@param fn fun(m: tycho.Module)
----@return tycho.Module
+---@return tycho.Module # the module itself
 function objects.nn_Module:apply(fn) end
 
 ---The tensors that are no parameters, such as running means.
----@return tycho.Tensor[]
+---Raises where it is called on what is no module.
+---@return tycho.Tensor[] # the tensors themselves
 function objects.nn_Module:buffers() end
 
 ---The modules right in it.
+---Raises where it is called on what is no module.
 ---@return tycho.Module[]
 function objects.nn_Module:children() end
 
 ---What a class adds to its name in print, such as "in = 2, out = 3".
----@param _ any
+---Raises never.
+---@param _ tycho.Module
 ---@return string
 function objects.nn_Module.describe(_) end
 
 ---train(false).
----@return tycho.Module
+---Raises where it is called on what is no module.
+---@return tycho.Module # the module itself
 function objects.nn_Module:eval() end
 
 ---What the module computes: each class has its own. Calling the module calls it.
----@return any
+---Raises where the class has none.
+---@return any # what the class says
 function objects.nn_Module:forward() end
 
 ---Writes the tensors of a state_dict into the module's own, cast to their dtypes. Nothing is written unless all
 ---fits. Options: from = "torch": names count lists from 0, and layouts that differ are turned (weights of linear and
 ---recurrent layers are [in, out] here); strict = true: missing and unexpected names raise.
+---Raises where names or sizes do not fit.
 ---@param sd table<string, tycho.Tensor>
 ---@param opts? {from: "torch"|nil, strict: boolean?}
 ---@return string[] missing
@@ -4989,42 +6213,51 @@ function objects.nn_Module:forward() end
 function objects.nn_Module:load_state_dict(sd, opts) end
 
 ---The module itself and all modules in it.
+---Raises where it is called on what is no module.
 ---@return tycho.Module[]
 function objects.nn_Module:modules() end
 
 ---for name, b in m:named_buffers() do ... end
----@return fun(): string?, tycho.Tensor?
+---Raises where it is called on what is no module.
+---@return fun(): string, tycho.Tensor # path and tensor: "1.running_mean"
 function objects.nn_Module:named_buffers() end
 
 ---for name, part in m:named_children() do ... end
----@return fun(): string?, tycho.Module?
+---Raises where it is called on what is no module.
+---@return fun(): string, tycho.Module
 function objects.nn_Module:named_children() end
 
 ---for name, part in m:named_modules() do ... end; the module itself is named "".
----@return fun(): string?, tycho.Module?
+---Raises where it is called on what is no module.
+---@return fun(): string, tycho.Module
 function objects.nn_Module:named_modules() end
 
 ---for name, p in m:named_parameters() do ... end
----@return fun(): string?, tycho.Tensor?
+---Raises where it is called on what is no module.
+---@return fun(): string, tycho.Tensor # path and tensor: "1.weight"
 function objects.nn_Module:named_parameters() end
 
 ---How many numbers its parameters hold.
+---Raises where it is called on what is no module.
 ---@return integer
 function objects.nn_Module:num_parameters() end
 
 ---The tensors that require gradients, in the order of the walk.
----@return tycho.Tensor[]
+---Raises where it is called on what is no module.
+---@return tycho.Tensor[] # the tensors themselves, each once
 function objects.nn_Module:parameters() end
 
 ---Calls fn(m, inputs, output) after the module was called: inputs are the list of its arguments, output is its
 ---result, or the list of them where there are several. What fn gives replaces the output, nil does not. Gives a
 ---handle.
+---Raises where fn is no function, and in the call where it gives another number of results.
 ---@param fn fun(m: tycho.Module, inputs: any[], output: any): any
 ---@return tycho.HookHandle
 function objects.nn_Module:register_forward_hook(fn) end
 
 ---Calls fn(m, ...) before the module is called with these arguments. What fn gives replaces all of them, unless it
 ---gives nothing or nil first. Gives a handle; handle:remove() takes it off.
+---Raises where fn is no function.
 ---@param fn fun(m: tycho.Module, ...): ...
 ---@return tycho.HookHandle
 function objects.nn_Module:register_forward_pre_hook(fn) end
@@ -5033,65 +6266,76 @@ function objects.nn_Module:register_forward_pre_hook(fn) end
 ---complete: lists of the gradients of those arguments and results that require grad, in order. What fn gives, such
 ---a list or one tensor, replaces grad_inputs; nil does not. Where no input requires grad, grad_inputs is empty.
 ---Gives a handle.
+---Raises where fn is no function, and in the backward pass where it gives another number of gradients.
 ---@param fn fun(m: tycho.Module, grad_inputs: tycho.Tensor[], grad_outputs: tycho.Tensor[]): any
 ---@return tycho.HookHandle
 function objects.nn_Module:register_full_backward_hook(fn) end
 
 ---Whether its parameters, or what could be some, require gradients. Frozen ones count as buffers. Gives the module.
+---Raises where the argument is no boolean.
 ---@param on? boolean # true
----@return tycho.Module
+---@return tycho.Module # the module itself
 function objects.nn_Module:requires_grad_(on) end
 
 ---Parameters and buffers by name: the tensors themselves, without gradients, not copies.
+---Raises where two parts have the same name.
 ---@return table<string, tycho.Tensor>
 function objects.nn_Module:state_dict() end
 
 ---What it is made of, and what one call costs: nn.summary(self, inputs ...).
----@param ... any
+---Raises what its forward raises.
+---@param ... any # inputs of its forward
 ---@return tycho.Summary
 function objects.nn_Module:summary(...) end
 
 ---Its floats in another dtype, or all on another device. The tensors are new ones, so optimisers are made
 ---afterwards. Gives the module.
+---Raises where it is no dtype and no device.
 ---@param where string # a dtype or a device
----@return tycho.Module
+---@return tycho.Module? m
+---@return string? message # the module itself; nil and a message where the device is not there
 function objects.nn_Module:to(where) end
 
 ---Whether dropout, batch norms and their like behave as in training. Gives the module.
+---Raises where the argument is no boolean.
 ---@param on? boolean # true
----@return tycho.Module
+---@return tycho.Module # the module itself
 function objects.nn_Module:train(on) end
 
 ---Forgets the gradients of its parameters.
+---Raises where it is called on what is no module.
 function objects.nn_Module:zero_grad() end
 
 ---a list of modules, list[1] to list[#list]; calling them is the owner's doing.
----@param part tycho.Module
----@param ... tycho.Module
----@return tycho.nn.ModuleList
-function nn.ModuleList(part, ...) end
+---Raises where a part is no module.
+---@param ... tycho.Module # the parts, or one list of them
+---@return tycho.nn.ModuleList # list[i] is part i
+function nn.ModuleList(...) end
 
 ---@class tycho.nn.ModuleList: tycho.Module
 objects.nn_ModuleList = {}
 
 ---Adds a part at the end. Gives the module.
----@param part tycho.Module
----@return tycho.nn.ModuleList
+---Raises where the part is no module.
+---@param part tycho.Module # a further part
+---@return tycho.nn.ModuleList # the module itself
 function objects.nn_ModuleList:append(part) end
 
 ---each head
 ---attends with its share of the features. in_proj_weight [width, 3 width] makes queries, keys and values.
 ---Vaswani and others 2017, arXiv:1706.03762.
+---Raises where the width does not divide into the heads, or features a head are odd with rotary.
 ---@param width integer
 ---@param heads integer
 ---@param opts? {bias: boolean?, dropout: number?, causal: boolean?, rotary: boolean|number|nil} # rotary: or its base
----@return tycho.nn.MultiHeadAttention
+---@return tycho.nn.MultiHeadAttention # [batch, time, width] to [batch, time, width]
 function nn.MultiHeadAttention(width, heads, opts) end
 
 ---@class tycho.nn.MultiHeadAttention: tycho.Module
 objects.nn_MultiHeadAttention = {}
 
 ---Room for the keys and values of `positions` positions.
+---Raises where a number is not whole.
 ---@param batch integer
 ---@param positions integer
 ---@return table # cache {k, v: [batch, heads, positions, features], length: how many are there}
@@ -5099,15 +6343,17 @@ function objects.nn_MultiHeadAttention:cache(batch, positions) end
 
 ---Attention of q over k and v; of x to itself when k and v are left out. Options: mask, of bools (true: seen) or
 ---floats (added), which broadcasts to [batch, heads, queries, keys]; causal, the module's own by default; cache.
+---Raises where an input is not [batch, time, width], the mask does not broadcast, or the cache is full.
 ---@param q tycho.Tensor # [batch, time, width]
 ---@param k? tycho.Tensor|table # [batch, keys, width]; or the options
 ---@param v? tycho.Tensor
 ---@param opts? {mask: tycho.Tensor?, causal: boolean?, cache: table?}
----@return tycho.Tensor
+---@return tycho.Tensor # [batch, time, width]
 function objects.nn_MultiHeadAttention:forward(q, k, v, opts) end
 
 ---see ty.nll_loss.
----@param opts? {dim?: integer, ignore_index?: integer, reduction?: "mean"|"sum"|"none"}
+---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?}
 ---@return tycho.nn.NLLLoss
 function nn.NLLLoss(opts) end
 
@@ -5115,52 +6361,58 @@ function nn.NLLLoss(opts) end
 objects.nn_NLLLoss = {}
 
 ---A parameter: the tensor itself, which requires gradients from now on.
+---Raises where t is not of floats.
 ---@param t tycho.Tensor # floats
----@return tycho.Tensor
+---@return tycho.Tensor # t itself
 function nn.Parameter(t) end
 
 ---x / sqrt(mean(x^2) + eps) * weight over the last dims.
 ---Zhang, Sennrich 2019, arXiv:1910.07467.
+---Raises where the input does not end with the sizes.
 ---@param sizes integer|integer[]
 ---@param opts? {eps: number?, affine: boolean?}
----@return tycho.nn.RMSNorm
+---@return tycho.nn.RMSNorm # the sizes of the input
 function nn.RMSNorm(sizes, opts) end
 
 ---@class tycho.nn.RMSNorm: tycho.Module
 objects.nn_RMSNorm = {}
 
 ---h' = tanh(x wi + bi + h wh + bh), or relu of it. Elman 1990.
----@param inputs integer
----@param hidden integer
----@param opts? {layers?: integer, bias?: boolean, batch_first?: boolean, dropout?: number, bidirectional?: boolean, nonlinearity?: "tanh"|"relu"}
----@return tycho.nn.RNN
+---Raises where a count is not whole, an option is not known, or input or state has other sizes.
+---@param inputs integer # features of the input
+---@param hidden integer # features of the state
+---@param opts? {layers: integer?, bias: boolean?, batch_first: boolean?, dropout: number?, bidirectional: boolean?, nonlinearity: "tanh"|"relu"|nil} # dropout: between layers
+---@return tycho.nn.RNN # [batch, time, inputs] to [batch, time, hidden] and the last state [layers * directions, batch, hidden]
 function nn.RNN(inputs, hidden, opts) end
 
 ---@class tycho.nn.RNN: tycho.Module
 objects.nn_RNN = {}
 
 ---max(x, 0), ty.relu as a module.
----@return tycho.nn.ReLU
+---Raises where the input is not a tensor.
+---@return tycho.nn.ReLU # the sizes of the input
 function nn.ReLU() end
 
 ---@class tycho.nn.ReLU: tycho.Module
 objects.nn_ReLU = {}
 
 ---each part takes what the one before it gives; functions are parts too.
----@param part tycho.Module
----@param ... tycho.Module
----@return tycho.nn.Sequential
-function nn.Sequential(part, ...) end
+---Raises where a part is neither a module nor a function.
+---@param ... tycho.Module|function # the parts, or one list of them
+---@return tycho.nn.Sequential # what the last part gives; m[i] is part i, #m how many
+function nn.Sequential(...) end
 
 ---@class tycho.nn.Sequential: tycho.Module
 objects.nn_Sequential = {}
 
 ---Adds a part at the end. Gives the module.
----@param part tycho.Module
----@return tycho.nn.Sequential
+---Raises where the part is neither a module nor a function.
+---@param part tycho.Module|function # a further part
+---@return tycho.nn.Sequential # the module itself
 function objects.nn_Sequential:append(part) end
 
 ---x * sigmoid(x), see ty.silu.
+---Raises where x is not floating.
 ---@return tycho.nn.SiLU
 function nn.SiLU() end
 
@@ -5168,6 +6420,7 @@ function nn.SiLU() end
 objects.nn_SiLU = {}
 
 ---1 / (1 + exp(-x)), see ty.sigmoid.
+---Raises where an argument is neither a tensor nor a number.
 ---@return tycho.nn.Sigmoid
 function nn.Sigmoid() end
 
@@ -5175,7 +6428,8 @@ function nn.Sigmoid() end
 objects.nn_Sigmoid = {}
 
 ---see ty.smooth_l1_loss.
----@param opts? {beta?: number, reduction?: "mean"|"sum"|"none"}
+---Raises where sizes do not fit each other, beta is negative, or the reduction is not known.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, beta: number?} # beta: 1
 ---@return tycho.nn.SmoothL1Loss
 function nn.SmoothL1Loss(opts) end
 
@@ -5183,7 +6437,8 @@ function nn.SmoothL1Loss(opts) end
 objects.nn_SmoothL1Loss = {}
 
 ---see ty.softmax.
----@param dim? integer
+---Raises when x is not floating or dim is out of range.
+---@param dim? integer # the last
 ---@return tycho.nn.Softmax
 function nn.Softmax(dim) end
 
@@ -5191,7 +6446,8 @@ function nn.Softmax(dim) end
 objects.nn_Softmax = {}
 
 ---see ty.softplus.
----@param beta? number
+---Raises where x is not floating.
+---@param beta? number # 1
 ---@return tycho.nn.Softplus
 function nn.Softplus(beta) end
 
@@ -5199,7 +6455,8 @@ function nn.Softplus(beta) end
 objects.nn_Softplus = {}
 
 ---ty.tanh as a module.
----@return tycho.nn.Tanh
+---Raises where the input is not a tensor.
+---@return tycho.nn.Tanh # the sizes of the input
 function nn.Tanh() end
 
 ---@class tycho.nn.Tanh: tycho.Module
@@ -5207,29 +6464,33 @@ objects.nn_Tanh = {}
 
 ---y = x + attention(norm(x)), y + linear2(gelu(linear1(norm(y)))).
 ---Norms come first (Xiong and others 2020, arXiv:2002.04745). norm = "rms": RMSNorm.
+---Raises where the width does not divide into the heads, or norm or activation is not known.
 ---@param width integer
 ---@param heads integer
----@param opts? {inner?: integer, dropout?: number, causal?: boolean, rotary?: boolean, norm?: "layer"|"rms", activation?: string, bias?: boolean, eps?: number}
----@return tycho.nn.TransformerBlock
+---@param opts? {inner: integer?, dropout: number?, causal: boolean?, rotary: boolean|number|nil, norm: "layer"|"rms"|nil, activation: string?, bias: boolean?, eps: number?}
+---@return tycho.nn.TransformerBlock # [batch, time, width] to [batch, time, width]
 function nn.TransformerBlock(width, heads, opts) end
 
 ---@class tycho.nn.TransformerBlock: tycho.Module
 objects.nn_TransformerBlock = {}
 
 ---Room for the keys and values of `positions` positions.
+---Raises where a number is not whole.
 ---@param batch integer
 ---@param positions integer
----@return table
+---@return table # what the option cache of the call takes
 function objects.nn_TransformerBlock:cache(batch, positions) end
 
 ---[batch, time, width] to the same shape. Options: mask, causal, cache, as of the attention.
+---Raises where the input is not [batch, time, width].
 ---@param x tycho.Tensor
 ---@param opts? {mask: tycho.Tensor?, causal: boolean?, cache: table?}
----@return tycho.Tensor
+---@return tycho.Tensor # [batch, time, width]
 function objects.nn_TransformerBlock:forward(x, opts) end
 
 ---see ty.interpolate.
----@param opts? {size?: integer|integer[], scale?: number|number[], mode?: string, align_corners?: boolean}
+---Raises where x has other dims than 3 or 4, not one of size and scale is given, or the mode is not known.
+---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?}
 ---@return tycho.nn.Upsample
 function nn.Upsample(opts) end
 
@@ -5237,6 +6498,7 @@ function nn.Upsample(opts) end
 objects.nn_Upsample = {}
 
 ---A new class. Its `init(self, ...)` fills a new module, its `forward(self, ...)` computes.
+---Raises where the name is no string, or the parent no class.
 ---@param name string # how modules of it print
 ---@param parent? table # a class, nn.Module
 ---@return table # class calling it makes a module
@@ -5246,94 +6508,109 @@ function nn.class(name, parent) end
 nn.init = {}
 
 ---What keeps the variance through a nonlinearity.
+---Raises for other names.
 ---@param name string # linear, conv..., sigmoid, tanh, relu, leaky_relu, selu
 ---@param slope? number # 0.01, of leaky_relu
 ---@return number
 function nn.init.calculate_gain(name, slope) end
 
 ---One value in every element.
----@param t tycho.Tensor
+---Raises where t is no tensor, or v no number.
+---@param t tycho.Tensor # floats
 ---@param v number
----@return tycho.Tensor
+---@return tycho.Tensor # t itself
 function nn.init.constant_(t, v) end
 
 ---The identity matrix.
----@param t tycho.Tensor
----@return tycho.Tensor
+---Raises where t has not two dims.
+---@param t tycho.Tensor # floats [n, m]
+---@return tycho.Tensor # t itself
 function nn.init.eye_(t) end
 
 ---He and others 2015: normal of deviation gain / sqrt(in). Options as of kaiming_uniform_.
----@param t tycho.Tensor
----@param opts? table
----@return tycho.Tensor
+---Raises where t is no float tensor of at least two dims.
+---@param t tycho.Tensor # floats
+---@param opts? {a: number?, mode: string?, nonlinearity: string?}
+---@return tycho.Tensor # t itself
 function nn.init.kaiming_normal_(t, opts) end
 
 ---He and others 2015: uniform within sqrt(3) * gain / sqrt(in).
 ---Options: a = 0, the slope of leaky_relu; mode = "fan_in" or "fan_out"; nonlinearity = "leaky_relu".
----@param t tycho.Tensor
----@param opts? table
----@return tycho.Tensor
+---Raises where t is no float tensor of at least two dims.
+---@param t tycho.Tensor # floats
+---@param opts? {a: number?, mode: string?, nonlinearity: string?}
+---@return tycho.Tensor # t itself
 function nn.init.kaiming_uniform_(t, opts) end
 
 ---Normal numbers.
+---Raises where t is no float tensor.
 ---@param t tycho.Tensor
 ---@param mean? number # 0
 ---@param std? number # 1
----@return tycho.Tensor
+---@return tycho.Tensor # t itself
 function nn.init.normal_(t, mean, std) end
 
 ---1 in every element.
----@param t tycho.Tensor
----@return tycho.Tensor
+---Raises where t is no tensor.
+---@param t tycho.Tensor # floats
+---@return tycho.Tensor # t itself
 function nn.init.ones_(t) end
 
 ---Rows, or columns where these are fewer, that are orthogonal and of length gain. Saxe and others 2013,
 ---arXiv:1312.6120. Needs OpenBLAS.
----@param t tycho.Tensor
----@param gain number
----@return tycho.Tensor
+---Raises where t is no float tensor of at least two dims.
+---@param t tycho.Tensor # floats
+---@param gain? number # 1
+---@return tycho.Tensor # t itself
 function nn.init.orthogonal_(t, gain) end
 
 ---Normal numbers, those outside of low..high drawn anew. By the inverse of the distribution function.
+---Raises where t is no float tensor.
 ---@param t tycho.Tensor
 ---@param mean? number # 0
 ---@param std? number # 1
 ---@param low? number # -2
 ---@param high? number # 2
----@return tycho.Tensor
+---@return tycho.Tensor # t itself
 function nn.init.trunc_normal_(t, mean, std, low, high) end
 
 ---Uniform numbers.
+---Raises where t is no float tensor.
 ---@param t tycho.Tensor
 ---@param low? number # 0
 ---@param high? number # 1
----@return tycho.Tensor
+---@return tycho.Tensor # t itself
 function nn.init.uniform_(t, low, high) end
 
 ---Glorot, Bengio 2010: normal of deviation gain * sqrt(2 / (in + out)).
----@param t tycho.Tensor
----@param gain number
----@return tycho.Tensor
+---Raises where t is no float tensor of at least two dims.
+---@param t tycho.Tensor # floats
+---@param gain? number # 1
+---@return tycho.Tensor # t itself
 function nn.init.xavier_normal_(t, gain) end
 
 ---Glorot, Bengio 2010: uniform within gain * sqrt(6 / (in + out)).
----@param t tycho.Tensor
----@param gain number
----@return tycho.Tensor
+---Raises where t is no float tensor of at least two dims.
+---@param t tycho.Tensor # floats
+---@param gain? number # 1
+---@return tycho.Tensor # t itself
 function nn.init.xavier_uniform_(t, gain) end
 
 ---0 in every element.
----@param t tycho.Tensor
----@return tycho.Tensor
+---Raises where t is no tensor.
+---@param t tycho.Tensor # floats
+---@return tycho.Tensor # t itself
 function nn.init.zeros_(t) end
 
 ---whether a value is a module or a class of modules.
+---Raises never.
 ---@param v any
 ---@return boolean
 function nn.is_module(v) end
 
 ---Turns pairs of features by angles that grow with the position: feature i with feature i + n / 2, by
 ---position * base^(-2 (i - 1) / n). Su and others 2021, arXiv:2104.09864.
+---Raises where features are odd, or the base is not positive.
 ---@param x tycho.Tensor # floats [..., time, features], features even
 ---@param offset? integer # the position of the first time, 0
 ---@param base? number # 10000
@@ -5343,6 +6620,7 @@ function nn.rotary(x, offset, base) end
 ---What a model is made of: a table that prints well. rows: path, class, depth, shape (of the output), parameters
 ---(its own, without those of its parts), called (how often), multiply_adds (of all its calls, its parts included).
 ---Further parameters, buffers, multiply_adds, parameter_bytes, output_bytes of the whole.
+---Raises where the model is no module, and what its forward raises.
 ---@param model tycho.Module
 ---@param ... any # inputs of its forward
 ---@return tycho.Summary
@@ -5354,8 +6632,9 @@ ty.nn = nn
 local optim = {}
 
 ---Duchi, Hazan, Singer 2011, JMLR 12.
----@param params tycho.Tensor[]
----@param opts? {lr?: number, lr_decay?: number, eps?: number, weight_decay?: number, initial_accumulator?: number}
+---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
+---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
+---@param opts? {lr: number?, lr_decay: number?, eps: number?, weight_decay: number?, initial_accumulator: number?} # lr is the rate, which opt.groups[1].lr changes later
 ---@return tycho.optim.Adagrad
 function optim.Adagrad(params, opts) end
 
@@ -5364,8 +6643,9 @@ objects.optim_Adagrad = {}
 
 ---Kingma, Ba 2014, arXiv:1412.6980; weight decay is added to the gradient. amsgrad: Reddi and others 2018,
 ---arXiv:1904.09237.
----@param params tycho.Tensor[]
----@param opts? {lr?: number, betas?: number[], eps?: number, weight_decay?: number, amsgrad?: boolean}
+---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
+---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
+---@param opts? {lr: number?, betas: number[]?, eps: number?, weight_decay: number?, amsgrad: boolean?} # lr is the rate, which opt.groups[1].lr changes later
 ---@return tycho.optim.Adam
 function optim.Adam(params, opts) end
 
@@ -5373,8 +6653,9 @@ function optim.Adam(params, opts) end
 objects.optim_Adam = {}
 
 ---Loshchilov, Hutter 2017, arXiv:1711.05101: p shrinks by lr * weight_decay before Adam's step.
----@param params tycho.Tensor[]
----@param opts? {lr?: number, betas?: number[], eps?: number, weight_decay?: number, amsgrad?: boolean}
+---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
+---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
+---@param opts? {lr: number?, betas: number[]?, eps: number?, weight_decay: number?, amsgrad: boolean?} # lr is the rate, which opt.groups[1].lr changes later
 ---@return tycho.optim.AdamW
 function optim.AdamW(params, opts) end
 
@@ -5383,15 +6664,17 @@ objects.optim_AdamW = {}
 
 ---half a cosine from the first rate down to `least` at `steps`, where it
 ---stays. Loshchilov, Hutter 2016, arXiv:1608.03983.
+---Raises where the first argument is no optimiser, or an option is missing or out of range.
 ---@param opt tycho.Optimizer
----@param opts? {steps?: integer, least?: number}
----@return tycho.Schedule
+---@param opts {steps: integer, least: number?} # counted in steps of the schedule
+---@return tycho.Schedule # s:step() after each step or epoch
 function optim.CosineLR(opt, opts) end
 
 ---times gamma at each step.
+---Raises where the first argument is no optimiser, or an option is missing or out of range.
 ---@param opt tycho.Optimizer
----@param opts? {gamma?: number}
----@return tycho.Schedule
+---@param opts {gamma: number} # counted in steps of the schedule
+---@return tycho.Schedule # s:step() after each step or epoch
 function optim.ExponentialLR(opt, opts) end
 
 ---Loss scaling for gradients in f16, which would vanish: optim.GradScaler{init_scale = 65536, growth_factor = 2,
@@ -5403,20 +6686,54 @@ function optim.ExponentialLR(opt, opts) end
 ---by, and it grows if all were good.
 ---capturable: no value is read, so that a compiled function captures all of it: factor and counts are 0-d tensors, a
 ---step is made and taken back where it may not be, and step() says nothing.
----@param opts? table
+---Raises where an option is not known or out of range.
+---@param opts? {init_scale: number?, growth_factor: number?, backoff_factor: number?, growth_interval: integer?, capturable: boolean?}
 ---@return tycho.GradScaler
 function optim.GradScaler(opts) end
 
+---@class tycho.GradScaler
+---@field factor number|tycho.Tensor what losses are multiplied by
+objects.optim_GradScaler = {}
+
+---Takes a state.
+---Raises where it is no such state.
+---@param sd table # what state_dict gave
+function objects.optim_GradScaler:load_state_dict(sd) end
+
+---The loss times the factor.
+---Raises where the loss is no float tensor.
+---@param loss tycho.Tensor
+---@return tycho.Tensor # the sizes of the loss
+function objects.optim_GradScaler:scale(loss) end
+
+---What must be saved.
+---Raises never.
+---@return table
+function objects.optim_GradScaler:state_dict() end
+
+---opt:step(), unless a gradient is not finite; then the factor follows. Whether the step was made.
+---Raises where the argument is no optimiser.
+---@param opt tycho.Optimizer
+---@return boolean? made # nil where the scaler is capturable
+function objects.optim_GradScaler:step(opt) end
+
+---Makes the gradients their true size, once a step, so that they can be clipped; step() does it else.
+---Raises where the argument is no optimiser.
+---@param opt tycho.Optimizer
+function objects.optim_GradScaler:unscale_(opt) end
+
 ---the first rate times fn(step).
+---Raises where fn is no function, or gives no number.
 ---@param opt tycho.Optimizer
 ---@param fn fun(step: integer): number
----@return tycho.Schedule
+---@return tycho.Schedule # s:step() after each step or epoch
 function optim.LambdaLR(opt, fn) end
 
 ---Chen and others 2023, arXiv:2302.06675:
 ---p = p (1 - lr weight_decay) - lr sign(beta1 m + (1 - beta1) g), then m = beta2 m + (1 - beta2) g.
----@param params tycho.Tensor[]
----@param opts? {lr?: number, betas?: number[], weight_decay?: number}
+---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
+---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
+---@param opts? {lr: number?, betas: number[]?, weight_decay: number?} # lr: the rate, opt.groups[1].lr afterwards
 ---@return tycho.optim.Lion
 function optim.Lion(params, opts) end
 
@@ -5424,17 +6741,19 @@ function optim.Lion(params, opts) end
 objects.optim_Lion = {}
 
 ---times gamma at each of these steps.
+---Raises where the first argument is no optimiser, or an option is missing or out of range.
 ---@param opt tycho.Optimizer
----@param opts? {at?: integer[], gamma?: number}
----@return tycho.Schedule
+---@param opts {at: integer[], gamma: number?} # counted in steps of the schedule
+---@return tycho.Schedule # s:step() after each step or epoch
 function optim.MultiStepLR(opt, opts) end
 
 ---half a
 ---cosine from most / div up to `most` at the share `rise` of the steps, then down to most / div / final_div. Smith,
 ---Topin 2017, arXiv:1708.07120; phases as PyTorch's.
+---Raises where the first argument is no optimiser, or an option is missing or out of range.
 ---@param opt tycho.Optimizer
----@param opts? {steps?: integer, most?: number, rise?: number, div?: number, final_div?: number}
----@return tycho.Schedule
+---@param opts {steps: integer, most: number?, rise: number?, div: number?, final_div: number?} # counted in steps of the schedule
+---@return tycho.Schedule # s:step() after each step or epoch
 function optim.OneCycleLR(opt, opts) end
 
 ---@class tycho.Optimizer
@@ -5442,27 +6761,56 @@ function optim.OneCycleLR(opt, opts) end
 optim.Optimizer = {}
 
 ---Adds a group, {params = list, lr = ...}: its settings over those that the optimiser was made with.
----@param group table
+---Raises where the group is no table, or its parameters are not leaves that require gradients.
+---@param group table # {params = list, lr = ...}
 function optim.Optimizer:add_group(group) end
 
 ---Takes settings and state of a state_dict. Nothing is taken unless all fits.
----@param sd table
+---Raises where groups, parameters or sizes do not fit.
+---@param sd table # what state_dict gave
 function optim.Optimizer:load_state_dict(sd) end
 
 ---Settings and state as tables that can be saved: {groups = {{lr = ..., state = {{step = ..., ...}}}}}. Its tensors
 ---are the optimiser's own, not copies.
+---Raises never.
 ---@return table
 function optim.Optimizer:state_dict() end
 
 ---Updates the parameters by their gradients.
+---Raises where a gradient does not fit its parameter.
 function optim.Optimizer:step() end
 
 ---Forgets the gradients.
+---Raises never.
 function optim.Optimizer:zero_grad() end
 
+---@class tycho.Plateau
+objects.optim_Plateau = {}
+
+---Takes a state.
+---Raises where it is no state of a schedule.
+---@param sd table # what state_dict gave
+function objects.optim_Plateau:load_state_dict(sd) end
+
+---The rates in force, one a group.
+---Raises never.
+---@return number[]
+function objects.optim_Plateau:rates() end
+
+---What must be saved.
+---Raises never.
+---@return table
+function objects.optim_Plateau:state_dict() end
+
+---Takes the metric of an epoch; the rates follow.
+---Raises where it is no number.
+---@param metric number
+function objects.optim_Plateau:step(metric) end
+
 ---Tieleman, Hinton 2012; centered: Graves 2013, arXiv:1308.0850.
----@param params tycho.Tensor[]
----@param opts? {lr?: number, alpha?: number, eps?: number, momentum?: number, centered?: boolean, weight_decay?: number}
+---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
+---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
+---@param opts? {lr: number?, alpha: number?, eps: number?, momentum: number?, centered: boolean?, weight_decay: number?} # lr is the rate, which opt.groups[1].lr changes later
 ---@return tycho.optim.RMSprop
 function optim.RMSprop(params, opts) end
 
@@ -5471,38 +6819,66 @@ objects.optim_RMSprop = {}
 
 ---s:step(metric) multiplies the rates by factor when the metric has not become better, by the share
 ---`threshold`, for more than `patience` steps; then `cooldown` steps do not count.
+---Raises where the first argument is no optimiser, or an option is out of range.
 ---@param opt tycho.Optimizer
----@param opts? {mode?: string, factor?: number, patience?: integer, threshold?: number, cooldown?: integer, least?: number}
----@return tycho.Plateau
+---@param opts? {mode: "min"|"max"|nil, factor: number?, patience: integer?, threshold: number?, cooldown: integer?, least: number?}
+---@return tycho.Plateau # s:step(metric)
 function optim.ReduceLROnPlateau(opt, opts) end
 
 ---Sutskever and others 2013. buf = momentum buf + (1 - dampening) g, the first one g; p = p - lr buf, or with nesterov
 ---p - lr (g + momentum buf).
----@param params tycho.Tensor[]
----@param opts? {lr?: number, momentum?: number, dampening?: number, nesterov?: boolean, weight_decay?: number}
+---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
+---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
+---@param opts? {lr: number?, momentum: number?, dampening: number?, nesterov: boolean?, weight_decay: number?} # lr is the rate, which opt.groups[1].lr changes later
 ---@return tycho.optim.SGD
 function optim.SGD(params, opts) end
 
 ---@class tycho.optim.SGD: tycho.Optimizer
 objects.optim_SGD = {}
 
+---@class tycho.Schedule
+---@field last integer the number of steps so far
+objects.optim_Schedule = {}
+
+---Takes a state and sets the rates.
+---Raises where it is no state of a schedule.
+---@param sd table # what state_dict gave
+function objects.optim_Schedule:load_state_dict(sd) end
+
+---The rates in force, one a group.
+---Raises never.
+---@return number[]
+function objects.optim_Schedule:rates() end
+
+---What must be saved.
+---Raises never.
+---@return table
+function objects.optim_Schedule:state_dict() end
+
+---Goes on by one step and sets the groups' rates.
+---Raises what the function of a LambdaLR raises.
+function objects.optim_Schedule:step() end
+
 ---times gamma after each `every` steps.
+---Raises where the first argument is no optimiser, or an option is missing or out of range.
 ---@param opt tycho.Optimizer
----@param opts? {every?: integer, gamma?: number}
----@return tycho.Schedule
+---@param opts {every: integer, gamma: number?} # counted in steps of the schedule
+---@return tycho.Schedule # s:step() after each step or epoch
 function optim.StepLR(opt, opts) end
 
 ---WarmupLR, then CosineLR down to `least`
 ---at `steps`.
+---Raises where the first argument is no optimiser, or an option is missing or out of range.
 ---@param opt tycho.Optimizer
----@param opts? {warmup?: integer, steps?: integer, start?: number, least?: number}
----@return tycho.Schedule
+---@param opts {warmup: integer, steps: integer, start: number?, least: number?} # counted in steps of the schedule
+---@return tycho.Schedule # s:step() after each step or epoch
 function optim.WarmupCosineLR(opt, opts) end
 
 ---in equal steps from start * rate up to the rate at step `warmup`.
+---Raises where the first argument is no optimiser, or an option is missing or out of range.
 ---@param opt tycho.Optimizer
----@param opts? {warmup?: integer, start?: number}
----@return tycho.Schedule
+---@param opts {warmup: integer, start: number?} # counted in steps of the schedule
+---@return tycho.Schedule # s:step() after each step or epoch
 function optim.WarmupLR(opt, opts) end
 
 ty.optim = optim
@@ -5512,6 +6888,7 @@ local plot = {}
 
 ---The area between two curves, behind what is drawn in the same colour: a range of errors. Without a colour it has
 ---that of the curve drawn last.
+---Raises where arguments are neither tensors nor lists of numbers, differ in length, or an option is not known.
 ---@param x tycho.Tensor|number[]
 ---@param low tycho.Tensor|number[]
 ---@param high tycho.Tensor|number[]
@@ -5521,6 +6898,7 @@ function plot:band(x, low, high, opts) end
 
 ---Bars with names: bars({"a", "b"}, {3, 4}); several calls with the same names stand beside each other. base: where
 ---they begin.
+---Raises where arguments are neither tensors nor lists of numbers, differ in length, or an option is not known.
 ---@param names (string|number)[]
 ---@param values tycho.Tensor|number[]
 ---@param opts? {label: string?, color: any, alpha: number?, base: number?, horizontal: boolean?}
@@ -5529,18 +6907,21 @@ function plot:bars(names, values, opts) end
 
 ---A matrix as colours, row 1 on top, with a bar that explains them. x and y: {low, high} of what the axes show; with y
 ---the last row is on top.
+---Raises where the matrix has other dims than two or no elements, or an option is not known.
 ---@param matrix tycho.Tensor|number[][]
 ---@param opts? {map: string?, lim: number[]?, bar: boolean?, label: string?, x: number[]?, y: number[]?}
 ---@return tycho.Plot
 function plot:heat(matrix, opts) end
 
 ---How many values fall into each of equal bins: `bins` of them, or by the rule of Freedman and Diaconis.
+---Raises where arguments are neither tensors nor lists of numbers, differ in length, or an option is not known.
 ---@param values tycho.Tensor|number[]
 ---@param opts? {label: string?, color: any, alpha: number?, bins: integer?, density: boolean?, lim: number[]?}
 ---@return tycho.Plot
 function plot:hist(values, opts) end
 
 ---A straight line over the whole plot at this y.
+---Raises where it is no number.
 ---@param at number
 ---@param opts? {label: string?, color: any, alpha: number?, width: number?, dash: string?}
 ---@return tycho.Plot
@@ -5549,12 +6930,14 @@ function plot:hline(at, opts) end
 ---Images without axes: [h, w], [3, h, w] in colour, [n, h, w] or [n, c, h, w] as a sheet. Values go from black at
 ---lim[1] to white at lim[2], or through a map; by default u8 from 0 to 255, others from the least to the greatest.
 ---columns: of the sheet. sheet = true: [3, h, w] is three images.
+---Raises where it has other dims or channels, or an option is not known.
 ---@param t tycho.Tensor|number[][]
 ---@param opts? {columns: integer?, gap: integer?, lim: number[]?, map: string?, sheet: boolean?}
 ---@return tycho.Plot
 function plot:image(t, opts) end
 
 ---A curve through points. line(y) counts x from 1. A point that is not finite breaks it.
+---Raises where arguments are neither tensors nor lists of numbers, differ in length, or an option is not known.
 ---@param x tycho.Tensor|number[]
 ---@param y? tycho.Tensor|number[]
 ---@param opts? {label: string?, color: any, alpha: number?, width: number?, dash: string?, marker: string?}
@@ -5562,6 +6945,7 @@ function plot:image(t, opts) end
 function plot:line(x, y, opts) end
 
 ---Words at a point of the data.
+---Raises where the place is no number, or the text no string.
 ---@param x number
 ---@param y number
 ---@param text string
@@ -5570,17 +6954,20 @@ function plot:line(x, y, opts) end
 function plot:note(x, y, text, opts) end
 
 ---The plot as the bytes of a PNG, `scale` pixels for each unit of its size: 2, unless told otherwise.
+---Raises where the scale lies outside of 0 to 16.
 ---@param scale? number
 ---@return string
 function plot:png(scale) end
 
 ---Writes a file, SVG or PNG by its name.
+---Raises where the path ends in neither .svg nor .png. What cannot be written gives nil and a message.
 ---@param path string
 ---@return true? ok
 ---@return string? message
 function plot:save(path) end
 
 ---Points. values gives each a colour from a map, with a bar that explains it.
+---Raises where arguments are neither tensors nor lists of numbers, differ in length, or an option is not known.
 ---@param x tycho.Tensor|number[]
 ---@param y? tycho.Tensor|number[]
 ---@param opts? {label: string?, color: any, alpha: number?, size: number?, marker: string?, values: any, map: string?, lim: number[]?}
@@ -5588,10 +6975,12 @@ function plot:save(path) end
 function plot:scatter(x, y, opts) end
 
 ---The plot as SVG.
+---Raises never.
 ---@return string
 function plot:svg() end
 
 ---A straight line over the whole plot at this x.
+---Raises where it is no number.
 ---@param at number
 ---@param opts? {label: string?, color: any, alpha: number?, width: number?, dash: string?}
 ---@return tycho.Plot
@@ -5601,24 +6990,48 @@ function plot:vline(at, opts) end
 local progress = {}
 
 ---It is over: draws the last time. A bar that has all its steps is done by itself.
+---Raises never.
 ---@return tycho.Progress
 function progress:done() end
 
 ---Writes a line of text above the bar.
+---Raises never.
 ---@param text string
----@return tycho.Progress
 function progress:print(text) end
 
 ---New values, such as {loss = 0.3}; those not named stay.
+---Raises where a value is no number, tensor of one element or string.
 ---@param values table<string, number|string|tycho.Tensor>
 ---@return tycho.Progress
 function progress:set(values) end
 
 ---One step more, or n of them, with new values perhaps: step(), step(n), step{loss = 0.3}.
+---Raises where n is no count, or a value is none.
 ---@param n? integer|table
 ---@param values? table
 ---@return tycho.Progress
 function progress:step(n, values) end
+
+---a call in slices of time
+---@class tycho.Run
+---@field done boolean whether it has ended, with results or by an error
+local run = {}
+
+---Leaves undone what has not run: of the plan under way nothing is seen. A call that has ended stays as it is.
+---Raises inside of the call itself.
+function run:cancel() end
+
+---The results of a call that has ended.
+---Raises while it has not, where it was cancelled, and what the call raised.
+---@return any # what the function gave
+function run:results() end
+
+---Goes on with a call that jit.start has begun, and tells whether it has ended. A plan stops between tiles; Lua code
+---of the function, and what is not captured, is not stopped.
+---Raises what the call raises, then and whenever it is asked again; where it was cancelled, or goes on inside of itself; where microseconds is no number from 0.
+---@param microseconds? number # how long; without: to the end
+---@return boolean # whether it has ended: run.done
+function run:step(microseconds) end
 
 ---@class tycho.CompileOptions
 ---@field fast? boolean results may differ from eager in the last bits
@@ -5641,31 +7054,6 @@ function progress:step(n, values) end
 ---@field full fun(self: tycho.Explanation): string with guards, graphs and programs
 ---@field table fun(self: tycho.Explanation): table all of it as plain tables
 
----@class tycho.GradScaler
----@field factor number|tycho.Tensor what losses are multiplied by
-local GradScaler = {}
-
----Takes a state.
----@param sd table
-function GradScaler:load_state_dict(sd) end
-
----The loss times the factor.
----@param loss tycho.Tensor
----@return tycho.Tensor
-function GradScaler:scale(loss) end
-
----What must be saved.
-function GradScaler:state_dict() end
-
----opt:step(), unless a gradient is not finite; then the factor follows. Whether the step was made.
----@param opt tycho.Optimizer
----@return boolean?
-function GradScaler:step(opt) end
-
----Makes the gradients their true size, once a step, so that they can be clipped; step() does it else.
----@param opt tycho.Optimizer
-function GradScaler:unscale_(opt) end
-
 ---one recorded graph: nodes by position, each {op, dtype, shape, src, live}
 ---@class tycho.Graph
 ---@field text string
@@ -5687,16 +7075,17 @@ local HookHandle = {}
 ---Takes the hook off.
 function HookHandle:remove() end
 
----@class tycho.Plateau
-local Plateau = {}
+---@class tycho.LineProfile
+---@field seconds number from the begin to the end of the function
+---@field busy number of them, in kernels
+---@field lines table[] {file, line, source, seconds, backward, runs, bytes, flops, share}; the hottest first
+---@field kernels table[] as those of ty.profile
+---@field lost integer events that had no room
+local LineProfile = {}
 
----@param sd table
-function Plateau:load_state_dict(sd) end
-
-function Plateau:state_dict() end
-
----@param metric number
-function Plateau:step(metric) end
+---The same without what makes it print.
+---@return table
+function LineProfile:table() end
 
 ---@class tycho.Profile
 ---@field seconds number from the begin to the end of the function
@@ -5704,41 +7093,6 @@ function Plateau:step(metric) end
 ---@field kernels table[] {name, kind, calls, seconds, bytes, flops} hottest first
 ---@field machine {bandwidth: number, flops: number}
 ---@field lost integer events that had no room
-
----a call in slices of time
----@class tycho.Run
----@field done boolean whether it has ended, with results or by an error
-local Run = {}
-
----Leaves undone what has not run: of the plan under way nothing is seen.
-function Run:cancel() end
-
----The call's results. Raises while it has not ended.
-function Run:results() end
-
----Goes on for so many microseconds (nil: to the end) and tells whether the call has ended. Raises what it raises.
----A plan stops between tiles; Lua code of the function, and what is not captured, is not stopped.
----@param microseconds? number
----@return boolean
-function Run:step(microseconds) end
-
----@class tycho.Schedule
----@field last integer the number of steps so far
-local Schedule = {}
-
----Takes a state and sets the rates.
----@param sd table
-function Schedule:load_state_dict(sd) end
-
----The rates in force, one a group.
----@return number[]
-function Schedule:rates() end
-
----What must be saved.
-function Schedule:state_dict() end
-
----Goes on by one step and sets the groups' rates.
-function Schedule:step() end
 
 ---@class tycho.Summary
 ---@field rows table[]

@@ -302,7 +302,7 @@ return function(ty, check, row)
   --- the number of classes.
   ---@param x tycho.Tensor floats: log-probabilities, the classes in the last dim
   ---@param target tycho.Tensor integer labels from 1, sizes of x without the class dim
-  ---@param opts? {reduction: string?, dim: integer?, ignore_index: integer?}
+  ---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?}
   ---@return tycho.Tensor # 0-d, or the sizes of the labels
   local function nll_loss(x, target, opts)
     local who = "nll_loss"
@@ -320,7 +320,7 @@ return function(ty, check, row)
   --- the number of classes; where probabilities have other sizes than x.
   ---@param x tycho.Tensor floats: logits, the classes in the last dim
   ---@param target tycho.Tensor integer labels from 1, sizes of x without the class dim; or floats, shape of x
-  ---@param opts? {reduction: string?, dim: integer?, ignore_index: integer?, label_smoothing: number?}
+  ---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, label_smoothing: number?}
   ---@return tycho.Tensor # 0-d, or the sizes of x without the class dim
   local function cross_entropy(x, target, opts)
     local who = "cross_entropy"
@@ -372,7 +372,7 @@ return function(ty, check, row)
   --- Raises where sizes differ so that each would be repeated to fit the other, or the reduction is not known.
   ---@param x tycho.Tensor
   ---@param y tycho.Tensor|number broadcasts to x, or x to it
-  ---@param opts? {reduction: string?} "mean", "sum" or "none"
+  ---@param opts? {reduction: "mean"|"sum"|"none"|nil} "mean"
   ---@return tycho.Tensor # 0-d, or the broadcast shape
   local function mse_loss(x, y, opts)
     opts = check.options("mse_loss", opts, { reduction = "string" })
@@ -386,7 +386,7 @@ return function(ty, check, row)
   --- Raises where sizes differ so that each would be repeated to fit the other, or the reduction is not known.
   ---@param x tycho.Tensor
   ---@param y tycho.Tensor|number broadcasts to x, or x to it
-  ---@param opts? {reduction: string?} "mean", "sum" or "none"
+  ---@param opts? {reduction: "mean"|"sum"|"none"|nil} "mean"
   ---@return tycho.Tensor # 0-d, or the broadcast shape
   local function l1_loss(x, y, opts)
     opts = check.options("l1_loss", opts, { reduction = "string" })
@@ -403,7 +403,7 @@ return function(ty, check, row)
   --- Raises where sizes do not fit each other, delta is not above 0, or the reduction is not known.
   ---@param x tycho.Tensor
   ---@param y tycho.Tensor|number broadcasts to x, or x to it
-  ---@param opts? {reduction: string?, delta: number?} delta: 1
+  ---@param opts? {reduction: "mean"|"sum"|"none"|nil, delta: number?} delta: 1
   ---@return tycho.Tensor # 0-d, or the broadcast shape
   local function huber_loss(x, y, opts)
     opts = check.options("huber_loss", opts, { reduction = "string", delta = "number" })
@@ -419,7 +419,7 @@ return function(ty, check, row)
   --- Raises where sizes do not fit each other, beta is negative, or the reduction is not known.
   ---@param x tycho.Tensor
   ---@param y tycho.Tensor|number broadcasts to x, or x to it
-  ---@param opts? {reduction: string?, beta: number?} beta: 1
+  ---@param opts? {reduction: "mean"|"sum"|"none"|nil, beta: number?} beta: 1
   ---@return tycho.Tensor # 0-d, or the broadcast shape
   local function smooth_l1_loss(x, y, opts)
     opts = check.options("smooth_l1_loss", opts, { reduction = "string", beta = "number" })
@@ -435,7 +435,8 @@ return function(ty, check, row)
   --- Raises where sizes do not fit each other, or the reduction is not known.
   ---@param x tycho.Tensor logits
   ---@param y tycho.Tensor|number broadcasts to x, or x to it
-  ---@param opts? {reduction: string?, weight: any, pos_weight: any} tensors or numbers that broadcast with x
+  ---@param opts? {reduction: "mean"|"sum"|"none"|nil, weight: tycho.Tensor|number|nil,
+  ---  pos_weight: tycho.Tensor|number|nil} tensors or numbers that broadcast with x
   ---@return tycho.Tensor # 0-d, or the broadcast shape
   local function bce_with_logits(x, y, opts)
     local who = "bce_with_logits"
@@ -461,7 +462,7 @@ return function(ty, check, row)
   --- Raises where sizes do not fit each other, or the reduction is not known.
   ---@param x tycho.Tensor log-probabilities
   ---@param target tycho.Tensor broadcasts to x, or x to it
-  ---@param opts? {reduction: string?, log_target: boolean?}
+  ---@param opts? {reduction: "mean"|"sum"|"none"|nil, log_target: boolean?}
   ---@return tycho.Tensor # 0-d, or the broadcast shape
   local function kl_div(x, target, opts)
     local who = "kl_div"

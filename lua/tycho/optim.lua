@@ -300,7 +300,8 @@ end
 --- Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or
 --- negative.
 ---@param params tycho.Tensor[]|table[] leaves, or groups {params = list, lr = ...}
----@param opts? table<string, any> as in the call; lr is the rate, which opt.groups[1].lr changes later
+---@param opts? {lr: number?, momentum: number?, dampening: number?, nesterov: boolean?, weight_decay: number?}
+---  lr is the rate, which opt.groups[1].lr changes later
 ---@return tycho.Optimizer
 optimizer("SGD", {
   defaults = { lr = 1e-3, momentum = 0, dampening = 0, nesterov = false, weight_decay = 0 },
@@ -365,7 +366,8 @@ end
 --- Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or
 --- negative.
 ---@param params tycho.Tensor[]|table[] leaves, or groups {params = list, lr = ...}
----@param opts? table<string, any> as in the call; lr is the rate, which opt.groups[1].lr changes later
+---@param opts? {lr: number?, betas: number[]?, eps: number?, weight_decay: number?, amsgrad: boolean?}
+---  lr is the rate, which opt.groups[1].lr changes later
 ---@return tycho.Optimizer
 optimizer("Adam", {
   defaults = { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0, amsgrad = false },
@@ -378,7 +380,8 @@ optimizer("Adam", {
 --- Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or
 --- negative.
 ---@param params tycho.Tensor[]|table[] leaves, or groups {params = list, lr = ...}
----@param opts? table<string, any> as in the call; lr is the rate, which opt.groups[1].lr changes later
+---@param opts? {lr: number?, betas: number[]?, eps: number?, weight_decay: number?, amsgrad: boolean?}
+---  lr is the rate, which opt.groups[1].lr changes later
 ---@return tycho.Optimizer
 optimizer("AdamW", {
   defaults = { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0.01, amsgrad = false },
@@ -396,7 +399,8 @@ optimizer("AdamW", {
 --- Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or
 --- negative.
 ---@param params tycho.Tensor[]|table[] leaves, or groups {params = list, lr = ...}
----@param opts? table<string, any> as in the call; lr is the rate, which opt.groups[1].lr changes later
+---@param opts? {lr: number?, alpha: number?, eps: number?, momentum: number?, centered: boolean?,
+---  weight_decay: number?} lr is the rate, which opt.groups[1].lr changes later
 ---@return tycho.Optimizer
 optimizer("RMSprop", {
   defaults = { lr = 0.01, alpha = 0.99, eps = 1e-8, momentum = 0, centered = false, weight_decay = 0 },
@@ -425,7 +429,8 @@ optimizer("RMSprop", {
 --- Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or
 --- negative.
 ---@param params tycho.Tensor[]|table[] leaves, or groups {params = list, lr = ...}
----@param opts? table<string, any> as in the call; lr is the rate, which opt.groups[1].lr changes later
+---@param opts? {lr: number?, lr_decay: number?, eps: number?, weight_decay: number?, initial_accumulator: number?}
+---  lr is the rate, which opt.groups[1].lr changes later
 ---@return tycho.Optimizer
 optimizer("Adagrad", {
   defaults = { lr = 0.01, lr_decay = 0, eps = 1e-10, weight_decay = 0, initial_accumulator = 0 },
@@ -481,7 +486,8 @@ local scaler_defaults = { init_scale = 65536, growth_factor = 2, backoff_factor 
 --- capturable: no value is read, so that a compiled function captures all of it: factor and counts are 0-d tensors, a
 --- step is made and taken back where it may not be, and step() says nothing.
 --- Raises where an option is not known or out of range.
----@param opts? table
+---@param opts? {init_scale: number?, growth_factor: number?, backoff_factor: number?, growth_interval: integer?,
+---  capturable: boolean?}
 ---@return tycho.GradScaler
 function M.GradScaler(opts)
   opts = opts == nil and {} or opts
@@ -604,7 +610,7 @@ end
 --- opt:step(), unless a gradient is not finite; then the factor follows. Whether the step was made.
 --- Raises where the argument is no optimiser.
 ---@param opt tycho.Optimizer
----@return boolean? made nil where the scaler is capturable
+---@return boolean? made # nil where the scaler is capturable
 function Scaler:step(opt)
   check_optimizer("step", opt)
   local at = place_of(self.unscaled, opt)

@@ -14,8 +14,7 @@ local M = {}
 ---@class tycho.LineProfile
 ---@field seconds number from the begin to the end of the function
 ---@field busy number of them, in kernels
----@field lines table[] {file, line, source, seconds, backward (of these, in backward passes), runs, bytes, flops,
---- share}; the hottest first
+---@field lines table[] {file, line, source, seconds, backward, runs, bytes, flops, share}; the hottest first
 ---@field kernels table[] as those of ty.profile
 ---@field lost integer events that had no room
 local Profile = {}

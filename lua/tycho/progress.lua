@@ -359,7 +359,8 @@ end
 --- the rate ("step", 1); total, of an iterator; curve: the value or values drawn as curves; height: their rows, 8.
 --- Raises where it is no count, list or iterator, or an option is not known.
 ---@param what? integer|table|function
----@param opts? table
+---@param opts? {label: string?, unit: string?, per_step: number?, total: integer?, curve: string|string[]|nil,
+---  height: integer?}
 ---@return tycho.Progress
 return function(what, opts)
   local o = check.options("progress", opts, KNOWN)

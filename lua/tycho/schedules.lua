@@ -227,7 +227,8 @@ return function(M, check)
   --- `threshold`, for more than `patience` steps; then `cooldown` steps do not count.
   --- Raises where the first argument is no optimiser, or an option is out of range.
   ---@param opt tycho.Optimizer
-  ---@param opts? table<string, any> as in the call
+  ---@param opts? {mode: "min"|"max"|nil, factor: number?, patience: integer?, threshold: number?, cooldown: integer?,
+  ---  least: number?}
   ---@return tycho.Plateau # s:step(metric)
   function M.ReduceLROnPlateau(opt, opts)
     local name = "ReduceLROnPlateau"
@@ -265,7 +266,10 @@ return function(M, check)
     end
   end
 
-  Plateau.rates = Schedule.rates
+  --- The rates in force, one a group.
+  --- Raises never.
+  ---@return number[]
+  function Plateau:rates() return Schedule.rates(self) end
 
   --- What must be saved.
   --- Raises never.

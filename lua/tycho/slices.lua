@@ -63,10 +63,12 @@ return function(core)
     return false
   end
 
-  --- Goes on for so many microseconds (nil: to the end) and tells whether the call has ended. Raises what it raises.
-  --- A plan stops between tiles; Lua code of the function, and what is not captured, is not stopped.
-  ---@param microseconds? number
-  ---@return boolean
+  --- Goes on with a call that jit.start has begun, and tells whether it has ended. A plan stops between tiles; Lua code
+  --- of the function, and what is not captured, is not stopped.
+  --- Raises what the call raises, then and whenever it is asked again; where it was cancelled, or goes on inside of
+  --- itself; where microseconds is no number from 0.
+  ---@param microseconds? number how long; without: to the end
+  ---@return boolean # whether it has ended: run.done
   function Run:step(microseconds)
     check("step", self)
     if microseconds ~= nil and (type(microseconds) ~= "number" or microseconds < 0 or microseconds ~= microseconds) then
@@ -94,7 +96,9 @@ return function(core)
     return true
   end
 
-  --- The call's results. Raises while it has not ended.
+  --- The results of a call that has ended.
+  --- Raises while it has not, where it was cancelled, and what the call raised.
+  ---@return any # what the function gave
   function Run:results()
     check("results", self)
     if self.raised then return error(self.raised[1], 0) end
@@ -103,7 +107,8 @@ return function(core)
     return unpack(self.values, 1, self.n)
   end
 
-  --- Leaves undone what has not run: of the plan under way nothing is seen.
+  --- Leaves undone what has not run: of the plan under way nothing is seen. A call that has ended stays as it is.
+  --- Raises inside of the call itself.
   function Run:cancel()
     check("cancel", self)
     if self.runs then fail "cancel: the call is under way" end

@@ -16,6 +16,7 @@ local ty = require "tycho"
 local internals = ty.internals
 local help = internals.help
 local find, format, gsub, match, sub = string.find, string.format, string.gsub, string.match, string.sub
+local gmatch = string.gmatch
 local concat, sort = table.concat, table.sort
 local getinfo = type(debug) == "table" and debug.getinfo
 
@@ -43,6 +44,7 @@ local function read_returns(comment, text)
     local kind, rest = split_type(text)
     local more = sub(kind, -1) == ","
     local name, behind = match(rest, "^([%a_]+)(.*)$")
+    if not name and not more then name, behind = match(rest, "^(%.%.%.)(.*)$") end -- "any ...": several
     local named = name and (behind == "" or find(behind, "^,") or find(behind, "^%s*#") or find(behind, "^  "))
     local last = { type = gsub(kind, ",$", ""), name = named and name or nil, text = "" }
     comment.returns[#comment.returns + 1] = last
@@ -53,7 +55,7 @@ local function read_returns(comment, text)
   until not more
 end
 
---- Reads an annotation into params or returns; others (class, field, generic) are no business of a function's text.
+--- Reads an annotation into params, returns or overloads; others (generic) are no business of a function's text.
 local function annotate(comment, line)
   local tag, rest = match(line, "^@(%a+)%s*(.*)$")
   if tag == "param" then
@@ -66,20 +68,33 @@ local function annotate(comment, line)
   elseif tag == "return" then
     read_returns(comment, rest)
   else
+    if tag == "overload" then comment.overloads[#comment.overloads + 1] = rest end
     comment.last = nil
   end
 end
 
---- A comment's lines as a table: text, params, returns.
+--- Lines whose annotations are whole: one with brackets that are open at its end goes on in the next.
+local function joined(lines)
+  local list, open = {}, false
+  for _, line in ipairs(lines) do
+    if open then list[#list] = list[#list] .. " " .. match(line, "^%s*(.*)$") else list[#list + 1] = line end
+    local last = list[#list]
+    open = sub(last, 1, 1) == "@" and select(2, gsub(last, "[%({]", "")) > select(2, gsub(last, "[%)}]", ""))
+  end
+  return list
+end
+
+--- A comment's lines as a table: text, params, returns, overloads.
 local function read_comment(lines)
-  local comment, text = { params = {}, returns = {} }, {}
+  local comment, text = { params = {}, returns = {}, overloads = {} }, {}
   local annotated = false
   for _, line in ipairs(lines) do
     if sub(line, 1, 1) == "@" then
       annotated = true
       annotate(comment, line)
     elseif annotated then -- an annotation's description goes on
-      if comment.last then comment.last.text = comment.last.text .. " " .. match(line, "^%s*(.*)$") end
+      local last = comment.last
+      if last then last.text = last.text .. (last.text == "" and "" or " ") .. match(line, "^%s*(.*)$") end
     else
       text[#text + 1] = line
     end
@@ -88,8 +103,28 @@ local function read_comment(lines)
   return comment
 end
 
+--- Files the classes that a comment declares, {name, parent, text, fields, own}; own: the local variable in the line of
+--- code below, whose functions are the methods. Fields that begin with _ are no one else's.
+local function file_classes(comments, lines, code)
+  local class
+  for _, line in ipairs(lines) do
+    local name, rest = match(line, "^@class%s+([%w_.]+)%s*(.*)$")
+    local field = match(line, "^@field%s+([^_].*)$")
+    if name then
+      local parent, behind = match(rest, "^:%s*([%w_.]+)%s*(.*)$")
+      class = { name = name, parent = parent, text = behind or rest, fields = {} }
+      class.own = match(code, "^%s*local ([%w_]+) =")
+      comments.classes[#comments.classes + 1] = class
+    elseif field and class then
+      class.fields[#class.fields + 1] = field
+    end
+  end
+end
+
 --- Files a comment that ends before a line of code.
 local function file_comment(comments, lines, number, code)
+  lines = joined(lines)
+  file_classes(comments, lines, code)
   local comment = read_comment(lines)
   local name, rest = match(comment.text, "^(%l+%.[%w_.:]+)([({].*)$")
   local call = name and (match(rest, "^%b()") or match(rest, "^%b{}"))
@@ -108,13 +143,14 @@ end
 
 local sources = {} -- by path, what its comments say
 
---- The comments of a file, {named, above = by line of code, declared = by name of function, sections}, nil where it
---- cannot be read.
+--- The comments of a file, {named, above = by line of code, declared = by name of function, classes, sections}, nil
+--- where it cannot be read.
 local function comments_of(path)
   if sources[path] then return sources[path] end
   local file = io and io.open(path, "r")
   if not file then return nil end
-  local comments, lines, number, section = { named = {}, above = {}, declared = {}, sections = {} }, {}, 0, nil
+  local comments = { named = {}, above = {}, declared = {}, classes = {}, sections = {} }
+  local lines, number, section = {}, 0, nil
   for line in file:lines() do
     number = number + 1
     local text = match(line, "^%s*%-%-%- ?([^-].*)$") or match(line, "^%s*%-%-%-$") and ""
@@ -132,6 +168,7 @@ local function comments_of(path)
   sources[path] = comments
   return comments
 end
+M.comments_of = comments_of
 
 --- The comments of the file that a function stands in, and its line there.
 local function comments_at(f)
@@ -149,7 +186,7 @@ end
 
 ---------------------------------------------------------------------------------------------------------- the names
 
---- What the groups hold: for nn the classes and functions in ty.nn, for plot the methods of plots.
+--- What the groups hold: for nn the classes and functions in ty.nn, for plot, progress and run (of jit.start) methods.
 M.groups = {
   nn = function() return ty.nn end,
   optim = function() return ty.optim end,
@@ -161,6 +198,7 @@ M.groups = {
   plot = function() return getmetatable(ty.plot {}) end,
   progress = function() return getmetatable(ty.progress()) end,
   graph = function() return internals.load "tycho.graph" end,
+  run = function() return getmetatable(ty.start(function() end)).__index end,
 }
 
 local function is_callable(v) return type(v) == "function" or (getmetatable(v) or {}).__call ~= nil end
@@ -192,14 +230,15 @@ function M.members(group)
   return found, ok and t or nil
 end
 
---- The functions that compile and look at what was compiled, as fields of LuaJIT's own table: view is not ty.view.
+--- The functions that compile and look at what was compiled, as fields of LuaJIT's own table: those that are described
+--- as such are others than the module's of that name, as jit.view is not ty.view.
 function M.jit_names()
   local list, jit_table = {}, rawget(_G, "jit")
   for name in pairs(help) do
     local f = type(jit_table) == "table" and rawget(jit_table, name)
     if f ~= nil and f == rawget(ty, name) then list[#list + 1] = name end
+    if sub(name, 1, 4) == "jit." then list[#list + 1] = sub(name, 5) end
   end
-  list[#list + 1] = "view"
   sort(list)
   return list
 end
@@ -222,7 +261,7 @@ end
 local function entry_of(name, call, comment)
   return sentences {
     name = name, call = call, text = comment and comment.text or "", params = comment and comment.params or {},
-    returns = comment and comment.returns or {},
+    returns = comment and comment.returns or {}, overloads = comment and comment.overloads or {},
   }
 end
 
@@ -404,9 +443,9 @@ function M.of(name)
   local group = match(name, "^([^.]+)%.")
   if group == "jit" then
     local of = sub(name, 5)
-    if of == "view" then
-      local comments, at = comments_at(rawget(_G, "jit").view)
-      local call, about = match(help["jit.view"], "^[^(]*(%b())\n  (.*)$")
+    if help[name] then
+      local comments, at = comments_at(rawget(_G, "jit")[of])
+      local call, about = match(help[name], "^[^(]*(%b())\n  (.*)$")
       entry = with_summary(entry_of(name, call, comments and comments.above[at]), about)
     elseif help[of] then
       entry = {}
@@ -432,6 +471,17 @@ function M.about(param)
   local first = match(text, "^[%w.-]+") or ""
   local is_default = tonumber(first) or find(text, '^"') or defaults[first] or find(text, "^the last")
   return param.optional and is_default and "default: " .. text or text
+end
+
+--- The arguments of an entry: what it says, or under the names in its call what that says which it refers to.
+function M.params(entry)
+  local other = #entry.params == 0 and entry.see and M.of(entry.see)
+  if not other then return entry.params end
+  local by_name, list = {}, {}
+  for _, p in ipairs(other.params) do by_name[p.name] = p end
+  local call = gsub(gsub(entry.call, "%b{}", "opts"), "=[^,)]*", "")
+  for name in gmatch(call, "[%a_][%w_]*") do list[#list + 1] = by_name[name] end
+  return list
 end
 
 --- The errors of an entry: what it says, or what that says which it refers to; nil where both are silent.

@@ -216,7 +216,8 @@ return function(ty, nn)
   --- Raises where the width does not divide into the heads, or norm or activation is not known.
   ---@param width integer
   ---@param heads integer
-  ---@param opts? table
+  ---@param opts? {inner: integer?, dropout: number?, causal: boolean?, rotary: boolean|number|nil,
+  ---  norm: "layer"|"rms"|nil, activation: string?, bias: boolean?, eps: number?}
   ---@return tycho.Module # [batch, time, width] to [batch, time, width]
   function Block:init(width, heads, opts)
     local who = "TransformerBlock"

@@ -41,7 +41,7 @@ return function(ty)
   ---@param dtype "bf16"|"f16"|"f32"|false false: as without
   ---@param fn function
   ---@param ... any what fn is given
-  ---@return any # what fn gives
+  ---@return any ... # what fn gives
   local function autocast(dtype, fn, ...)
     if dtype ~= false and not names[dtype] then
       check.fail("autocast", "argument 1 must be \"bf16\", \"f16\", \"f32\" or false, got %s", check.show(dtype))

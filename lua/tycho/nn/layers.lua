@@ -168,6 +168,8 @@ return function(ty, nn)
   --- nn.LogSoftmax(dim = -1): see ty.log_softmax.
   activation("LogSoftmax", ty.log_softmax, "dim", -1)
   --- nn.GELU(approximate = "none"): see ty.gelu.
+  ---@param approximate? "none"|"tanh" "none"
+  ---@return tycho.Module # the sizes of the input
   activation("GELU", function(x, form) return ty.gelu(x, { approximate = form }) end, "approximate", "none")
   --- nn.Identity(): gives what it is given.
   --- Raises never.
@@ -231,7 +233,7 @@ return function(ty, nn)
   --- Adds a part at the end. Gives the module.
   --- Raises where the part is neither a module nor a function.
   ---@param part tycho.Module|function a further part
-  ---@return tycho.Module # the module itself
+  ---@return tycho.nn.Sequential # the module itself
   function Sequential:append(part)
     self[#self + 1] = parts_of("Sequential", part)[1]
     return self
@@ -255,7 +257,7 @@ return function(ty, nn)
   --- Adds a part at the end. Gives the module.
   --- Raises where the part is no module.
   ---@param part tycho.Module a further part
-  ---@return tycho.Module # the module itself
+  ---@return tycho.nn.ModuleList # the module itself
   function ModuleList:append(part)
     if not nn.is_module(part) then check.fail("ModuleList", "a part must be a module, got %s", check.show(part)) end
     self[#self + 1] = part

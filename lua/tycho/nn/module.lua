@@ -77,7 +77,7 @@ return function(ty, nn)
 
   --- nn.Module{name = part, ..., forward = function(self, x) ... end}: a module without a class of its own.
   --- Raises where the argument is no table.
-  ---@param fields table parts, settings, and the function forward
+  ---@param fields table<string, any> parts, settings, and the function forward
   ---@return tycho.Module # what forward gives
   setmetatable(Module, {
     __call = function(_, fields)

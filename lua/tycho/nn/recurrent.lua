@@ -151,8 +151,8 @@ return function(ty, nn)
   --- Raises where a count is not whole, an option is not known, or input or state has other sizes.
   ---@param inputs integer features of the input
   ---@param hidden integer features of the state
-  ---@param opts? {layers: integer?, bias: boolean?, batch_first: boolean?, dropout: number?, bidirectional: boolean?}
-  ---  dropout: between layers
+  ---@param opts? {layers: integer?, bias: boolean?, batch_first: boolean?, dropout: number?, bidirectional: boolean?,
+  ---  nonlinearity: "tanh"|"relu"|nil} dropout: between layers
   ---@return tycho.Module # [batch, time, inputs] to [batch, time, hidden] and the last state [layers * directions,
   ---  batch, hidden]
   nn.RNN = class("RNN", Recurrent)

@@ -76,7 +76,8 @@ return function(ty, nn)
   ---@param inputs integer channels of the input
   ---@param outputs integer channels of the result
   ---@param kernel integer
-  ---@param opts? {stride: any, padding: any, dilation: integer?, groups: integer?, bias: boolean?} as of ty.conv1d
+  ---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer?,
+  ---  groups: integer?, bias: boolean?} as of ty.conv1d
   ---@return tycho.Module # [batch, inputs, n] to [batch, outputs, m]
   convolution("Conv1d", 1, ty.conv1d)
   --- nn.Conv2d(inputs, outputs, kernel, {stride = 1, padding = 0, dilation = 1, groups = 1, bias = true}): sizes are a
@@ -84,14 +85,28 @@ return function(ty, nn)
   ---@param inputs integer channels of the input
   ---@param outputs integer channels of the result
   ---@param kernel integer|integer[] rows and columns
-  ---@param opts? {stride: any, padding: any, dilation: any, groups: integer?, bias: boolean?} as of ty.conv2d
+  ---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil,
+  ---  dilation: integer|integer[]|nil, groups: integer?, bias: boolean?} as of ty.conv2d
   ---@return tycho.Module # [batch, inputs, h, w] to [batch, outputs, h2, w2]
   convolution("Conv2d", 2, ty.conv2d)
   --- nn.ConvTranspose1d(inputs, outputs, kernel, {stride = 1, padding = 0, output_padding = 0, dilation = 1,
   --- groups = 1, bias = true}): see ty.conv_transpose1d.
+  ---@param inputs integer channels of the input
+  ---@param outputs integer channels of the result
+  ---@param kernel integer
+  ---@param opts? {stride: integer?, padding: integer?, output_padding: integer?, dilation: integer?,
+  ---  groups: integer?, bias: boolean?} as of ty.conv_transpose1d
+  ---@return tycho.Module # [batch, inputs, n] to [batch, outputs, m]
   convolution("ConvTranspose1d", 1, ty.conv_transpose1d, true)
   --- nn.ConvTranspose2d(inputs, outputs, kernel, {stride = 1, padding = 0, output_padding = 0, dilation = 1,
   --- groups = 1, bias = true}): sizes are a number or {rows, columns}; see ty.conv_transpose2d.
+  ---@param inputs integer channels of the input
+  ---@param outputs integer channels of the result
+  ---@param kernel integer|integer[] rows and columns
+  ---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil,
+  ---  output_padding: integer|integer[]|nil, dilation: integer|integer[]|nil, groups: integer?,
+  ---  bias: boolean?} as of ty.conv_transpose2d
+  ---@return tycho.Module # [batch, inputs, h, w] to [batch, outputs, h2, w2]
   convolution("ConvTranspose2d", 2, ty.conv_transpose2d, true)
 
   ---------------------------------------------------------------------------------------------------------- pooling
@@ -118,14 +133,15 @@ return function(ty, nn)
   pooling("MaxPool2d", 2, ty.max_pool2d)
   --- nn.AvgPool1d(kernel, {stride = kernel, padding = 0, ceil_mode = false, count_include_pad = true}): see
   --- ty.avg_pool1d.
-  ---@param kernel integer places of the window, or {rows, columns}
+  ---@param kernel integer places of the window
   ---@param opts? {stride: integer?, padding: integer?, ceil_mode: boolean?, count_include_pad: boolean?} as of
   ---  ty.avg_pool1d
   pooling("AvgPool1d", 1, ty.avg_pool1d)
   --- nn.AvgPool2d(kernel, {stride = kernel, padding = 0, ceil_mode = false, count_include_pad = true}): see
   --- ty.avg_pool2d.
-  ---@param kernel integer places of the window, or {rows, columns}
-  ---@param opts? {stride: any, padding: any, ceil_mode: boolean?, count_include_pad: boolean?} as of ty.avg_pool2d
+  ---@param kernel integer|integer[] places of the window, or {rows, columns}
+  ---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, ceil_mode: boolean?,
+  ---  count_include_pad: boolean?} as of ty.avg_pool2d
   pooling("AvgPool2d", 2, ty.avg_pool2d)
 
   --- A class of as many windows as asked for.

@@ -398,7 +398,9 @@ end
 --- default where there is
 --- room); grid = false; axes = false; theme = "dark", or "auto": an SVG follows its reader's light or dark scheme.
 --- Raises where an option is not known, or a row holds something else than plots.
----@param opts? table
+---@param opts? {title: string?, xlabel: string?, ylabel: string?, xscale: "linear"|"log"|nil,
+---  yscale: "linear"|"log"|nil, xlim: number[]?, ylim: number[]?, width: number?, height: number?,
+---  legend: boolean|string|nil, grid: boolean?, theme: string?, axes: boolean?, [integer]: tycho.Plot[]}
 ---@return tycho.Plot
 return function(opts)
   local y = { marks = {}, turn = 0 }
