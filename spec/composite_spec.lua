@@ -86,7 +86,7 @@ describe("a composite of a large tensor", function()
     assert.equal(1, (cuts(function() s:backward() end)))
   end)
 
-  it("keeps for its gradient what that reads, once", function()
+  it("keeps nothing for its gradient that follows from its operand, element by element", function()
     local w = ty.full({ 1e6 }, 0.5):requires_grad_()
     w:silu():sum():backward()
     w.grad = nil
@@ -97,7 +97,7 @@ describe("a composite of a large tensor", function()
     local y = w:silu()
     local grown = ty.stats().memory.used - before
     collectgarbage "restart"
-    assert.truthy(grown > 8e6 and grown < 8.8e6, grown) -- the result and the sigmoid
+    assert.truthy(grown > 4e6 and grown < 4.8e6, grown) -- the result; the sigmoid is computed again
     y:sum():backward()
     assert.truthy(math.abs(w.grad[1]:item() - 0.73996) < 1e-5)
   end)

@@ -71,7 +71,7 @@ kind { name = "number, compared with a number", body = "if $ == 3 then return x 
 kind { name = "number, reaching equality", body = "if $ == 3 then return x + $ end return x - $", value = "2.5",
   changed = { 1, 2, "set(3)" } }
 kind { name = "number, a key", everywhere = true, body = "return x * T[$]", value = "2",
-  nothing = { 1, 1 }, again = { 1, 1 }, changed = { 1, 2, "set(3)" }, removed = { 1, 1 }, added = { 0, 1 },
+  nothing = { 1, 1 }, again = { 1, 1 }, changed = { 1, 1, "set(3)" }, removed = { 1, 1 }, added = { 0, 1 },
   type = { 1, 2, "set('b')" } }
 kind { name = "number, a loop's bound", body = "local y = x for i = 1, $ do y = y * i + 1 end return y", value = "2",
   nothing = { 1, 1 }, again = { 1, 1 }, changed = { 1, 2, "set(3)" }, removed = { 1, 1 }, added = { 0, 1 },

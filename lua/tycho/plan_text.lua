@@ -1,14 +1,26 @@
 --- plan_text.lua -- the text of a plan's passes, read: which operations each of its steps computes, of which lines.
 -- In: the text that jit.explain shows as a trace's graph. Out: tables. Cannot fail; what is not understood is left out.
 
+local ty = require "tycho"
+
 local ipairs, tonumber = ipairs, tonumber
 local gmatch, match, sub = string.gmatch, string.match, string.sub
 
 local M = {}
 
---- What an element of these costs beside one of an addition, roughly: of a kernel's time its lines get shares by that.
-local COST = { exp = 12, expm1 = 16, log = 15, log1p = 18, tanh = 25, erf = 25, sin = 20, cos = 20, tan = 30, pow = 40,
-  sigmoid = 15, div = 3, sqrt = 4, random = 10 }
+--- What an element of an operation costs beside one of an addition, roughly: of a kernel's time its lines get shares by
+--- that. Operations that are not rounded once are written in many.
+local EXPANDED = 15
+local costs
+
+local function cost_of(op)
+  if not costs then
+    costs = {}
+    for _, row in ipairs(ty.internals.probe.ops()) do costs[row.name] = row.bound > 0 and EXPANDED or 1 end
+  end
+  return costs[op] or 1
+end
+
 local FREE = { input = true, const = true, scalar = true, view = true, param = true }
 local FLOPS = 4 -- of a product, in the time of an addition
 
@@ -72,7 +84,7 @@ function M.shares(groups, nodes, root, sites)
   local group = groups[root]
   for _, node in ipairs(group and group.nodes or {}) do
     local n = nodes[node]
-    add(node, n.flops and n.flops / FLOPS or n.elements * (COST[n.op] or 1))
+    add(node, n.flops and n.flops / FLOPS or n.elements * cost_of(n.op))
   end
   if total == 0 then -- a copy, or of a plan without a text
     add(root, 1)
