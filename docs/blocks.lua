@@ -116,7 +116,8 @@ end
 
 --- A folder for the code of a page, with the examples and what was built in it.
 function M.folder(root, path)
-  os.execute(("rm -rf '%s' && mkdir -p '%s' && ln -s '%s/examples' '%s/build' '%s'"):format(path, path, root, root, path))
+  local command = "cd '%s' && r=$(pwd) && rm -rf '%s' && mkdir -p '%s' && ln -s \"$r/examples\" \"$r/build\" '%s'"
+  os.execute(command:format(root, path, path, path))
   return path
 end
 

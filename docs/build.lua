@@ -132,7 +132,7 @@ local function linker(base)
     local method = code:match "^[%a_]+:([%a_][%w_]*)"
     if method then
       local of_tensors = texts.of(method) and texts.of(method).is_method
-      for _, class in ipairs { "nn.Module", "optim.Optimizer", "data.Loader", "data.Dataset", "csv.Table" } do
+      for _, class in ipairs { "nn.Module", "optim.Optimizer", "data.Loader", "data.Dataset", "csv.Table", "run" } do
         name = name or (not of_tensors and addresses[class .. "." .. method] and class .. "." .. method)
       end
       name = name or of_tensors and method

@@ -34,7 +34,7 @@ local plan = {
   { "gradients", "Gradients", "`loss:backward()` fills `x.grad`; the rest are functions of functions.",
     { "Gradients" } },
   { "jit", "jit: compiled functions", "Each also a function of ty, but `jit.view` and `jit.profile`. `jit.log = false` silences "
-    .. "the lines on stderr, `jit.log = fn` gives fn the text.", { "Compilation" }, "run", "Calls in slices: what `jit.start` gives" },
+    .. "the lines on stderr, `jit.log = fn` gives fn the text.", { "Compilation" }, "run", "Calls in slices: what jit.start gives" },
   { "nn", "ty.nn: modules", "Modules are tables; parts are found by walking their fields.", nil, "nn" },
   { "optim", "ty.optim: optimisers, schedules", "Optimisers write parameters in place by their `grad`.", nil, "optim" },
   { "data", "ty.data: datasets and loaders", "Samples, batches, files read on threads of their own.", nil, "data" },

@@ -544,7 +544,8 @@ function M.open(core)
   --- Options, by name beside the arguments: weights = "inside" (the C file, as it is without) or "beside" (model.bin);
   --- name: of the functions, else the file's; outputs = {"y", ...}: names of results; dynamic = {x = {1}}: dims of
   --- arguments that callers of the C function give, or {x = {[1] = "rows"}} with their names.
-  --- Where a file cannot be written: nil and a message.
+  --- Gives {source, header, weights (paths), inputs, outputs, workspace (bytes)}; nil and a message where a file cannot
+  --- be written.
   --- Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its
   --- arguments, or needs what C cannot be written for, and says what; where an option is not known; nothing is written
   --- then.
