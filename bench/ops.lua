@@ -478,8 +478,8 @@ local excluded = {
     .. "requires_grad_ set_print stats synchronize threads",
   ["memory, without its elements"] = "from_ptr release scope",
   ["runs or changes functions of the user: rows of `make bench`"] = "autocast backward budget check checkpoint compile "
-    .. "export custom_grad deadline detect_anomaly disable enable_grad explain grad gradcheck graph hessian jacobian jvp "
-    .. "no_grad pass profile reset scan stance start value_and_grad vmap warmup",
+    .. "custom_grad deadline detect_anomaly disable enable_grad explain export grad gradcheck graph hessian jacobian "
+    .. "jvp no_grad pass profile reset scan stance start value_and_grad vmap warmup",
   ["changes gradients, of which every row \"gradient\" makes some"] = "clip_grad_norm_ clip_grad_value_",
   ["files, text and pictures"] = "help load load_checkpoint load_weights plot progress save save_checkpoint show",
 }
