@@ -329,6 +329,15 @@ local workloads = {
       return x.grad
     end)
   end },
+  { "scan and its gradient", function(_, n)
+    local w = ty.full({ n }, 0.5):requires_grad_()
+    local _, y = ty.scan(function(c, r)
+      local following = (c * w + r):tanh()
+      return following, following * 2
+    end, ty.zeros(n), ty.ones(3, n))
+    y:sum():backward()
+    return w.grad
+  end },
   { "gradcheck", function(_, n)
     local x = ty.ones({ 2 }, { dtype = "f64" })
     assert(ty.gradcheck(function(v) return (v * n):tanh() end, x, { raise = false }))

@@ -48,10 +48,12 @@ static int loop_run(lua_State *L) {
   Lazy like = {.thread = L, .pinned = &p}, *z = ty_lazy_open(S, &like);
   if (!z) return ty_lua_error(L, "scan: out of memory");
   z->open->body = true;
+  const LoopScope *outer = S->loop;
   const int status = ty_lua_protect(L, (Binding *)S, &p, lua_gettop(L) - 1, LUA_MULTRET, &hooked);
   Recording *b = z->open;
   b->body = false;
   if (status) ty_loop_forget(S, b);
+  while (S->loop && S->loop != outer) ty_loop_end(S->loop); /* an error has left them open */
   bool ok = !b->waiting || S->cut(S, b, NULL);
   ty_lazy_abandon(S, z);
   if (status) return lua_error(L);

@@ -313,6 +313,7 @@ static bool make_body(Making *M) {
     const bool is_row = i >= c->ncarried;
     M->map[param] = input(M, is_row ? LOOP_ROWS : LOOP_CARRIED, M->at[i], is_row ? rows : y->dtype,
                           &g->node[param].type);
+    if (M->map[param] < 0) return false;
   }
   M->slot = g->nscalar;
   if (!make_constants(M, constants)) return false;

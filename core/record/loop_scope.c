@@ -18,6 +18,7 @@ bool ty_loop_begin(State *S, LoopScope *l) {
   for (Storage *st = b->waiting; st; st = st->next)
     l->before[l->nbefore++] = (struct LoopBefore){ty_storage_hold(st), st->version};
   l->recording = b;
+  b->refs++; /* no other recording is to be taken for it */
   l->first = b->g.n;
   l->stream = S->stream;
   l->seq = S->record_seq;
@@ -32,6 +33,7 @@ void ty_loop_end(LoopScope *l) {
       *at = l->outer;
       break;
     }
+  if (l->recording) ty_recording_drop(l->S, l->recording);
   for (i32 i = 0; i < l->nbefore; i++) ty_storage_drop(l->before[i].st);
   for (i32 i = 0; i < l->ntaped; i++) ty_tensor_release(&l->taped[i]);
   ty_mem_free(l->before);
