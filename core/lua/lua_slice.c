@@ -15,6 +15,7 @@
 ** 3. Instances, ranges and traces may go meanwhile: the call has copies, and holds the trace.
 */
 #include <lauxlib.h>
+#include <math.h>
 #include "base/system.h"
 #include "engine/slice.h"
 #include "lua/lua_guard.h"
@@ -198,6 +199,13 @@ bool ty_slice_begin(lua_State *L, State *S, const Trace *T, const Instance *I, c
 
 /* --- the end */
 
+/* Whether two values on the stack are one; a NaN is what it was, though it is not equal to itself. */
+static bool is_unchanged(lua_State *L, int a, int b) {
+  if (lua_rawequal(L, a, b)) return true;
+  if (lua_type(L, a) != LUA_TNUMBER || lua_type(L, b) != LUA_TNUMBER) return false;
+  return isnan(lua_tonumber(L, a)) && isnan(lua_tonumber(L, b));
+}
+
 static const char *changed(lua_State *L, const Slice *s) {
   const Instance *I = s->I;
   const Trace *T = s->T;
@@ -212,7 +220,7 @@ static const char *changed(lua_State *L, const Slice *s) {
   const int now = lua_gettop(L);
   push_olds(L, (Slice *)s);
   bool same = true;
-  for (i32 i = 1; i <= T->neffects; i++) same &= lua_rawequal(L, now + i, s->olds + i);
+  for (i32 i = 1; i <= T->neffects; i++) same &= is_unchanged(L, now + i, s->olds + i);
   lua_settop(L, s->olds);
   return same ? NULL : "a field or variable that the call writes";
 }
@@ -297,7 +305,7 @@ void ty_lua_open_slice(lua_State *L, int m) {
     lua_pushcfunction(L, slice_gc);
     lua_setfield(L, -2, "__gc");
   }
-  lua_pop(L, 1);
+  lua_setfield(L, m, "_slice_meta");
   lua_pushvalue(L, m);
   ty_lua_register(L, fns);
   lua_pop(L, 1);

@@ -14,6 +14,8 @@ return function(core)
   local fail = core.internals.error
   local show = require("tycho.arguments")(core).show
   local run_slice, clock, close, slicing = core._slice_run, core._slice_clock, core._slice_close, core._slicing
+  local slice_meta = core._slice_meta
+  local sliced -- the coroutine that is under way, of runs inside of runs the innermost one
 
   ---@class tycho.Run a call in slices of time
   ---@field done boolean whether it has ended, with results or by an error
@@ -33,12 +35,13 @@ return function(core)
     end
   end
 
-  --- What a resume came to.
-  local function came(run, ok, ...)
-    slicing(nil)
+  --- What a resume came to; another run goes on if it was resumed inside of that.
+  local function came(run, outer, ok, ...)
+    sliced = outer
+    slicing(outer)
     if status(run.thread) ~= "dead" then
       local slice, finish = ...
-      if type(slice) == "userdata" and type(finish) == "function" then run.slice, run.finish = slice, finish end
+      if getmetatable(slice) == slice_meta then run.slice, run.finish = slice, finish end
       return -- else the function itself yields
     end
     run.done, run.thread = true, nil
@@ -50,8 +53,10 @@ return function(core)
   end
 
   local function go_on(run, ...)
-    slicing(run.thread)
-    return came(run, resume(run.thread, ...))
+    local outer = sliced
+    sliced = run.thread
+    slicing(sliced)
+    return came(run, outer, resume(run.thread, ...))
   end
 
   --- Runs what waits, at most until then; whether the coroutine may go on.
