@@ -68,7 +68,9 @@ local function options_of(text)
   local chunk = loadstring("return {" .. text .. "}", "=options")
   if not chunk then fail("options: %q is not the inside of a Lua table", text) end
   -- `fullgraph` for `fullgraph = true` would be a nil in the list.
-  local function unknown(_, name) fail("options: %s is no value; an option is given as in \"fullgraph = true\"", name) end
+  local function unknown(_, name)
+    fail("options: %s is no value; an option is given as in \"fullgraph = true\"", name)
+  end
   return setfenv(chunk, setmetatable({}, { __index = unknown }))()
 end
 

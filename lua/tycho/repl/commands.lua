@@ -160,8 +160,8 @@ command("who", "", "names of this session, the largest tensors first, with bytes
     local what, bytes, device = describe(v)
     if type(v) == "number" or type(v) == "boolean" then what = ("%s %s"):format(what, tostring(v)) end
     if type(v) == "function" then
-      local compiled = ty.internals.original(v)
-      what = (compiled and "compiled " or "") .. "function " .. values.place(compiled or v)
+      local fn = ty.internals.original(v)
+      what = (fn and "compiled " or "") .. "function " .. values.place(fn or v)
     end
     rows[#rows + 1] = { name, what, bytes, device }
   end
