@@ -203,6 +203,8 @@ installed:
 	else \
 	  echo "install: $(LUAJIT) does not look in $(PREFIX); for it, and for programs that embed it:"; \
 	  echo '  export LUA_PATH="$(LUADIR)/?.lua;$(LUADIR)/?/init.lua;;" LUA_CPATH="$(LIBDIR)/?.so;;"'; \
+	  echo "install: for C programs that are built with libtycho:"; \
+	  echo '  export PKG_CONFIG_PATH="$(PREFIX)/lib/pkgconfig" LD_LIBRARY_PATH="$(PREFIX)/lib"'; \
 	fi
 
 uninstall:

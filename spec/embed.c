@@ -170,6 +170,8 @@ static void values(void) {
   IS(TY_OK, ty_result_copy(m, 0, TY_F32, &y, sizeof y));
   CHECK(y == 7);
   IS(TY_INVALID, ty_result_copy(m, 0, TY_F64, &y, sizeof y));
+  SAYS("TY_F32, not TY_F64");
+  IS(TY_INVALID, ty_result_copy(m, 0, (ty_dtype)99, &y, sizeof y));
   IS(TY_INVALID, ty_result_copy(m, 0, TY_F32, &y, 8));
   IS(TY_INVALID, ty_result_copy(m, 0, TY_F32, NULL, 4));
   IS(TY_OK, ty_close(e));
@@ -306,11 +308,14 @@ static void errors(void) {
   }
   const ty_source options = {.text = "return function() end", .options = "fullgraph = 1"},
                   options2 = {.text = "return function() end", .options = "} os.exit() {"},
+                  options3 = {.text = "return function() end", .options = "fullgraph"},
                   both = {.text = "x", .path = "x"},
                   weights = {.text = "return function() end", .file = "/no/such.npz"};
   IS(TY_FAILED, ty_load_source(e, &options, &m));
   SAYS("option fullgraph must be a boolean");
   IS(TY_FAILED, ty_load_source(e, &options2, &m));
+  IS(TY_FAILED, ty_load_source(e, &options3, &m));
+  SAYS("fullgraph is no value");
   IS(TY_INVALID, ty_load_source(e, &both, &m));
   IS(TY_FAILED, ty_load_source(e, &weights, &m));
   SAYS("/no/such.npz");

@@ -444,6 +444,7 @@ describe("misuse", function()
       { ty.load, { "x.npz", { limit = -1 } }, "option limit must be a number of bytes, got .1" },
       { ty.save, { "x.safetensors", x }, "tensors by name" },
       { ty.save, { "x.safetensors", { x } }, "names must be texts" },
+      { ty.save, { "x.safetensors", ty.nn.Linear(2, 2) }, "got a module; give module:state_dict()" },
       { ty.save, { "x.safetensors", { ["a\n"] = x } }, "control character" },
       { ty.save, { "x.safetensors", { ["a\255"] = x } }, "not UTF" },
       { ty.save, { "x.safetensors", { __metadata__ = x } }, "__metadata__" },

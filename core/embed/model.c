@@ -328,6 +328,14 @@ ty_status ty_result_named(ty_model *model, const char *name, ty_array *result) {
   return y;
 }
 
+/* A dtype as tycho.h names it. */
+static const char *dtype_text(ty_dtype dtype) {
+  static const char *const names[] = {"TY_NIL", "TY_BOOL",   "TY_U8",      "TY_I8",   "TY_I16",
+                                      "TY_I32", "TY_I64",    "TY_F16",     "TY_BF16", "TY_F32",
+                                      "TY_F64", "TY_NUMBER", "TY_LOGICAL", "TY_TEXT"};
+  return (unsigned)dtype <= TY_TEXT ? names[dtype] : "one that there is not";
+}
+
 ty_status ty_result_copy(ty_model *model, int i, ty_dtype dtype, void *to, size_t bytes) {
   ty_array a;
   Slot *lock;
@@ -344,8 +352,8 @@ ty_status ty_result_copy(ty_model *model, int i, ty_dtype dtype, void *to, size_
     for (int d = 0; d < a.rank; d++) n *= (size_t)a.shape[d];
   }
   if (has != dtype)
-    y = ty_failed(TY_INVALID, "ty_result_copy: result %d is of another dtype (%d, not %d)", i,
-                  (int)a.dtype, (int)dtype);
+    y = ty_failed(TY_INVALID, "ty_result_copy: result %d is of another dtype: %s, not %s", i,
+                  dtype_text(a.dtype), dtype_text(dtype));
   else if (n != bytes)
     y = ty_failed(TY_INVALID, "ty_result_copy: result %d has %zu bytes, not %zu", i, n, bytes);
   else if (n) memcpy(to, from, n);

@@ -334,6 +334,13 @@ function M.open(core)
     end
   end
 
+  --- The function that a compiled one was made of; nil: f is not compiled.
+  local function original(f)
+    local h = handle_of[forward_of[f] and forward_of[f]() or f]
+    return h and h.fn
+  end
+  core.internals.original = original
+
   --- For C: what answers calls of a compiled function by its traces, without and with borrowed arguments.
   function core.internals.answers(f)
     local h = handle_of[f]
@@ -543,7 +550,8 @@ function M.open(core)
   --- Tensors among the arguments become pointers, numbers doubles; all else that f reads is frozen, weights too.
   --- Options, by name beside the arguments: weights = "inside" (the C file, as it is without) or "beside" (model.bin);
   --- name: of the functions, else the file's; outputs = {"y", ...}: names of results; dynamic = {x = {1}}: dims of
-  --- arguments that callers of the C function give, or {x = {[1] = "rows"}} with their names.
+  --- arguments that callers of the C function give, or {x = {[1] = "rows"}} with their names; most = 1024: the
+  --- largest of these sizes, 128 at least.
   --- Gives {source, header, weights (paths), inputs, outputs, workspace (bytes)}; nil and a message where a file cannot
   --- be written.
   --- Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its
@@ -554,10 +562,7 @@ function M.open(core)
   ---@param given? table example arguments and options: {x, 0.5, weights = "beside"}
   ---@return table? written, string? message
   function api.export(f, path, given)
-    return core.internals.load("tycho.export").export(core, function(fn)
-      local h = handle_of[forward_of[fn] and forward_of[fn]() or fn]
-      return h and h.fn
-    end, f, path, given)
+    return core.internals.load("tycho.export").export(core, original, f, path, given)
   end
 
   function api.pass(name, fn) return core.internals.load("tycho.graph").pass(name, fn) end

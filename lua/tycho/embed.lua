@@ -53,7 +53,8 @@ return M
 local function callable(value, where)
   if type(value) == "function" then return value end
   if type(value) ~= "table" then
-    fail("%s: returns a %s; a model's file returns a function, a module, or a table with `forward`", where, type(value))
+    fail("%s: returns %s; a model's file returns a function, a module, or a table with `forward`", where,
+      value == nil and "nothing" or "a " .. type(value))
   end
   if nn.is_module(value) then return around.module(value) end
   if type(value.forward) == "function" then return around.method(value, "forward") end
@@ -66,7 +67,11 @@ local function options_of(text)
   if text == nil then return nil end
   local chunk = loadstring("return {" .. text .. "}", "=options")
   if not chunk then fail("options: %q is not the inside of a Lua table", text) end
-  return setfenv(chunk, {})()
+  -- `fullgraph` for `fullgraph = true` would be a nil in the list.
+  local function unknown(_, name)
+    fail("options: %s is no value; an option is given as in \"fullgraph = true\"", name)
+  end
+  return setfenv(chunk, setmetatable({}, { __index = unknown }))()
 end
 
 local function record_of(value, fn, options)

@@ -271,6 +271,9 @@ local function names_of(who, tensors)
   if type(tensors) ~= "table" then
     check.fail(who, "argument 2 must be tensors by name, got %s", check.show(tensors))
   end
+  if type(tensors.state_dict) == "function" then
+    check.fail(who, "argument 2 must be tensors by name, got a module; give module:state_dict()")
+  end
   for name, t in pairs(tensors) do
     if type(name) ~= "string" then check.fail(who, "names must be texts, got %s", check.show(name)) end
     local bad = C.bad_name(name)

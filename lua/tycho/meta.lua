@@ -2992,7 +2992,8 @@ function ty.expm1_(x) end
 ---Tensors among the arguments become pointers, numbers doubles; all else that f reads is frozen, weights too.
 ---Options, by name beside the arguments: weights = "inside" (the C file, as it is without) or "beside" (model.bin);
 ---name: of the functions, else the file's; outputs = {"y", ...}: names of results; dynamic = {x = {1}}: dims of
----arguments that callers of the C function give, or {x = {[1] = "rows"}} with their names.
+---arguments that callers of the C function give, or {x = {[1] = "rows"}} with their names; most = 1024: the
+---largest of these sizes, 128 at least.
 ---Gives {source, header, weights (paths), inputs, outputs, workspace (bytes)}; nil and a message where a file cannot
 ---be written.
 ---Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its arguments, or needs what C cannot be written for, and says what; where an option is not known; nothing is written then.
@@ -5029,7 +5030,8 @@ function jitlib.explain(f) end
 ---Tensors among the arguments become pointers, numbers doubles; all else that f reads is frozen, weights too.
 ---Options, by name beside the arguments: weights = "inside" (the C file, as it is without) or "beside" (model.bin);
 ---name: of the functions, else the file's; outputs = {"y", ...}: names of results; dynamic = {x = {1}}: dims of
----arguments that callers of the C function give, or {x = {[1] = "rows"}} with their names.
+---arguments that callers of the C function give, or {x = {[1] = "rows"}} with their names; most = 1024: the
+---largest of these sizes, 128 at least.
 ---Gives {source, header, weights (paths), inputs, outputs, workspace (bytes)}; nil and a message where a file cannot
 ---be written.
 ---Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its arguments, or needs what C cannot be written for, and says what; where an option is not known; nothing is written then.

@@ -127,6 +127,9 @@ local function optimizer(name, class)
       local o = setmetatable({ groups = {}, general = opts }, self)
       local groups = params
       if type(params) == "table" and params[1] ~= nil and is_tensor(params[1]) then groups = { { params = params } } end
+      if type(groups) == "table" and type(groups.parameters) == "function" then
+        check.fail(name, "argument 1 must be a list of parameters, got a module; give module:parameters()")
+      end
       if type(groups) ~= "table" or #groups == 0 then
         check.fail(name, "argument 1 must be a list of parameters or of groups, got %s", check.show(params))
       end

@@ -170,9 +170,12 @@ local function product_of(shape)
   return n
 end
 
+--- A shape for the header's reader: sizes by the names that callers give them.
 local function shape_text(shape)
   local out = {}
-  for i, v in ipairs(shape) do out[i] = type(v) == "number" and format("%d", v) or gsub(tostring(v), "[()]", "") end
+  for i, v in ipairs(shape) do
+    out[i] = type(v) == "number" and format("%d", v) or gsub(gsub(tostring(v), "[()]", ""), "%f[%w_]dim_", "")
+  end
   return "[" .. concat(out, ", ") .. "]"
 end
 

@@ -422,7 +422,10 @@ return function(ty, nn)
   ---@return string[] missing, string[] unexpected
   function Module:load_state_dict(sd, opts)
     local who = "load_state_dict"
-    if type(sd) ~= "table" then raise(who .. ": argument 1 must be a table of tensors, got " .. check.show(sd)) end
+    if type(sd) ~= "table" then
+      raise(("%s: argument 1 must be a table of tensors%s, got %s"):format(who,
+        type(sd) == "string" and " (ty.load reads one from a file)" or "", check.show(sd)))
+    end
     opts = check.options(who, opts, { from = "string", strict = "boolean" })
     if opts.from ~= nil and opts.from ~= "torch" then
       check.fail(who, "option from must be \"torch\", got %s", check.show(opts.from))

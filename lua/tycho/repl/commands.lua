@@ -159,7 +159,10 @@ command("who", "", "names of this session, the largest tensors first, with bytes
   local function add(name, v)
     local what, bytes, device = describe(v)
     if type(v) == "number" or type(v) == "boolean" then what = ("%s %s"):format(what, tostring(v)) end
-    if type(v) == "function" then what = "function " .. values.place(v) end
+    if type(v) == "function" then
+      local fn = ty.internals.original(v)
+      what = (fn and "compiled " or "") .. "function " .. values.place(fn or v)
+    end
     rows[#rows + 1] = { name, what, bytes, device }
   end
   repl.session:each(function(name, v) add(name, v) end)
@@ -294,7 +297,7 @@ local function about(repl, text, deep)
   end
   if type(v) == "function" then
     repl:write(values.show(v, { colors = repl.colors }))
-    local code = source_of(repl, v)
+    local code = source_of(repl, ty.internals.original(v) or v)
     if code then repl:write(code) end
   elseif v ~= nil then
     repl:write(values.show(v, { colors = repl.colors, width = repl:width() }))

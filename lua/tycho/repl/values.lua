@@ -58,6 +58,8 @@ function M.place(f)
 end
 
 local function function_text(f)
+  local compiled = ty.internals.original(f)
+  if compiled then return "compiled " .. function_text(compiled) end
   local info = debug.getinfo(f, "Su")
   local names = {}
   for i = 1, info.nparams or 0 do names[i] = debug.getlocal(f, i) end
