@@ -16,7 +16,7 @@ local function everywhere(code)
       local equal = a:eq(b):bitwise_or(a:ne(a):bitwise_and(b:ne(b)))
       assert(equal:all():item(), text)
     end
-    local ctype = { u8 = "uint8_t", f32 = "float", f64 = "double", i64 = "int64_t" }
+    local ctype = { bool = "uint8_t", u8 = "uint8_t", f32 = "float", f64 = "double", i64 = "int64_t" }
     local function at(t) return ffi.cast(ctype[t.dtype] .. " *", t:data()) end
   ]]
   for _, env in ipairs(worlds) do
@@ -28,6 +28,24 @@ local function everywhere(code)
 end
 
 describe("tiles", function()
+  it("of a row that is settled early are all there for what reads them later", function()
+    everywhere [[
+      local f = ty.compile(function(x) return x * x:max(), x:logical_not() * x:any(), x + x:all() end)
+      for _, n in ipairs { 5, 4095, 4097, 9000, 70001 } do
+        local x = ty.arange(n):fmod(3):eq(1)
+        local held, p = {}, at(x)
+        for i = 0, n - 1 do held[i] = p[i] end
+        local times, never, plus = f(x)
+        times, never, plus = at(times), at(never), at(plus)
+        for i = 0, n - 1 do
+          assert(times[i] == held[i], "x * max of " .. n .. " at " .. i)
+          assert(never[i] == 1 - held[i], "not x * any of " .. n .. " at " .. i)
+          assert(plus[i] == held[i], "x + all of " .. n .. " at " .. i)
+        end
+      end
+    ]]
+  end)
+
   it("see one value for all elements, however many they are", function()
     everywhere [[
       for _, n in ipairs { 5, 1024, 1025, 16383, 16384, 16385, 70001, 300000 } do
