@@ -665,6 +665,16 @@ describe("a capture", function()
     assert.is_string(why.hint)
   end)
 
+  it("follows the library's own __index, whatever else the module holds", function()
+    local function reads(x) return x > 1 and ty.no_such_name or x end
+    assert.is_table((captured(reads, 2)))
+    local relu = ty.relu
+    ty.relu = 5
+    local again = captured(reads, 2)
+    ty.relu = relu
+    assert.is_table(again)
+  end)
+
   it("captures functions whose 64-bit constants it does not come by", function()
     assert.is_table((captured(loadstring "return function(x, y) if x > y then return 5LL end return x + 1 end"(), 1, 2)))
   end)

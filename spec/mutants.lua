@@ -10,7 +10,7 @@ local M = {
     "forward_remade", "scan", "vmap", "composite", "composites", "answered",
     "lifetimes", "ranges", "binding",
     "explain", "keys", "coroutines", "repl", "gradient_hooks", "location", "anomaly", "view", "learner", "profile", "docs",
-    "export", "embed" },
+    "export", "embed", "memory" },
 
 
   { file = "lua/tycho/texts.lua", what = "errors that a text tells are lost",

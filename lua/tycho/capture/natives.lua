@@ -273,6 +273,9 @@ return function(World)
       if kind == "function" and not (self.C.is_native(v) or self:is_ours(v)) then return false end
       local o = kind == "table" and self.tables[v]
       if o and (o.overlay or o.meta ~= nil) or kind == "table" and self:has_symbols(f, v) then return false end
+      if kind == "table" and getmetatable(v) ~= nil and not self.constants[v] and not (i == 2 and grad.kept[f]) then
+        return false -- evaluated, it may read what the guards tell; a native call is refused
+      end
     end
     return true
   end
