@@ -456,7 +456,8 @@ const luaL_Reg ty_file_archives[] = {
     {"starve", l_starve},     {"check", l_check}, {NULL, NULL}};
 
 /* Lists of the functions of all formats: a new format adds its own here. */
-static const luaL_Reg *const lists[] = {ty_file_archives, ty_file_csv, ty_file_image, ty_file_ring};
+static const luaL_Reg *const lists[] = {ty_file_archives, ty_file_csv, ty_file_image, ty_file_ring,
+                                        ty_file_protobuf};
 
 __attribute__((visibility("default"))) int luaopen_tycho_files(lua_State *L);
 int luaopen_tycho_files(lua_State *L) {

@@ -17,6 +17,7 @@ extern const luaL_Reg ty_file_archives[]; /* file_lua.c: npy, npz, safetensors, 
 extern const luaL_Reg ty_file_csv[];      /* file_csv_lua.c: tables in text */
 extern const luaL_Reg ty_file_image[];    /* file_image_lua.c: images */
 extern const luaL_Reg ty_file_ring[];     /* file_ring_lua.c: reading in the background */
+extern const luaL_Reg ty_file_protobuf[]; /* file_protobuf_lua.c: messages of Protocol Buffers */
 
 /* --- file_seam_lua.c */
 

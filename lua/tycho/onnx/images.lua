@@ -1,0 +1,361 @@
+--- images.lua -- ONNX operators that sample places: Resize, GridSample, AffineGrid, RoiAlign.
+
+local ty = require "tycho"
+local values = require "tycho.onnx.values"
+
+local ipairs, unpack = ipairs, unpack
+local T, numbers = values.tensor, values.numbers
+local floor, ceil, abs, max, min = math.floor, math.ceil, math.abs, math.max, math.min
+
+return function(op)
+  --- Where place i from 0 of the output lies in the input.
+  local coordinates = {
+    half_pixel = function(i, s) return (i + 0.5) / s - 0.5 end,
+    half_pixel_symmetric = function(i, s, n, m)
+      local adjustment = m / (s * n)
+      return n / 2 * (1 - adjustment) + (i + 0.5) / s - 0.5
+    end,
+    pytorch_half_pixel = function(i, s, _, m) return m > 1 and (i + 0.5) / s - 0.5 or 0 end,
+    align_corners = function(i, _, n, m) return m > 1 and i * (n - 1) / (m - 1) or 0 end,
+    asymmetric = function(i, s) return i / s end,
+    tf_crop_and_resize = function(i, _, n, m, first, last)
+      return m > 1 and first * (n - 1) + i * (last - first) * (n - 1) / (m - 1) or 0.5 * (first + last) * (n - 1)
+    end,
+  }
+  coordinates.tf_half_pixel_for_nn = function(i, s) return (i + 0.5) / s end
+
+  local nearest = {
+    round_prefer_floor = function(x) return ceil(x - 0.5) end,
+    round_prefer_ceil = function(x) return floor(x + 0.5) end,
+    floor = floor,
+    ceil = ceil,
+  }
+
+  local function cubic(a)
+    return function(x)
+      x = abs(x)
+      if x <= 1 then return ((a + 2) * x - (a + 3)) * x * x + 1 end
+      if x < 2 then return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a end
+      return 0
+    end
+  end
+
+  local function triangle(x) return max(0, 1 - abs(x)) end
+
+  --- Taps of one dim: for each place of the output the first place and weights, sums 1.
+  local function taps(a, n, m, s, first, last, linear)
+    local where_ = coordinates[a.coordinate_transformation_mode or "half_pixel"]
+    local kernel, reach = linear and triangle or cubic(a.cubic_coeff_a or -0.75), linear and 1 or 2
+    local shrink = a.antialias == 1 and s < 1 and s or 1
+    reach = reach / shrink
+    local at, weights, outside, width = {}, {}, {}, 2 * ceil(reach)
+    for i = 0, m - 1 do
+      local x = where_(i, s, n, m, first, last)
+      local begin = floor(x) - ceil(reach) + 1
+      local row, sum = {}, 0
+      for k = 0, width - 1 do
+        local place = begin + k
+        local w = kernel((x - place) * shrink)
+        if a.exclude_outside == 1 and (place < 0 or place >= n) then w = 0 end
+        row[k + 1], sum = w, sum + w
+      end
+      for k = 1, width do row[k] = row[k] / sum end
+      at[i + 1], weights[i + 1] = begin, row
+      outside[i + 1] = a.coordinate_transformation_mode == "tf_crop_and_resize" and (x < 0 or x > n - 1)
+    end
+    return at, weights, width, outside
+  end
+
+  --- A vector along dim d.
+  local function vector(list, x, d, dtype)
+    local sizes = {}
+    for k = 1, x.ndim do sizes[k] = k == d and #list or 1 end
+    return ty.tensor(list, { dtype = dtype }):reshape(sizes)
+  end
+
+  local function resize_dim(a, x, d, m, s, first, last)
+    local n = x:size(d)
+    local mode, outside, y = a.mode or "nearest", nil, nil
+    if mode == "nearest" then
+      local where_ = coordinates[a.coordinate_transformation_mode or "half_pixel"]
+      local round, at = nearest[a.nearest_mode or "round_prefer_floor"], {}
+      outside = {}
+      for i = 0, m - 1 do
+        local place = where_(i, s, n, m, first, last)
+        outside[i + 1] = a.coordinate_transformation_mode == "tf_crop_and_resize" and (place < 0 or place > n - 1)
+        at[i + 1] = min(max(round(place), 0), n - 1) + 1
+      end
+      y = x:index_select(d, at)
+    else
+      local at, weights, width
+      at, weights, width, outside = taps(a, n, m, s, first, last, mode == "linear")
+      for k = 1, width do
+        local places, w = {}, {}
+        for i = 1, m do
+          places[i] = min(max(at[i] + k - 1, 0), n - 1) + 1
+          w[i] = weights[i][k]
+        end
+        local part = x:index_select(d, places) * vector(w, x, d, x.dtype)
+        y = y and y + part or part
+      end
+    end
+    local any, mask = false, {}
+    for i = 1, m do
+      mask[i] = outside[i] and 1 or 0
+      any = any or outside[i]
+    end
+    if any then y = ty.where(vector(mask, x, d, "bool"), a.extrapolation_value or 0, y) end
+    return y
+  end
+
+  local attributes = "antialias axes coordinate_transformation_mode cubic_coeff_a exclude_outside extrapolation_value "
+    .. "keep_aspect_ratio_policy mode nearest_mode"
+
+  local function resize(a, x, roi, scales, sizes)
+    x = T(x)
+    local is_float = x.dtype:sub(1, 1) == "f" or x.dtype == "bf16"
+    local dtype = x.dtype
+    if not is_float and (a.mode or "nearest") ~= "nearest" then x = x:to("f32") end
+    local dims = {}
+    for i = 1, x.ndim do dims[i] = i end
+    if a.axes then
+      dims = {}
+      for i, axis in ipairs(a.axes) do dims[i] = (axis < 0 and axis + x.ndim or axis) + 1 end
+    end
+    local by, want = scales ~= nil and numbers(scales), sizes ~= nil and numbers(sizes)
+    if by and #by == 0 then by = nil end
+    if want and #want == 0 then want = nil end
+    local policy, least = a.keep_aspect_ratio_policy or "stretch", nil
+    if want and policy ~= "stretch" then
+      for i, d in ipairs(dims) do
+        local s = want[i] / x:size(d)
+        least = least and (policy == "not_larger" and min(least, s) or policy == "not_smaller" and max(least, s)) or s
+      end
+    end
+    local region = roi ~= nil and numbers(roi)
+    for i, d in ipairs(dims) do
+      local n = x:size(d)
+      local s = by and by[i] or least or want[i] / n
+      local m = want and (least and floor(least * n + 0.5) or want[i]) or floor(n * s)
+      local first, last = 0, 1
+      if a.coordinate_transformation_mode == "tf_crop_and_resize" then
+        first, last = region[i], region[#region / 2 + i]
+        if by then m = floor(n * (last - first) * s) end
+      end
+      if m ~= n or s ~= 1 or first ~= 0 or last ~= 1 then x = resize_dim(a, x, d, m, s, first, last) end
+    end
+    if x.dtype ~= dtype then x = x:round():to(dtype) end
+    return x
+  end
+
+  local function check(a)
+    if not coordinates[a.coordinate_transformation_mode or "half_pixel"] then
+      return ("the mode %q is not supported"):format(a.coordinate_transformation_mode)
+    end
+    if a.mode and a.mode ~= "nearest" and a.mode ~= "linear" and a.mode ~= "cubic" then
+      return ("the mode %q is not supported"):format(a.mode)
+    end
+    return nil
+  end
+
+  op("Resize", attributes, function(a, x, roi, scales, sizes)
+    if a.opset < 11 then
+      return resize({ mode = a.mode, coordinate_transformation_mode = "asymmetric", nearest_mode = "floor" }, x, nil, roi)
+    end
+    return resize(a, x, roi, scales, sizes)
+  end, { check = check })
+  op("Upsample", "mode scales", function(a, x, scales)
+    local s = scales ~= nil and scales or values.host("f32", { unpack(a.scales) }, 1)
+    return resize({ mode = a.mode == "bilinear" and "linear" or a.mode, coordinate_transformation_mode = "asymmetric",
+      nearest_mode = "floor" }, x, nil, s)
+  end)
+
+  ------------------------------------------------------------------------------------------------------------ grids
+
+  op("AffineGrid", "align_corners", function(a, theta, size)
+    theta = T(theta)
+    local sizes = numbers(size)
+    local n = #sizes - 2
+    local places, whole = {}, {}
+    for i = 1, n do whole[i] = sizes[i + 2] end
+    for i = n, 1, -1 do -- x first
+      local m = whole[i]
+      local line = a.align_corners == 1 and (m > 1 and (ty.range(m) - 1):to("f32") * (2 / (m - 1)) - 1 or ty.zeros(1))
+        or ((ty.range(m) - 1):to("f32") * 2 + 1) / m - 1
+      local shape = {}
+      for k = 1, n do shape[k] = k == i and m or 1 end
+      places[#places + 1] = line:to(theta.dtype):reshape(shape):expand(whole)
+    end
+    places[n + 1] = ty.ones(whole, { dtype = theta.dtype })
+    local points = ty.stack(places, -1):reshape(-1, n + 1) -- [places, n + 1]
+    local y = points:matmul(theta:transpose(2, 3)) -- [batch, places, n]
+    local shape = { theta:size(1) }
+    for i = 1, n do shape[i + 1] = whole[i] end
+    shape[n + 2] = n
+    return y:reshape(shape)
+  end)
+
+  --- Coordinates between -1 and 1 as places from 0.
+  local function place_of(g, n, align)
+    if align then return (g + 1) * ((n - 1) / 2) end
+    return ((g + 1) * n - 1) / 2
+  end
+
+  --- Places outside mirrored at the borders.
+  local function reflected(p, n, align)
+    local low, high = align and 0 or -0.5, align and n - 1 or n - 0.5
+    local range = high - low
+    if range == 0 then return p * 0 end
+    local q = (p - low):abs()
+    local turns, rest = (q / range):floor(), q:fmod(range)
+    local even = turns:remainder(2):eq(0)
+    return ty.where(even, rest + low, high - rest)
+  end
+
+  op("GridSample", "align_corners mode padding_mode", function(a, x, grid)
+    x, grid = T(x), T(grid)
+    local n = x.ndim - 2
+    local align, padding = a.align_corners == 1, a.padding_mode or "zeros"
+    local mode = a.mode or "linear"
+    local batch, channels, volume = x:size(1), x:size(2), 1
+    local out = { batch, channels }
+    for i = 1, n do
+      volume = volume * x:size(i + 2)
+      out[i + 2] = grid:size(i + 1)
+    end
+    local flat = x:reshape(batch, channels, volume)
+    local places = {}
+    for i = 1, n do -- the last coordinate is the first dim's
+      local p = place_of(grid:slice(-1, n + 1 - i, n + 1 - i):squeeze(-1):reshape(batch, -1), x:size(i + 2), align)
+      places[i] = ty.where(p:isfinite(), p, -2)
+    end
+
+    --- The elements at whole places [batch, points], 0 outside where these count nothing.
+    local function at(whole)
+      local index, inside
+      for i = 1, n do
+        local size = x:size(i + 2)
+        local p = whole[i]
+        if padding == "border" then
+          p = p:clamp(0, size - 1)
+        elseif padding == "reflection" then
+          p = reflected(p, size, align):round():clamp(0, size - 1)
+        else
+          local here = p:ge(0):logical_and(p:le(size - 1))
+          inside = inside and inside:logical_and(here) or here
+          p = p:clamp(0, size - 1)
+        end
+        p = p:to("i64")
+        index = index and index * size + p or p
+      end
+      local points = index:size(2)
+      local y = flat:gather(3, (index + 1):unsqueeze(2):expand({ batch, channels, points }))
+      return inside and ty.where(inside:unsqueeze(2), y, 0) or y
+    end
+
+    local y
+    if mode == "nearest" then
+      local whole = {}
+      for i = 1, n do
+        local p = places[i]
+        if padding == "border" then p = p:clamp(0, x:size(i + 2) - 1) end
+        if padding == "reflection" then p = reflected(p, x:size(i + 2), align):clamp(0, x:size(i + 2) - 1) end
+        whole[i] = p:round()
+      end
+      y = at(whole)
+    else
+      local linear = mode == "linear" or mode == "bilinear"
+      local floors, rests, width = {}, {}, linear and 2 or 4
+      for i = 1, n do
+        local p = places[i]
+        if linear and padding == "border" then p = p:clamp(0, x:size(i + 2) - 1) end
+        if linear and padding == "reflection" then p = reflected(p, x:size(i + 2), align):clamp(0, x:size(i + 2) - 1) end
+        floors[i] = p:floor()
+        rests[i] = p - floors[i]
+      end
+      local function weight(rest, k)
+        if linear then return k == 0 and 1 - rest or rest end
+        local c, d = -0.75, (rest - k):abs()
+        local near = ((c + 2) * d - (c + 3)) * d * d + 1
+        local far = ((d - 5) * d + 8) * d * c - 4 * c
+        return ty.where(d:le(1), near, far)
+      end
+      local first = linear and 0 or -1
+      local count = width ^ n
+      for corner = 0, count - 1 do
+        local whole, w, rest = {}, nil, corner
+        for i = 1, n do
+          local k = rest % width + first
+          rest = floor(rest / width)
+          whole[i] = floors[i] + k
+          local part = weight(rests[i], k)
+          w = w and w * part or part
+        end
+        local part = at(whole) * w:unsqueeze(2)
+        y = y and y + part or part
+      end
+    end
+    return y:reshape(out)
+  end)
+
+  --- Means (or maxima) of samples within boxes of a picture.
+  op("RoiAlign", "coordinate_transformation_mode mode output_height output_width sampling_ratio spatial_scale",
+    function(a, x, rois, batches)
+      x, rois = T(x), T(rois)
+      local height, width, scale = a.output_height or 1, a.output_width or 1, a.spatial_scale or 1
+      local offset = (a.opset >= 16 and (a.coordinate_transformation_mode or "half_pixel") == "half_pixel") and 0.5 or 0
+      local boxes, which, out = rois:totable(), numbers(batches), {}
+      local h, w = x:size(3), x:size(4)
+
+      --- Neighbours and weights of a place in a dim of n.
+      local function taps(p, n)
+        if p < -1 or p > n then return 0, 0, 0, 0 end
+        p = max(p, 0)
+        local low = floor(p)
+        if low >= n - 1 then return n - 1, n - 1, 1, 0 end
+        return low, low + 1, 1 - (p - low), p - low
+      end
+
+      for r, box in ipairs(boxes) do
+        local x1, y1, x2, y2 = box[1] * scale - offset, box[2] * scale - offset, box[3] * scale - offset, box[4] * scale - offset
+        local rw, rh = x2 - x1, y2 - y1
+        if offset == 0 then rw, rh = max(rw, 1), max(rh, 1) end
+        local bh, bw = rh / height, rw / width
+        local sh = (a.sampling_ratio or 0) > 0 and a.sampling_ratio or ceil(rh / height)
+        local sw = (a.sampling_ratio or 0) > 0 and a.sampling_ratio or ceil(rw / width)
+        local function line(first, bin, bins, samples, n)
+          local low, high, wl, wh = {}, {}, {}, {}
+          for i = 0, bins - 1 do
+            for s = 0, samples - 1 do
+              local p, q, u, v = taps(first + i * bin + (s + 0.5) * bin / samples, n)
+              low[#low + 1], high[#high + 1], wl[#wl + 1], wh[#wh + 1] = p + 1, q + 1, u, v
+            end
+          end
+          return low, high, wl, wh
+        end
+        local rl, rh2, ul, uh = line(y1, bh, height, sh, h)
+        local cl, ch, vl, vh = line(x1, bw, width, sw, w)
+        local picture = x[which[r] + 1]
+        local function part(rows, columns, u, v)
+          local weight = ty.tensor(u, { dtype = x.dtype }):unsqueeze(2) * ty.tensor(v, { dtype = x.dtype }):unsqueeze(1)
+          return picture:index_select(2, rows):index_select(3, columns) * weight
+        end
+        local p, q = part(rl, cl, ul, vl), part(rl, ch, ul, vh)
+        local s, t = part(rh2, cl, uh, vl), part(rh2, ch, uh, vh)
+        local all
+        if a.mode == "max" then
+          all = p:maximum(q):maximum(s):maximum(t)
+        else
+          all = p + q + s + t
+        end
+        all = all:reshape(x:size(2), height, sh, width, sw)
+        if a.mode == "max" then
+          all = all:max({ 3, 5 })
+        else
+          all = all:sum({ 3, 5 }) / (sh * sw)
+        end
+        out[r] = all
+      end
+      return ty.stack(out, 1)
+    end)
+end

@@ -1,0 +1,213 @@
+--- onnx/init.lua -- ONNX models as modules: `ty.load "model.onnx"`.
+-- In: a path. Out: a module whose parts are the model's weights and whose forward runs the graph in ordinary operations, so
+-- that it is captured, differentiated, vectorised and moved like any other. nil and a message for a file that is damaged,
+-- hostile, or asks for what is not supported.
+--
+--   local m = assert(ty.load "model.onnx")
+--   local y = m(x)                         -- inputs in the order of the graph's; outputs likewise
+--   local out = m { pixels = x }           -- or by name: a table of outputs by name
+--   print(m)                               -- inputs, outputs, operators, parameters
+--
+-- Format: https://onnx.ai/onnx/repo-docs/IR.html, operators: https://onnx.ai/onnx/operators
+
+local ty = require "tycho"
+local nn = ty.nn
+local check = require("tycho.arguments")(ty)
+local program = require "tycho.onnx.program"
+local values = require "tycho.onnx.values"
+
+local format, concat = string.format, table.concat
+local ipairs, pairs, unpack, type = ipairs, pairs, unpack, type
+
+local MOST, SMALL = 28, 64 -- the newest version of the operators; elements of a value that the host keeps
+
+local operators = {}
+
+--- Adds an operator: its attributes, f(a, inputs...) -> outputs; check(a) says what of its attributes is not supported.
+local op = setmetatable({}, { __call = function(_, name, attributes, f, more)
+  local known = {}
+  for a in attributes:gmatch("%S+") do known[a] = true end
+  operators[":" .. name] = { attributes = known, f = f, check = more and more.check }
+end })
+
+for _, part in ipairs { "elements", "reductions", "shapes", "places", "windows", "normal", "recurrent", "control", "quantized",
+  "attention", "images", "sequences", "signals" } do
+  require("tycho.onnx." .. part)(op)
+end
+
+---@class tycho.onnx.Model: tycho.Module
+local Model = nn.class "ONNX"
+
+--- Inputs of a call, in the graph's order.
+local function by_name(self, given)
+  local list = {}
+  for i, name in ipairs(self._program.names) do
+    list[i] = given[name]
+  end
+  for name in pairs(given) do
+    if not self._known[name] then
+      check.fail("ONNX", "no input %q, the model has %s", tostring(name), concat(self._program.names, ", "))
+    end
+  end
+  return list
+end
+
+local function as_value(v)
+  if type(v) == "table" and v.host then return values.tensor(v) end
+  if type(v) == "table" and v.sequence then
+    local list = {}
+    for i, e in ipairs(v) do list[i] = as_value(e) end
+    return list
+  end
+  return v
+end
+
+local function as_input(v)
+  if type(v) ~= "table" then return v end
+  local list = { sequence = true }
+  for i, e in ipairs(v) do list[i] = e end
+  return list
+end
+
+--- Runs the model.
+---@param first any the first input, or a table of inputs by name
+---@return any ... # outputs in order, or a table of them by name
+function Model:forward(first, ...)
+  local p = self._program
+  local named = type(first) == "table" and first[1] == nil and not ty.is_tensor(first) and next(first) ~= nil
+  local given = named and by_name(self, first) or { first, ... }
+  for i, name in ipairs(p.names) do
+    if given[i] == nil then check.fail("ONNX", "the input %q is missing", name) end
+    given[i] = as_input(given[i])
+  end
+  local results = { p:run(nil, unpack(given, 1, #p.names)) }
+  for i = 1, #p.results do results[i] = as_value(results[i]) end
+  if not named then return unpack(results, 1, #p.results) end
+  local out = {}
+  for i, name in ipairs(p.results) do out[name] = results[i] end
+  return out
+end
+
+--- What the file says of inputs and outputs, how many nodes of which operator, how many parameters.
+local function describe(m)
+  local about, lines = m._about, {}
+  lines[1] = format("ONNX model %s(opset %d%s)", about.name ~= "" and about.name .. " " or "", about.opset,
+    about.producer ~= "" and ", " .. about.producer or "")
+  local width = 0
+  for _, v in ipairs(about.inputs) do width = math.max(width, #v[1]) end
+  for _, v in ipairs(about.outputs) do width = math.max(width, #v[1]) end
+  for _, v in ipairs(about.inputs) do lines[#lines + 1] = format("  input   %-" .. width .. "s  %s", v[1], v[2]) end
+  for _, v in ipairs(about.outputs) do lines[#lines + 1] = format("  output  %-" .. width .. "s  %s", v[1], v[2]) end
+  local kinds = {}
+  for kind, n in pairs(about.kinds) do kinds[#kinds + 1] = { kind, n } end
+  table.sort(kinds, function(a, b) return a[2] > b[2] or a[2] == b[2] and a[1] < b[1] end)
+  local line = "  nodes   "
+  for i, k in ipairs(kinds) do
+    local text = format("%d %s%s", k[2], k[1], kinds[i + 1] and ", " or "")
+    if #line + #text > 110 then
+      lines[#lines + 1] = line
+      line = "          "
+    end
+    line = line .. text
+  end
+  lines[#lines + 1] = line
+  local count, bytes = 0, 0
+  for _, t in pairs(m.parts) do count, bytes = count + t:numel(), bytes + t:numel() * (t.dtype == "f32" and 4 or 8) end
+  lines[#lines + 1] = format("  parts   %d numbers in %d tensors", count, about.tensors)
+  return concat(lines, "\n"), bytes
+end
+
+Model.__tostring = function(m) return (describe(m)) end
+
+local function known_opsets(model)
+  local opset = {}
+  for _, o in ipairs(model.opset_import or {}) do
+    local domain = o.domain or ""
+    opset[domain == "ai.onnx" and "" or domain] = o.version or 1
+  end
+  return opset
+end
+
+local function functions_of(model)
+  local list = {}
+  for _, fn in ipairs(model.functions or {}) do
+    local domain = fn.domain == "ai.onnx" and "" or fn.domain or ""
+    list[format("%s:%s/%s", domain, fn.name or "", fn.overload or "")] = fn
+  end
+  return list
+end
+
+local function count_kinds(graph, kinds)
+  for _, node in ipairs(graph.node or {}) do
+    local kind = node.op_type or "?"
+    kinds[kind] = (kinds[kind] or 0) + 1
+  end
+  return kinds
+end
+
+--- The module of a decoded model. Raises with a text that begins with "onnx: ".
+local function make(reader, file, model, path)
+  local graph = model.graph
+  local m = Model()
+  local function fail(text) error({ onnx = format("%s: %s", path, text) }, 0) end
+  if not graph then fail "no model: it has no graph" end
+  local opset = known_opsets(model)
+  if (opset[""] or 1) > MOST then
+    fail(format("its operators are of version %d, the newest known is %d", opset[""], MOST))
+  end
+  m.parts, m._transient = {}, { _program = true, _about = true, _known = true }
+  local tensors = 0
+  local B = { operators = operators, functions = functions_of(model), opset = opset, depth = 0, fail = fail, parts = m.parts }
+  local hosted = {} -- scales and sizes that are wanted as numbers
+  for _, node in ipairs(graph.node or {}) do
+    if node.op_type == "Resize" or node.op_type == "Upsample" then
+      for i = 2, #(node.input or {}) do hosted[node.input[i]] = true end
+    end
+  end
+  function B.tensor(t) return reader.tensor(file, t) end
+  function B.sparse(t) return reader.sparse(file, t) end
+  --- Weights become parts of the module; small integers stay with the host.
+  function B.keep(name, t)
+    local is_float = t.dtype:sub(1, 1) == "f" or t.dtype == "bf16"
+    if (not is_float or hosted[name]) and t.ndim < 2 and t:numel() <= SMALL then return nil, values.of_tensor(t) end
+    tensors = tensors + 1
+    local key = name
+    while m.parts[key] do key = key .. "_" end
+    if is_float and t.ndim > 0 then t:requires_grad_() end
+    m.parts[key] = t
+    return key
+  end
+  m._program = program.graph(B, graph)
+  m._known = {}
+  for _, name in ipairs(m._program.names) do m._known[name] = true end
+  local inputs, outputs = {}, {}
+  for _, v in ipairs(graph.input or {}) do
+    if m._known[v.name] then inputs[#inputs + 1] = { v.name, reader.type_text(v.type) } end
+  end
+  for _, v in ipairs(graph.output or {}) do outputs[#outputs + 1] = { v.name, reader.type_text(v.type) } end
+  m._about = { name = graph.name or "", opset = opset[""] or 1, producer = model.producer_name or "", inputs = inputs,
+    outputs = outputs, kinds = count_kinds(graph, {}), tensors = tensors }
+  return m
+end
+
+local M = { SMALL = SMALL, operators = operators }
+
+--- The module of a .onnx file, see above.
+---@param C table files.so
+function M.format(C)
+  local reader = require("tycho.onnx.reader")(C)
+  local function load(path, text)
+    local file, why = reader.open(path, text)
+    if not file then return nil, why end
+    local model
+    model, why = reader.decode(file, "model")
+    if not model then return nil, why end
+    local ok, m = pcall(make, reader, file, model, path or "bytes")
+    if ok then return m end
+    if type(m) == "table" and m.onnx then return nil, m.onnx end
+    return error(m, 0)
+  end
+  return { load = load, reader = reader }
+end
+
+return M

@@ -1,0 +1,225 @@
+--- places.lua -- ONNX operators that take elements by their positions, or give positions.
+
+local ty = require "tycho"
+local values = require "tycho.onnx.values"
+
+local ipairs = ipairs
+local T = values.tensor
+
+local function dim_of(x, axis) return (axis < 0 and axis + x.ndim or axis) + 1 end
+
+--- Positions from 0, which count from the end where they are negative, as positions from 1.
+local function from_1(index, n)
+  index = index.dtype == "i64" and index or index:to("i64")
+  return ty.where(index:lt(0), index + n, index) + 1
+end
+
+return function(op)
+  op("Gather", "axis", function(a, x, index)
+    x, index = T(x), T(index)
+    local d = dim_of(x, a.axis or 0)
+    local at = from_1(index, x:size(d))
+    local sizes = {}
+    for k = 1, x.ndim do
+      if k == d then
+        for i = 1, at.ndim do sizes[#sizes + 1] = at:size(i) end
+      else
+        sizes[#sizes + 1] = x:size(k)
+      end
+    end
+    return x:index_select(d, at:reshape(-1)):reshape(sizes)
+  end)
+
+  op("GatherElements", "axis", function(a, x, index)
+    x, index = T(x), T(index)
+    local d = dim_of(x, a.axis or 0)
+    return x:gather(d, from_1(index, x:size(d)))
+  end)
+
+  --- The positions, from 1, in x with its dims first + 1 .. first + n as one, that tuples in the last dim of index mean.
+  local function tuples(x, index, first, n)
+    local at
+    for k = 1, n do
+      local size = x:size(first + k)
+      local i = index:slice(-1, k, k):squeeze(-1)
+      i = ty.where(i:lt(0), i + size, i)
+      at = at and at * size + i or i
+    end
+    return at + 1
+  end
+
+  local function product(x, first, last)
+    local n = 1
+    for d = first, last do n = n * x:size(d) end
+    return n
+  end
+
+  op("GatherND", "batch_dims", function(a, x, index)
+    x, index = T(x), T(index):to("i64")
+    local b, n = a.batch_dims or 0, index:size(-1)
+    local sizes = {}
+    for d = 1, index.ndim - 1 do sizes[#sizes + 1] = index:size(d) end
+    for d = b + n + 1, x.ndim do sizes[#sizes + 1] = x:size(d) end
+    local batch, within, rest = product(x, 1, b), product(x, b + 1, b + n), product(x, b + n + 1, x.ndim)
+    local at = tuples(x, index, b, n):reshape(batch, -1)
+    at = at + (ty.range(batch) - 1):unsqueeze(2) * within
+    return x:reshape(batch * within, rest):index_select(1, at:reshape(-1)):reshape(sizes)
+  end)
+
+  local combine = {
+    mul = ty.mul, max = ty.maximum, min = ty.minimum,
+  }
+
+  --- x with src at positions along a dim; one that several are written to takes them in order.
+  local function scatter(x, d, at, src, how)
+    if how == nil or how == "none" then return x:scatter(d, at, src) end
+    if how == "add" then return x:scatter_add(d, at, src) end
+    -- one place of the index at a time: equal positions within one are combined by those before
+    for i = 1, at:size(d) do
+      local here = at:narrow(d, i, 1)
+      local part = {}
+      for k = 1, at.ndim do part[k] = { 1, at:size(k) } end
+      part[d] = {}
+      local from = x[part]
+      x = x:scatter(d, here, combine[how](from:gather(d, here), src:narrow(d, i, 1)))
+    end
+    return x
+  end
+
+  local function scatter_elements(a, x, index, src)
+    x, index, src = T(x), T(index), T(src)
+    local d = dim_of(x, a.axis or 0)
+    return scatter(x, d, from_1(index, x:size(d)), src, a.reduction)
+  end
+  op("ScatterElements", "axis reduction", scatter_elements)
+  op("Scatter", "axis", scatter_elements)
+
+  op("ScatterND", "reduction", function(a, x, index, src)
+    x, index, src = T(x), T(index):to("i64"), T(src)
+    local n = index:size(-1)
+    local within, rest = product(x, 1, n), product(x, n + 1, x.ndim)
+    local at = tuples(x, index, 0, n):reshape(-1, 1)
+    local y = scatter(x:reshape(within, rest), 1, at:expand({ at:size(1), rest }), src:reshape(at:size(1), rest), a.reduction)
+    return y:reshape(x.shape)
+  end)
+
+  op("TensorScatter", "axis mode", function(a, past, update, indices)
+    past, update = T(past), T(update)
+    local d = dim_of(past, a.axis or -2)
+    local n, batch = update:size(d), past:size(1)
+    local start = indices ~= nil and T(indices):to("i64") or ty.zeros({ batch }, { dtype = "i64" })
+    local at = start:unsqueeze(2) + (ty.range(n) - 1):unsqueeze(1)
+    if a.mode == "circular" then at = at:remainder(past:size(d)) end
+    at = at + 1
+    local sizes = {}
+    for k = 1, past.ndim do sizes[k] = k == 1 and batch or k == d and n or 1 end
+    return past:scatter(d, at:reshape(sizes):expand(update.shape), update)
+  end)
+
+  op("NonZero", "", function(_, x)
+    x = T(x)
+    if x.ndim == 0 then x = x:reshape(1) end
+    return (x:nonzero() - 1):t()
+  end)
+
+  op("Compress", "axis", function(a, x, condition)
+    x, condition = T(x), T(condition)
+    local at = condition:nonzero():reshape(-1)
+    if not a.axis then return x:reshape(-1):index_select(1, at) end
+    return x:index_select(dim_of(x, a.axis), at)
+  end)
+
+  op("TopK", "axis k largest sorted", function(a, x, k)
+    x = T(x)
+    local v, at = x:topk(k ~= nil and values.number(k) or a.k, dim_of(x, a.axis or -1), a.largest ~= 0)
+    return v, at - 1
+  end)
+
+  op("OneHot", "axis", function(a, index, depth, pair)
+    index, pair = T(index), T(pair)
+    depth = values.number(depth)
+    local axis = a.axis or -1
+    local d = (axis < 0 and axis + index.ndim + 1 or axis) + 1
+    index = index:to("i64")
+    index = ty.where(index:lt(0), index + depth, index):unsqueeze(d)
+    local sizes = {}
+    for k = 1, index.ndim do sizes[k] = k == d and depth or 1 end
+    local hot = index:eq((ty.range(depth) - 1):reshape(sizes))
+    return ty.where(hot, pair:slice(1, 2, 2):reshape({}), pair:slice(1, 1, 1):reshape({}))
+  end)
+
+  --- Rows of numbers in order, or as they come, each once: values, first places, inverse, counts; by the host.
+  op("Unique", "axis sorted", function(a, x)
+    x = T(x)
+    local d = a.axis and dim_of(x, a.axis)
+    local rows = d and x:movedim(d, 1) or x:reshape(-1)
+    local n, seen, list, inverse = rows:size(1), {}, {}, {}
+    for i = 1, n do
+      local row = values.numbers(rows:narrow(1, i, 1))
+      local key = table.concat(row, " ")
+      local at = seen[key]
+      if not at then
+        at = { first = i, row = row, count = 0 }
+        seen[key] = at
+        list[#list + 1] = at
+      end
+      at.count = at.count + 1
+      inverse[i] = at
+    end
+    if a.sorted ~= 0 then
+      table.sort(list, function(p, q)
+        for i = 1, #p.row do
+          if p.row[i] ~= q.row[i] then return p.row[i] < q.row[i] end
+        end
+        return false
+      end)
+    end
+    local first, back, counts, at = {}, {}, {}, {}
+    for i, e in ipairs(list) do
+      first[i], counts[i], at[i], e.place = e.first - 1, e.count, e.first, i - 1
+    end
+    for i, e in ipairs(inverse) do back[i] = e.place end
+    local y = d and x:index_select(d, at) or x:reshape(-1):index_select(1, at)
+    local whole = { dtype = "i64" }
+    return y, ty.tensor(first, whole), ty.tensor(back, whole), ty.tensor(counts, whole)
+  end)
+
+  --- Boxes that overlap a better one of their class less than asked, best first.
+  op("NonMaxSuppression", "center_point_box", function(a, boxes, scores, most, overlap, least)
+    boxes, scores = T(boxes), T(scores)
+    most = most ~= nil and values.number(most) or 0
+    overlap = overlap ~= nil and values.number(overlap) or 0
+    least = least ~= nil and values.number(least)
+    local all, marks, out = boxes:totable(), scores:totable(), {}
+    local function corners(b)
+      if a.center_point_box == 1 then return b[1] - b[3] / 2, b[2] - b[4] / 2, b[1] + b[3] / 2, b[2] + b[4] / 2 end
+      return math.min(b[1], b[3]), math.min(b[2], b[4]), math.max(b[1], b[3]), math.max(b[2], b[4])
+    end
+    local function ratio(p, q)
+      local a1, b1, c1, d1 = corners(p)
+      local a2, b2, c2, d2 = corners(q)
+      local w, h = math.min(c1, c2) - math.max(a1, a2), math.min(d1, d2) - math.max(b1, b2)
+      if w <= 0 or h <= 0 then return 0 end
+      return w * h / ((c1 - a1) * (d1 - b1) + (c2 - a2) * (d2 - b2) - w * h)
+    end
+    for batch, classes in ipairs(marks) do
+      for class, row in ipairs(classes) do
+        local order, kept = {}, {}
+        for i, s in ipairs(row) do
+          if not least or s > least then order[#order + 1] = i end
+        end
+        table.sort(order, function(p, q) return row[p] > row[q] or row[p] == row[q] and p < q end)
+        for _, i in ipairs(order) do
+          local fits = #kept < most
+          for _, j in ipairs(kept) do fits = fits and ratio(all[batch][i], all[batch][j]) <= overlap end
+          if fits then
+            kept[#kept + 1] = i
+            out[#out + 1] = { batch - 1, class - 1, i - 1 }
+          end
+        end
+      end
+    end
+    return #out > 0 and ty.tensor(out, { dtype = "i64" }) or ty.zeros({ 0, 3 }, { dtype = "i64" })
+  end)
+
+end
