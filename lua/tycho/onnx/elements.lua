@@ -25,7 +25,7 @@ return function(op)
     Abs = ty.abs, Neg = ty.neg, Ceil = ty.ceil, Floor = ty.floor, Round = ty.round, Sqrt = ty.sqrt, Exp = ty.exp, Log = ty.log,
     Sin = ty.sin, Cos = ty.cos, Tan = ty.tan, Asin = ty.asin, Acos = ty.acos, Atan = ty.atan, Sinh = ty.sinh, Cosh = ty.cosh,
     Tanh = ty.tanh, Asinh = ty.asinh, Acosh = ty.acosh, Atanh = ty.atanh, Erf = ty.erf, Sigmoid = ty.sigmoid, Relu = ty.relu,
-    Sign = ty.sign, Reciprocal = ty.reciprocal, Softplus = ty.softplus, Mish = ty.mish, Identity = function(x) return x end,
+    Sign = ty.sign, Reciprocal = ty.reciprocal, Softplus = function(x) return x:softplus() end, Mish = ty.mish, Identity = function(x) return x end,
     Softsign = function(x) return x / (x:abs() + 1) end,
     HardSwish = function(x) return x * (x / 6 + 0.5):clamp(0, 1) end,
   } do
@@ -62,8 +62,11 @@ return function(op)
     return ty.where(x:lt(-lambd), x + bias, ty.where(x:gt(lambd), x - bias, 0))
   end, "lambd bias")
 
-  op("PRelu", "consumed_inputs", function(_, x, slope)
+  op("PRelu", "consumed_inputs", function(a, x, slope)
     x, slope = T(x), T(slope)
+    if a.opset < 7 and slope.ndim == 1 and slope:size(1) > 1 then -- one a channel
+      for _ = 3, x.ndim do slope = slope:unsqueeze(-1) end
+    end
     return ty.where(x:lt(0), x * slope, x)
   end)
 
@@ -205,7 +208,7 @@ return function(op)
     x = T(x)
     local row = a.dtype and type_of(a.dtype) or x.dtype
     local n, m = x:size(1), x:size(2)
-    return (ty.range(m):unsqueeze(1) - ty.range(n):unsqueeze(2)):eq(a.k or 0):to(row)
+    return (values.places(m):unsqueeze(1) - values.places(n):unsqueeze(2)):eq(a.k or 0):to(row)
   end)
 
   op("Range", "", function(_, start, limit, step)

@@ -16,7 +16,7 @@ return function(op)
       return n / 2 * (1 - adjustment) + (i + 0.5) / s - 0.5
     end,
     pytorch_half_pixel = function(i, s, _, m) return m > 1 and (i + 0.5) / s - 0.5 or 0 end,
-    align_corners = function(i, _, n, m) return m > 1 and i * (n - 1) / (m - 1) or 0 end,
+    align_corners = function(i, s, n) return s * n ~= 1 and i * (n - 1) / (s * n - 1) or 0 end,
     asymmetric = function(i, s) return i / s end,
     tf_crop_and_resize = function(i, _, n, m, first, last)
       return m > 1 and first * (n - 1) + i * (last - first) * (n - 1) / (m - 1) or 0.5 * (first + last) * (n - 1)
@@ -180,8 +180,8 @@ return function(op)
     for i = 1, n do whole[i] = sizes[i + 2] end
     for i = n, 1, -1 do -- x first
       local m = whole[i]
-      local line = a.align_corners == 1 and (m > 1 and (ty.range(m) - 1):to("f32") * (2 / (m - 1)) - 1 or ty.zeros(1))
-        or ((ty.range(m) - 1):to("f32") * 2 + 1) / m - 1
+      local line = a.align_corners == 1 and (m > 1 and values.places(m):to("f32") * (2 / (m - 1)) - 1 or ty.zeros(1))
+        or (values.places(m):to("f32") * 2 + 1) / m - 1
       local shape = {}
       for k = 1, n do shape[k] = k == i and m or 1 end
       places[#places + 1] = line:to(theta.dtype):reshape(shape):expand(whole)
@@ -358,4 +358,38 @@ return function(op)
       end
       return ty.stack(out, 1)
     end)
+
+  --- A convolution that takes each place of its kernel from where an offset says, between four neighbours.
+  op("DeformConv", "dilations group kernel_shape offset_group pads strides", function(a, x, w, offset, bias, mask)
+    x, w, offset = T(x), T(w), T(offset)
+    local groups, own = a.group or 1, a.offset_group or 1
+    local batch, channels, height, width = x:size(1), x:size(2), x:size(3), x:size(4)
+    local kh, kw = w:size(3), w:size(4)
+    local oh, ow = offset:size(3), offset:size(4)
+    local stride, dilation, pads = a.strides or { 1, 1 }, a.dilations or { 1, 1 }, a.pads or { 0, 0, 0, 0 }
+    offset = offset:reshape(batch, own, kh, kw, 2, oh, ow)
+    local function line(n, step, first, sizes) return (values.places(n) * step + first):reshape(sizes):to(x.dtype) end
+    local rows = line(kh, dilation[1], 0, { kh, 1, 1, 1 }) + line(oh, stride[1], -pads[1], { 1, 1, oh, 1 })
+    local columns = line(kw, dilation[2], 0, { 1, kw, 1, 1 }) + line(ow, stride[2], -pads[2], { 1, 1, 1, ow })
+    local y, z = rows + offset:slice(5, 1, 1):squeeze(5), columns + offset:slice(5, 2, 2):squeeze(5)
+    local points, each = kh * kw * oh * ow, channels / own
+    local flat = x:reshape(batch, own, each, height * width)
+    y, z = y:reshape(batch, own, 1, points), z:reshape(batch, own, 1, points)
+    local top, left, sum = y:floor(), z:floor(), nil
+    for i = 0, 1 do
+      for j = 0, 1 do
+        local p, q = top + i, left + j
+        local weight = (1 - (y - p):abs()) * (1 - (z - q):abs())
+        local inside = p:ge(0):logical_and(p:le(height - 1)):logical_and(q:ge(0)):logical_and(q:le(width - 1))
+        local at = (p:clamp(0, height - 1) * width + q:clamp(0, width - 1)):to("i64") + 1
+        local part = flat:gather(4, at:expand({ batch, own, each, points })) * ty.where(inside, weight, 0)
+        sum = sum and sum + part or part
+      end
+    end
+    if mask ~= nil then sum = sum * T(mask):reshape(batch, own, 1, points) end
+    local seen = sum:reshape(batch, groups, channels / groups * kh * kw, oh * ow)
+    local kernel = w:reshape(groups, w:size(1) / groups, -1)
+    local result = kernel:matmul(seen):reshape(batch, w:size(1), oh, ow)
+    return bias ~= nil and result + T(bias):reshape(1, -1, 1, 1) or result
+  end)
 end

@@ -77,7 +77,7 @@ function Model:forward(first, ...)
   local named = type(first) == "table" and first[1] == nil and not ty.is_tensor(first) and next(first) ~= nil
   local given = named and by_name(self, first) or { first, ... }
   for i, name in ipairs(p.names) do
-    if given[i] == nil then check.fail("ONNX", "the input %q is missing", name) end
+    if given[i] == nil and not self._optional[name] then check.fail("ONNX", "the input %q is missing", name) end
     given[i] = as_input(given[i])
   end
   local results = { p:run(nil, unpack(given, 1, #p.names)) }
@@ -155,7 +155,7 @@ local function make(reader, file, model, path)
   if (opset[""] or 1) > MOST then
     fail(format("its operators are of version %d, the newest known is %d", opset[""], MOST))
   end
-  m.parts, m._transient = {}, { _program = true, _about = true, _known = true }
+  m.parts, m._transient = {}, { _program = true, _about = true, _known = true, _optional = true }
   local tensors = 0
   local B = { operators = operators, functions = functions_of(model), opset = opset, depth = 0, fail = fail, parts = m.parts }
   local hosted = {} -- scales and sizes that are wanted as numbers
@@ -180,8 +180,10 @@ local function make(reader, file, model, path)
   m._program = program.graph(B, graph)
   m._known = {}
   for _, name in ipairs(m._program.names) do m._known[name] = true end
+  m._optional = {}
   local inputs, outputs = {}, {}
   for _, v in ipairs(graph.input or {}) do
+    if v.type and v.type.optional then m._optional[v.name] = true end
     if m._known[v.name] then inputs[#inputs + 1] = { v.name, reader.type_text(v.type) } end
   end
   for _, v in ipairs(graph.output or {}) do outputs[#outputs + 1] = { v.name, reader.type_text(v.type) } end

@@ -62,7 +62,7 @@ return function(op)
     for d = b + n + 1, x.ndim do sizes[#sizes + 1] = x:size(d) end
     local batch, within, rest = product(x, 1, b), product(x, b + 1, b + n), product(x, b + n + 1, x.ndim)
     local at = tuples(x, index, b, n):reshape(batch, -1)
-    at = at + (ty.range(batch) - 1):unsqueeze(2) * within
+    at = at + values.places(batch):unsqueeze(2) * within
     return x:reshape(batch * within, rest):index_select(1, at:reshape(-1)):reshape(sizes)
   end)
 
@@ -108,7 +108,7 @@ return function(op)
     local d = dim_of(past, a.axis or -2)
     local n, batch = update:size(d), past:size(1)
     local start = indices ~= nil and T(indices):to("i64") or ty.zeros({ batch }, { dtype = "i64" })
-    local at = start:unsqueeze(2) + (ty.range(n) - 1):unsqueeze(1)
+    local at = start:unsqueeze(2) + values.places(n):unsqueeze(1)
     if a.mode == "circular" then at = at:remainder(past:size(d)) end
     at = at + 1
     local sizes = {}
@@ -144,7 +144,7 @@ return function(op)
     index = ty.where(index:lt(0), index + depth, index):unsqueeze(d)
     local sizes = {}
     for k = 1, index.ndim do sizes[k] = k == d and depth or 1 end
-    local hot = index:eq((ty.range(depth) - 1):reshape(sizes))
+    local hot = index:eq(values.places(depth):reshape(sizes))
     return ty.where(hot, pair:slice(1, 2, 2):reshape({}), pair:slice(1, 1, 1):reshape({}))
   end)
 
@@ -156,7 +156,9 @@ return function(op)
     local n, seen, list, inverse = rows:size(1), {}, {}, {}
     for i = 1, n do
       local row = values.numbers(rows:narrow(1, i, 1))
-      local key = table.concat(row, " ")
+      local exact = {}
+      for k, e in ipairs(row) do exact[k] = ("%.17g"):format(e) end
+      local key = table.concat(exact, " ")
       local at = seen[key]
       if not at then
         at = { first = i, row = row, count = 0 }

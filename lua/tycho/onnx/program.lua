@@ -22,8 +22,11 @@ Program.__index = Program
 --- The value of an attribute as operators take it.
 local function attribute_of(B, a)
   if a.g then return B.program(a.g) end
-  if a.t then return assert(B.tensor(a.t)) end
-  if a.sparse_tensor then return assert(B.sparse(a.sparse_tensor)) end
+  if a.t or a.sparse_tensor then
+    local v, why
+    if a.t then v, why = B.tensor(a.t) else v, why = B.sparse(a.sparse_tensor) end
+    return v or B.fail(format("the attribute %s: %s", a.name or "?", why))
+  end
   if a.graphs then B.fail("a list of graphs is not supported as an attribute") end
   local kind = a.type
   if kind == 1 then return a.f or 0 end

@@ -7,7 +7,7 @@ local ipairs = ipairs
 local T = values.tensor
 
 local activations = {
-  Relu = ty.relu, Tanh = ty.tanh, Sigmoid = ty.sigmoid, Softplus = ty.softplus,
+  Relu = ty.relu, Tanh = ty.tanh, Sigmoid = ty.sigmoid, Softplus = function(x) return x:softplus() end,
   Softsign = function(x) return x / (x:abs() + 1) end,
   Affine = function(x, alpha, beta) return x * (alpha or 1) + (beta or 0) end,
   LeakyRelu = function(x, alpha) return x:leaky_relu(alpha or 0.01) end,

@@ -49,7 +49,11 @@ return function(op)
   local function extreme(f, fill)
     return function(x, dims, keep)
       for _, d in ipairs(dims) do
-        if x:size(d) == 0 then return ty.full_like(x:sum(dims, keep), fill) end
+        if x:size(d) == 0 then
+          local is_float = x.dtype:sub(1, 1) == "f" or x.dtype == "bf16"
+          if is_float then return ty.full_like(x:sum(dims, keep), fill) end
+          return ty.full_like(x:sum(dims, keep), x.dtype == "bool" and fill > 0 and 1 or 0)
+        end
       end
       if x.dtype == "bool" then return f(x:to("u8"), dims, keep):to("bool") end
       return f(x, dims, keep)

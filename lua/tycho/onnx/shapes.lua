@@ -206,7 +206,7 @@ return function(op)
     local batch, time = a.batch_axis or 1, (a.time_axis or 0) + 1
     local n = x:size(time)
     lengths = T(lengths):unsqueeze(2)
-    local at = ty.range(n):unsqueeze(1) -- [1, n], from 1
+    local at = (values.places(n) + 1):unsqueeze(1) -- [1, n], from 1
     at = ty.where(at:le(lengths), lengths + 1 - at, at) -- [batch, n]
     if time < batch + 1 then at = at:t() end
     for d = 3, x.ndim do at = at:unsqueeze(d) end

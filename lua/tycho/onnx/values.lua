@@ -64,7 +64,8 @@ function M.of_tensor(t)
   return v
 end
 
-function M.dtype(v) return v.dtype end
+--- The positions 0 to n - 1.
+function M.places(n) return ty.arange(0, n, 1, { dtype = "i64" }) end
 
 ---------------------------------------------------------------------------------------------- operations on the host
 

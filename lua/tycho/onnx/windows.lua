@@ -200,14 +200,14 @@ return function(op)
     for _, i in ipairs(order) do
       local sizes = {}
       for k = 1, at.ndim do sizes[k] = k == i + 2 and at:size(k) or 1 end
-      local here = (ty.range(at:size(i + 2)) - 1):reshape(sizes) * stride[i] - before[i] + offsets[i] * dilation[i]
+      local here = values.places(at:size(i + 2)):reshape(sizes) * stride[i] - before[i] + offsets[i] * dilation[i]
       place = place and place * x:size(i + 2) + here or here
     end
     local planes, volume = x:size(1) * x:size(2), 1
     for i = 1, n do volume = volume * x:size(i + 2) end
     local sizes = { x:size(1), x:size(2) }
     for i = 1, n do sizes[i + 2] = 1 end
-    return y, place + ((ty.range(planes) - 1) * volume):reshape(sizes)
+    return y, place + (values.places(planes) * volume):reshape(sizes)
   end, { check = check_pad })
 
   op("AveragePool", "auto_pad ceil_mode count_include_pad dilations kernel_shape pads strides", function(a, x)
@@ -299,7 +299,7 @@ return function(op)
     for i = 1, n do
       local k, p = {}, {}
       for d = 1, 2 * n do k[d], p[d] = d == i and kernel[i] or 1, d == n + i and places[i] or 1 end
-      local here = (ty.range(kernel[i]) - 1):reshape(k) * dilation[i] + (ty.range(places[i]) - 1):reshape(p) * stride[i]
+      local here = values.places(kernel[i]):reshape(k) * dilation[i] + values.places(places[i]):reshape(p) * stride[i]
       at = at and at * whole[i] + here or here
     end
     local src = x:reshape(batch, channels, -1)
