@@ -307,8 +307,8 @@ end
 local HOME = match(chunk_of(function() end), "^(@.*[/\\])capture[/\\]") or "@?"
 local WRAPPERS = HOME .. "compile.lua"
 --- Modules and optimisers are models like those of users: what they close over and hold is guarded.
-local MODELS = { [HOME .. "optim.lua"] = true, [HOME .. "schedules.lua"] = true }
-local MODULES = { [HOME .. "nn"] = true, [HOME .. "onnx"] = true }
+local MODELS = { [HOME .. "optim.lua"] = true, [HOME .. "schedules.lua"] = true, [HOME .. "onnx/init.lua"] = true }
+local MODULES = HOME .. "nn/"
 
 local ours = setmetatable({}, { __mode = "k" })
 
@@ -318,7 +318,7 @@ local function is_ours(f)
   if known == nil then
     local chunk = chunk_of(f)
     known = (sub(chunk, 1, #HOME) == HOME or sub(chunk, 1, 8) == "=(tycho)") and chunk ~= WRAPPERS
-      and not MODELS[chunk] and not MODULES[match(chunk, "^(.*)[/\\]")]
+      and not MODELS[chunk] and sub(chunk, 1, #MODULES) ~= MODULES
     ours[f] = known
   end
   return known

@@ -8,12 +8,12 @@ local select, unpack = select, unpack
 local T = values.tensor
 
 return function(op)
-  op("If", "then_branch else_branch", function(a, env, condition)
+  op("If", "then_branch else_branch", function(a, parts, env, condition)
     local branch = values.number(condition) ~= 0 and a.then_branch or a.else_branch
-    return branch:run(env)
+    return branch.run(parts, env)
   end)
 
-  op("Loop", "body", function(a, env, most, condition, ...)
+  op("Loop", "body", function(a, parts, env, most, condition, ...)
     local n = select("#", ...)
     local carried, rows = { ... }, {}
     local turns = most ~= nil and values.number(most) or math.huge
@@ -22,7 +22,7 @@ return function(op)
     for k = 1, made do rows[k] = {} end
     local turn = 0
     while turn < turns and on do
-      local out = { a.body:run(env, values.host("i64", { turn }, 0), condition ~= nil and condition
+      local out = { a.body.run(parts, env, values.host("i64", { turn }, 0), condition ~= nil and condition
         or values.host("bool", { 1 }, 0), unpack(carried, 1, n)) }
       if out[1] ~= nil then on = values.number(out[1]) ~= 0 end
       for i = 1, n do carried[i] = out[i + 1] end
@@ -34,7 +34,7 @@ return function(op)
   end)
 
   op("Scan", "body num_scan_inputs scan_input_axes scan_input_directions scan_output_axes scan_output_directions directions",
-    function(a, env, ...)
+    function(a, parts, env, ...)
       local given, m = { ... }, a.num_scan_inputs
       if a.opset < 9 then table.remove(given, 1) end
       local n = select("#", ...) - (a.opset < 9 and 1 or 0) - m
@@ -60,7 +60,7 @@ return function(op)
             local at = backward and backward[k] == 1 and length + 1 - t or t
             args[n + k] = sequences[k]:narrow(dims[k], at, 1):squeeze(dims[k])
           end
-          local out = { a.body:run(env, unpack(args, 1, n + m)) }
+          local out = { a.body.run(parts, env, unpack(args, 1, n + m)) }
           for i = 1, n do carried[i] = out[i] end
           for k = 1, made do
             local reverse = a.scan_output_directions and a.scan_output_directions[k] == 1

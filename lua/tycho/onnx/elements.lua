@@ -181,28 +181,15 @@ return function(op)
     return ty.where(mask, x / (1 - p), 0), mask
   end)
 
-  op("Constant", "value value_float value_floats value_int value_ints value_string value_strings sparse_value", function(a)
-    if a.value then return a.value end
-    if a.value_int then return values.host("i64", { a.value_int }, 0) end
-    if a.value_ints then return values.host("i64", { unpack(a.value_ints) }, 1) end
-    if a.value_float then return ty.full({}, a.value_float) end
-    if a.value_floats then return #a.value_floats > 0 and ty.tensor(a.value_floats) or ty.zeros(0) end
-    return a.sparse_value
-  end, { check = function(a)
-    if a.value_string or a.value_strings then return "strings are not supported" end
-    local t = a.value
-    if t and t.ndim < 2 and t:numel() <= 64 then
-      a.value = values.of_tensor(t)
-    end
-    return nil
-  end })
-
   op("ConstantOfShape", "value", function(a, sizes)
     local list = {}
     for i, n in ipairs(values.numbers(sizes)) do list[i] = n end
+    return ty.full(list, a.number, { dtype = a.dtype })
+  end, { check = function(a)
     local v = a.value
-    return ty.full(list, v and values.number(v) or 0, { dtype = v and v.dtype or "f32" })
-  end)
+    a.number, a.dtype = v and values.number(v) or 0, v and v.dtype or "f32"
+    return nil
+  end })
 
   op("EyeLike", "dtype k", function(a, x)
     x = T(x)

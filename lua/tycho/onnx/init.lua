@@ -80,7 +80,7 @@ function Model:forward(first, ...)
     if given[i] == nil and not self._optional[name] then check.fail("ONNX", "the input %q is missing", name) end
     given[i] = as_input(given[i])
   end
-  local results = { p:run(nil, unpack(given, 1, #p.names)) }
+  local results = { p.run(self.parts, nil, unpack(given, 1, #p.names)) }
   for i = 1, #p.results do results[i] = as_value(results[i]) end
   if not named then return unpack(results, 1, #p.results) end
   local out = {}
@@ -157,7 +157,7 @@ local function make(reader, file, model, path)
   end
   m.parts, m._transient = {}, { _program = true, _about = true, _known = true, _optional = true }
   local tensors = 0
-  local B = { operators = operators, functions = functions_of(model), opset = opset, depth = 0, fail = fail, parts = m.parts }
+  local B = program.builder { operators = operators, functions = functions_of(model), opset = opset, fail = fail }
   local hosted = {} -- scales and sizes that are wanted as numbers
   for _, node in ipairs(graph.node or {}) do
     if node.op_type == "Resize" or node.op_type == "Upsample" then
@@ -167,13 +167,14 @@ local function make(reader, file, model, path)
   function B.tensor(t) return reader.tensor(file, t) end
   function B.sparse(t) return reader.sparse(file, t) end
   --- Weights become parts of the module; small integers stay with the host.
-  function B.keep(name, t)
+  function B.keep(name, t, fixed)
+    if values.is_host(t) then return nil, t end
     local is_float = t.dtype:sub(1, 1) == "f" or t.dtype == "bf16"
     if (not is_float or hosted[name]) and t.ndim < 2 and t:numel() <= SMALL then return nil, values.of_tensor(t) end
     tensors = tensors + 1
     local key = name
     while m.parts[key] do key = key .. "_" end
-    if is_float and t.ndim > 0 then t:requires_grad_() end
+    if is_float and t.ndim > 0 and not fixed then t:requires_grad_() end
     m.parts[key] = t
     return key
   end

@@ -2,199 +2,49 @@
 -- In: a decoded graph, operators, the functions that the model defines. Out: a program that runs on values. A node whose
 -- operator, attribute or domain is not known is named with its name before anything runs.
 --
--- A program has slots. Names of values are numbered when it is built; what a graph inside of a node (If, Loop, Scan) reads
--- from around it is one more input of its program.
+-- A program has slots: names of values are numbered when it is built. What a graph inside of a node (If, Loop, Scan) reads
+-- from around it is one more input of its program. The functions of the model are built in where they are called, once for
+-- each call, since its attributes are theirs.
 
 local values = require "tycho.onnx.values"
 
 local format = string.format
-local ipairs, pairs, unpack, type, getmetatable = ipairs, pairs, unpack, type, getmetatable
+local ipairs, pairs, unpack, type = ipairs, pairs, unpack, type
+local setmetatable = setmetatable
 local is_host = values.is_host
+local inline = require("tycho").internals.grad.inline
 
 local M = {}
 
 local DEPTH = 32 -- graphs inside graphs, functions inside functions
 
 ---@class tycho.onnx.Program
-local Program = {}
-Program.__index = Program
+---@field steps table[]
+---@field inputs integer[] slots
+---@field outputs integer[]
+---@field constants {slot: integer, key: string?, value: any}[] key: of the module's parts
+---@field reads {name: string, slot: integer, from: integer}[] what it takes from the program around, and from where
+---@field run fun(parts: table, env: table?, ...): any
 
---- The value of an attribute as operators take it.
-local function attribute_of(B, a)
-  if a.g then return B.program(a.g) end
-  if a.t or a.sparse_tensor then
-    local v, why
-    if a.t then v, why = B.tensor(a.t) else v, why = B.sparse(a.sparse_tensor) end
-    return v or B.fail(format("the attribute %s: %s", a.name or "?", why))
-  end
-  if a.graphs then B.fail("a list of graphs is not supported as an attribute") end
-  local kind = a.type
-  if kind == 1 then return a.f or 0 end
-  if kind == 2 then return a.i or 0 end
-  if kind == 3 then return a.s or "" end
-  if kind == 6 then return a.floats or {} end
-  if kind == 7 then return a.ints or {} end
-  if kind == 8 then return a.strings or {} end
-  if a.floats or a.ints or a.strings then return a.floats or a.ints or a.strings end
-  return a.i or a.f or a.s or a.tp or {}
-end
+--- What a program is built with; one for each depth, each behind the one around it.
+---@class tycho.onnx.Builder
+---@field operators table<string, table> by domain and name
+---@field functions table<string, table> decoded, by domain, name and overload
+---@field opset table<string, integer> versions of operators by domain
+---@field tensor fun(t: table): any
+---@field sparse fun(t: table): any
+---@field keep fun(name: string, v: any, fixed: boolean?): string?, any the part that it becomes, or the value itself
+---@field fail fun(text: string)
+---@field knows fun(name: string): boolean whether the program around has a value of that name
+local Builder = {}
+Builder.__index = Builder
 
-local function name_of(node, index)
-  local name = node.name and node.name ~= "" and node.name or format("node %d", index)
-  return format("%s (%s)", name, node.op_type or "?")
-end
-
-local function key_of(domain, name) return (domain == "ai.onnx" and "" or domain or "") .. ":" .. name end
-
---- A program of a graph. given: names of its inputs; wanted: of its outputs.
---- B: {operators, functions, opset by domain, tensor, sparse, fail, depth, outer: slot of a name from around}
-local function build(B, graph, given, wanted, constants, attributes)
-  local slots, n = {}, 0
-  local p = setmetatable({ steps = {}, inputs = {}, outputs = {}, constants = {}, reads = {}, parts = B.parts }, Program)
-  if B.depth > DEPTH then B.fail(format("graphs are nested deeper than %d", DEPTH)) end
-
-  local function define(name)
-    n = n + 1
-    slots[name] = n
-    return n
-  end
-
-  --- The slot of a name that a node reads; from around where the graph has none.
-  local function slot(name)
-    local at = slots[name]
-    if at then return at end
-    if not B.around or not B.around(name) then
-      B.fail(format("the value %q is read before any node gives it", name))
-    end
-    at = define(name)
-    p.reads[#p.reads + 1] = { name = name, slot = at }
-    return at
-  end
-
-  for i, name in ipairs(given) do p.inputs[i] = define(name) end
-  for _, c in ipairs(constants) do
-    local at = slots[c.name] or define(c.name)
-    p.constants[#p.constants + 1] = { slot = at, value = c.value, key = c.key }
-  end
-
-  local inner = setmetatable({ depth = B.depth + 1 }, { __index = B })
-  inner.around = function(name) return slots[name] ~= nil or B.around and B.around(name) end
-  inner.program = function(g) return M.graph(inner, g) end
-
-  for index, node in ipairs(graph.node or {}) do
-    local label = name_of(node, index)
-    local domain, kind = node.domain or "", node.op_type or ""
-    local function fail(text) B.fail(format("%s: %s", label, text)) end
-    inner.fail = function(text) return fail(text) end
-    local given_here = {}
-    for _, a in ipairs(node.attribute or {}) do
-      local from = a
-      if a.ref_attr_name and a.ref_attr_name ~= "" then
-        from = attributes and attributes[a.ref_attr_name]
-      end
-      if a.name and from ~= nil then
-        given_here[a.name] = from == a and attribute_of(inner, a) or from
-      end
-    end
-    local fn = B.functions[key_of(domain, kind .. "/" .. (node.overload or ""))] or B.functions[key_of(domain, kind .. "/")]
-    local row = B.operators[key_of(domain, kind)]
-    local step = { label = label, ins = {}, n = #(node.input or {}), outs = {}, a = given_here }
-    if fn then
-      step.f = M.call(inner, fn, given_here)
-    elseif row then
-      given_here.opset = B.opset[domain == "ai.onnx" and "" or domain] or 1
-      given_here.outputs = #(node.output or {})
-      for name in pairs(given_here) do
-        if not row.attributes[name] and name ~= "opset" and name ~= "outputs" then
-          fail(format("the attribute %s is not supported", name))
-        end
-      end
-      if row.check then
-        local why = row.check(given_here)
-        if why then fail(why) end
-      end
-      step.f, step.host = row.f, values.ops[kind]
-      step.any = values.of_any[kind]
-    else
-      fail(format("the operator %s%s is not supported", domain ~= "" and domain .. "." or "", kind))
-    end
-    for i, name in ipairs(node.input or {}) do step.ins[i] = name ~= "" and slot(name) or 0 end
-    for _, program in pairs(given_here) do -- what graphs inside read from here
-      if type(program) == "table" and getmetatable(program) == Program then
-        for _, r in ipairs(program.reads) do r.from = slot(r.name) end
-        step.programs = true
-      end
-    end
-    for i, name in ipairs(node.output or {}) do step.outs[i] = name ~= "" and define(name) or 0 end
-    p.steps[index] = step
-  end
-  for i, name in ipairs(wanted) do p.outputs[i] = slot(name) end
-  p.nslots = n
-
-  -- what no later step reads is let go
-  local last = {}
-  for i, step in ipairs(p.steps) do
-    for _, at in ipairs(step.ins) do last[at] = i end
-    for _, program in pairs(step.a) do
-      if type(program) == "table" and getmetatable(program) == Program then
-        for _, r in ipairs(program.reads) do last[r.from] = i end
-      end
-    end
-  end
-  for _, at in ipairs(p.outputs) do last[at] = nil end
-  for _, c in ipairs(p.constants) do last[c.slot] = nil end
-  for at, i in pairs(last) do
-    if at ~= 0 then
-      local step = p.steps[i]
-      step.dead = step.dead or {}
-      step.dead[#step.dead + 1] = at
-    end
-  end
-  return p
-end
-
-local function names_of(list)
-  local names = {}
-  for i, v in ipairs(list or {}) do names[i] = v.name or "" end
-  return names
-end
-
---- A graph's program. Its inputs are those that no initializer gives; of these B.keep may make parts of the module.
-function M.graph(B, graph)
-  local constants, given, known = {}, {}, {}
-
-  local function add(name, v, why)
-    if not v then B.fail(format("the initializer %q: %s", name, why)) end
-    if known[name] then B.fail(format("two initializers are called %q", name)) end
-    known[name] = true
-    local key, value = B.keep(name, v)
-    constants[#constants + 1] = { name = name, key = key, value = value }
-  end
-
-  for _, t in ipairs(graph.initializer or {}) do add(t.name or "", B.tensor(t)) end
-  for _, t in ipairs(graph.sparse_initializer or {}) do add(t.values and t.values.name or "", B.sparse(t)) end
-  for _, v in ipairs(graph.input or {}) do
-    if not known[v.name] then given[#given + 1] = v.name end
-  end
-  local p = build(B, graph, given, names_of(graph.output), constants)
-  p.names, p.results = given, names_of(graph.output)
-  return p
-end
-
---- A function of the model as an operation: a program built for these attributes.
-function M.call(B, fn, given)
-  local opset = {}
-  for _, o in ipairs(fn.opset_import or {}) do opset[o.domain or ""] = o.version or 1 end
-  for _, a in ipairs(fn.attribute_proto or {}) do
-    if given[a.name] == nil then given[a.name] = attribute_of(B, a) end
-  end
-  local inner = setmetatable({ opset = opset, around = false }, { __index = B })
-  local p = build(inner, fn, fn.input or {}, fn.output or {}, {}, given)
-  return function(_, ...) return p:run(nil, ...) end
-end
+-- Running -------------------------------------------------------------------------------------------------------------
+-- Captures evaluate what runs a program. It closes over the program, which no one changes, so that steps are no guards; the
+-- module's parts are handed in, which are.
 
 --- Runs a step's operation on values.
-local function perform(step, args, env)
+local function perform(step, parts, args, slots)
   local n, host = step.n, step.host
   if host then
     local all = true
@@ -206,31 +56,241 @@ local function perform(step, args, env)
       if y ~= nil then return y end
     end
   end
-  if step.programs then return step.f(step.a, env, unpack(args, 1, n)) end
+  if step.programs then return step.f(step.a, parts, slots, unpack(args, 1, n)) end
   return step.f(step.a, unpack(args, 1, n))
 end
+inline[perform] = true
 
---- Runs the program: outputs in order. env: slots of the program around it, of which it reads some.
-function Program:run(env, ...)
-  local slots = {}
-  for _, c in ipairs(self.constants) do slots[c.slot] = c.key and self.parts[c.key] or c.value end
-  for _, r in ipairs(self.reads) do slots[r.slot] = env[r.from] end
-  local given = { ... }
-  for i, at in ipairs(self.inputs) do slots[at] = given[i] end
-  for _, step in ipairs(self.steps) do
-    local args = {}
-    for i = 1, step.n do args[i] = slots[step.ins[i]] end
-    local results = { perform(step, args, slots) }
-    for i, at in ipairs(step.outs) do
-      if at ~= 0 then slots[at] = results[i] end
+--- What runs a program: outputs in order. parts: the module's; env: slots of the program around it, of which it reads some.
+local function runner(p)
+  local constants, reads, inputs, steps, outputs = p.constants, p.reads, p.inputs, p.steps, p.outputs
+  local function run(parts, env, ...)
+    local slots, given = {}, { ... }
+    for _, c in ipairs(constants) do
+      if c.key then slots[c.slot] = parts[c.key] else slots[c.slot] = c.value end
     end
-    if step.dead then
+    for _, r in ipairs(reads) do slots[r.slot] = env[r.from] end
+    for i, at in ipairs(inputs) do slots[at] = given[i] end
+    for _, step in ipairs(steps) do
+      local args = {}
+      for i = 1, step.n do args[i] = slots[step.ins[i]] end
+      local results = { perform(step, parts, args, slots) }
+      for i, at in ipairs(step.outs) do
+        if at ~= 0 then slots[at] = results[i] end
+      end
       for _, at in ipairs(step.dead) do slots[at] = nil end
     end
+    local out = {}
+    for i, at in ipairs(outputs) do out[i] = slots[at] end
+    return unpack(out, 1, #outputs)
   end
-  local out = {}
-  for i, at in ipairs(self.outputs) do out[i] = slots[at] end
-  return unpack(out, 1, #self.outputs)
+  inline[run] = true
+  return run
 end
+
+-- Building ------------------------------------------------------------------------------------------------------------
+
+--- A program to be, inside of another builder's or alone.
+local function open(outer, fields)
+  if (outer.depth or 0) > DEPTH then outer.fail(format("graphs are nested deeper than %d", DEPTH)) end
+  local B = setmetatable(fields or {}, { __index = outer })
+  B.depth = (outer.depth or 0) + 1
+  B.slots, B.count = {}, 0
+  B.program = { steps = {}, inputs = {}, outputs = {}, constants = {}, reads = {} }
+  return B
+end
+
+function Builder:define(name)
+  self.count = self.count + 1
+  self.slots[name] = self.count
+  return self.count
+end
+
+--- The slot of a name that is read; from around where this program has none.
+function Builder:slot(name)
+  local at = self.slots[name]
+  if at then return at end
+  if not (self.knows and self.knows(name)) then
+    self.fail(format("the value %q is read before any node gives it", name))
+  end
+  at = self:define(name)
+  self.program.reads[#self.program.reads + 1] = { name = name, slot = at }
+  return at
+end
+
+--- A value that is there before the program runs: a part of the module, or a constant.
+function Builder:constant(name, v, fixed)
+  local key, value = self.keep(name, v, fixed)
+  self.program.constants[#self.program.constants + 1] = { slot = self:define(name), key = key, value = value }
+end
+
+local by_kind = { "f", "i", "s", [6] = "floats", [7] = "ints", [8] = "strings" }
+local absent = { f = 0, i = 0, s = "", floats = {}, ints = {}, strings = {} }
+
+--- The value of an attribute as operators take it.
+function Builder:attribute(a)
+  if a.g then return M.graph(self, a.g) end
+  if a.t or a.sparse_tensor then
+    local v, why
+    if a.t then v, why = self.tensor(a.t) else v, why = self.sparse(a.sparse_tensor) end
+    return v or self.fail(format("the attribute %s: %s", a.name or "?", why))
+  end
+  if a.graphs then self.fail "a list of graphs is not supported as an attribute" end
+  local field = by_kind[a.type or 0]
+  if field then return a[field] or absent[field] end
+  return a.floats or a.ints or a.strings or a.i or a.f or a.s or a.tp or {}
+end
+
+--- Attributes of a node by name; those that name one of the function around are the caller's.
+function Builder:attributes(node)
+  local given = {}
+  for _, a in ipairs(node.attribute or {}) do
+    local of_caller = a.ref_attr_name and a.ref_attr_name ~= ""
+    if of_caller then
+      given[a.name] = self.caller and self.caller[a.ref_attr_name]
+    else
+      given[a.name or "?"] = self:attribute(a)
+    end
+  end
+  return given
+end
+
+local function domain_of(name) return name == "ai.onnx" and "" or name or "" end
+
+local function is_program(v) return type(v) == "table" and v.steps ~= nil and v.run ~= nil end
+
+--- The operation of a node: what runs it, what the host computes, whether it has programs.
+function Builder:operation(node, given)
+  local domain, kind = domain_of(node.domain), node.op_type or ""
+  local key = domain .. ":" .. kind
+  local fn = self.functions[key .. "/" .. (node.overload or "")] or self.functions[key .. "/"]
+  if fn then return { f = M.call(self, fn, given), programs = true } end
+  local row = self.operators[key]
+  if not row then
+    self.fail(format("the operator %s%s is not supported", domain ~= "" and domain .. "." or "", kind))
+  end
+  for name in pairs(given) do
+    if not row.attributes[name] then self.fail(format("the attribute %s is not supported", name)) end
+  end
+  given.opset, given.outputs = self.opset[domain] or 1, #(node.output or {})
+  local why = row.check and row.check(given)
+  if why then self.fail(why) end
+  return { f = row.f, host = values.ops[kind], any = values.of_any[kind] }
+end
+
+--- A value that a node Constant gives; nil and why there is none.
+local function constant_of(a)
+  if a.value_string or a.value_strings then return nil, "strings are not supported" end
+  if a.value or a.sparse_value then return a.value or a.sparse_value end
+  if a.value_int then return values.host("i64", { a.value_int }, 0) end
+  if a.value_ints then return values.host("i64", { unpack(a.value_ints) }, 1) end
+  if a.value_float then return values.floats({ a.value_float }, 0) end
+  if a.value_floats then return values.floats(a.value_floats, 1) end
+  return nil, "it has no value"
+end
+
+function Builder:node(node, index)
+  local label = format("%s (%s)", node.name and node.name ~= "" and node.name or format("node %d", index), node.op_type or "?")
+  local fail = self.fail
+  local B = setmetatable({ fail = function(text) fail(format("%s: %s", label, text)) end }, { __index = self })
+  local inside = setmetatable({ knows = function(name) return self.slots[name] ~= nil or self.knows and self.knows(name) end },
+    { __index = B })
+  local given = inside.attributes(inside, node)
+  if node.op_type == "Constant" and domain_of(node.domain) == "" then
+    local v, why = constant_of(given)
+    if v == nil then B.fail(why) end
+    return self:constant(node.output and node.output[1] or "", v, true)
+  end
+  local step = B.operation(inside, node, given)
+  step.a, step.label, step.ins, step.outs, step.dead, step.n = given, label, {}, {}, {}, #(node.input or {})
+  for i, name in ipairs(node.input or {}) do step.ins[i] = name ~= "" and B.slot(self, name) or 0 end
+  for _, program in pairs(given) do
+    if is_program(program) then
+      step.programs = true
+      for _, r in ipairs(program.reads) do r.from = self:slot(r.name) end
+    end
+  end
+  for i, name in ipairs(node.output or {}) do step.outs[i] = name ~= "" and self:define(name) or 0 end
+  self.program.steps[#self.program.steps + 1] = step
+  return nil
+end
+
+--- Says of each step which slots no later one reads, so that what lies there is let go.
+local function find_dead(p)
+  local last = {}
+  for i, step in ipairs(p.steps) do
+    for _, at in ipairs(step.ins) do last[at] = i end
+    for _, program in pairs(step.a) do
+      if is_program(program) then
+        for _, r in ipairs(program.reads) do last[r.from] = i end
+      end
+    end
+  end
+  last[0] = nil
+  for _, at in ipairs(p.outputs) do last[at] = nil end
+  for at, i in pairs(last) do p.steps[i].dead[#p.steps[i].dead + 1] = at end
+end
+
+--- The program of nodes, whose inputs and constants are defined.
+function Builder:finish(nodes, wanted)
+  local p = self.program
+  for index, node in ipairs(nodes or {}) do self:node(node, index) end
+  for i, name in ipairs(wanted) do p.outputs[i] = self:slot(name) end
+  find_dead(p)
+  p.run = runner(p)
+  return p
+end
+
+local function names_of(list)
+  local names = {}
+  for i, v in ipairs(list or {}) do names[i] = v.name or "" end
+  return names
+end
+
+--- A graph's program. Its inputs are those that no initializer gives.
+---@param outer tycho.onnx.Builder
+---@return tycho.onnx.Program
+function M.graph(outer, graph)
+  local B, known = open(outer), {}
+
+  local function add(name, v, why)
+    if not v then B.fail(format("the initializer %q: %s", name, why)) end
+    if known[name] then B.fail(format("two initializers are called %q", name)) end
+    known[name] = true
+    B:constant(name, v)
+  end
+
+  for _, t in ipairs(graph.initializer or {}) do add(t.name or "", B.tensor(t)) end
+  for _, t in ipairs(graph.sparse_initializer or {}) do add(t.values and t.values.name or "", B.sparse(t)) end
+  local given = {}
+  for _, v in ipairs(graph.input or {}) do
+    local name = v.name or ""
+    if not known[name] then
+      given[#given + 1] = name
+      B.program.inputs[#given] = B:define(name)
+    end
+  end
+  local p = B:finish(graph.node, names_of(graph.output))
+  p.names, p.results = given, names_of(graph.output)
+  return p
+end
+
+--- A function of the model as an operation, for a node of these attributes.
+function M.call(outer, fn, given)
+  local opset = {}
+  for _, o in ipairs(fn.opset_import or {}) do opset[domain_of(o.domain)] = o.version or 1 end
+  for _, a in ipairs(fn.attribute_proto or {}) do
+    if given[a.name] == nil then given[a.name] = outer:attribute(a) end
+  end
+  local B = open(outer, { opset = opset, knows = false, caller = given })
+  for i, name in ipairs(fn.input or {}) do B.program.inputs[i] = B:define(name) end
+  local run = B:finish(fn.node, fn.output or {}).run
+  local function call(_, parts, _, ...) return run(parts, nil, ...) end
+  inline[call] = true
+  return call
+end
+
+--- A builder: fields as tycho.onnx.Builder has them.
+function M.builder(fields) return setmetatable(fields, Builder) end
 
 return M

@@ -64,14 +64,14 @@ return function(op)
     return list
   end)
 
-  op("SequenceMap", "body", function(a, env, list, ...)
+  op("SequenceMap", "body", function(a, parts, env, list, ...)
     local given, out = { ... }, {}
     for i, v in ipairs(list) do
       local args = { v }
       for k, other in ipairs(given) do
         args[k + 1] = type(other) == "table" and other.sequence and other[i] or other
       end
-      local results = { a.body:run(env, unpack(args)) }
+      local results = { a.body.run(parts, env, unpack(args)) }
       for k = 1, #a.body.outputs do
         out[k] = out[k] or { sequence = true }
         out[k][i] = results[k]

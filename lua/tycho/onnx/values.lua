@@ -23,8 +23,6 @@ M.is_host = is_host
 --- A value as a tensor.
 local function tensor(v)
   if not is_host(v) then return v end
-  local t = v.tensor
-  if t then return t end
   if v.rank == 0 then return ty.full({}, v[1], { dtype = v.dtype }) end
   if #v == 0 then return ty.zeros({ 0 }, { dtype = v.dtype }) end
   local numbers = {}
@@ -59,9 +57,13 @@ function M.number(v) return M.numbers(v)[1] end
 function M.of_tensor(t)
   local numbers = {}
   for i, e in ipairs(M.numbers(t)) do numbers[i] = e end
-  local v = host(t.dtype, numbers, t.ndim)
-  v.tensor = t
-  return v
+  return host(t.dtype, numbers, t.ndim)
+end
+
+--- A tensor of f32 numbers; rank 0 or 1.
+function M.floats(list, rank)
+  if rank == 0 then return ty.full({}, list[1]) end
+  return #list > 0 and ty.tensor(list) or ty.zeros(0)
 end
 
 --- The positions 0 to n - 1.
