@@ -349,6 +349,8 @@ local M = {
     from = "(s->kind == S_REDUCE ? !s->truth : code->slot[s->y].place == AT_WIDE);", to = "(s->kind == S_REDUCE && !s->truth);" },
   { file = "core/record/loop.c", what = "a loop's body lacks an input that memory ran out for",
     from = "    if (M->map[param] < 0) return false;\n", to = "" },
+  { file = "core/device/cpu/gemm.c", what = "blocks of windows that threads share all begin with the first element",
+    from = "if (d->b_im2col && !d->kstep && ", to = "if (d->b_im2col && " },
   { file = "core/device/cpu/tile.c", what = "an extreme of integers is taken for one of truth values",
     from = "return p->operand[in->imm].dtype == T_BOOL;", to = "return p->operand[in->imm].dtype <= T_I32;" },
   { file = "core/record/record_move.c", what = "an index beyond the last place is not found by vectors",

@@ -153,7 +153,8 @@ static void job_plan(Portion *J, int threads, bool panels) {
     J->tsize = aside ? round_up(d->m * J->nc * J->es, 64) : 0;
     return;
   }
-  if (d->b_im2col && ty_gemm_direct_plan(d, threads, &J->direct)) {
+  /* The direct way begins with the first of its k. */
+  if (d->b_im2col && !d->kstep && ty_gemm_direct_plan(d, threads, &J->direct)) {
     J->way = DIRECT;
     J->apack = J->bpack = false;
     J->nc = TY_MIN(J->direct.chunk, J->direct.steps) * J->direct.line;
