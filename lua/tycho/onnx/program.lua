@@ -192,18 +192,18 @@ end
 function Builder:node(node, index)
   local label = format("%s (%s)", node.name and node.name ~= "" and node.name or format("node %d", index), node.op_type or "?")
   local fail = self.fail
-  local B = setmetatable({ fail = function(text) fail(format("%s: %s", label, text)) end }, { __index = self })
-  local inside = setmetatable({ knows = function(name) return self.slots[name] ~= nil or self.knows and self.knows(name) end },
-    { __index = B })
-  local given = inside.attributes(inside, node)
+  function self.fail(text) return fail(format("%s: %s", label, text)) end
+  local given = self:attributes(node)
   if node.op_type == "Constant" and domain_of(node.domain) == "" then
     local v, why = constant_of(given)
-    if v == nil then B.fail(why) end
-    return self:constant(node.output and node.output[1] or "", v, true)
+    if v == nil then self.fail(why) end
+    self:constant(node.output and node.output[1] or "", v, true)
+    self.fail = fail
+    return
   end
-  local step = B.operation(inside, node, given)
+  local step = self:operation(node, given)
   step.a, step.label, step.ins, step.outs, step.dead, step.n = given, label, {}, {}, {}, #(node.input or {})
-  for i, name in ipairs(node.input or {}) do step.ins[i] = name ~= "" and B.slot(self, name) or 0 end
+  for i, name in ipairs(node.input or {}) do step.ins[i] = name ~= "" and self:slot(name) or 0 end
   for _, program in pairs(given) do
     if is_program(program) then
       step.programs = true
@@ -212,7 +212,7 @@ function Builder:node(node, index)
   end
   for i, name in ipairs(node.output or {}) do step.outs[i] = name ~= "" and self:define(name) or 0 end
   self.program.steps[#self.program.steps + 1] = step
-  return nil
+  self.fail = fail
 end
 
 --- Says of each step which slots no later one reads, so that what lies there is let go.
@@ -252,6 +252,7 @@ end
 ---@return tycho.onnx.Program
 function M.graph(outer, graph)
   local B, known = open(outer), {}
+  function B.knows(name) return outer.slots ~= nil and (outer.slots[name] ~= nil or outer.knows and outer.knows(name)) end
 
   local function add(name, v, why)
     if not v then B.fail(format("the initializer %q: %s", name, why)) end

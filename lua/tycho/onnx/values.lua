@@ -43,6 +43,7 @@ end
 --- The numbers of a value, in order; reads a tensor's elements. Bools are 0 and 1.
 function M.numbers(v)
   if is_host(v) then return v end
+  if v.dtype == "i64" then v = v:to("f64") end -- 2^63 - 1 stands for the end of a dim: nearly is enough
   local list = flatten(v.ndim == 0 and { v:item() } or v:totable(), {})
   for i, e in ipairs(list) do
     if type(e) == "boolean" then list[i] = e and 1 or 0 end
