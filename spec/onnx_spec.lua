@@ -87,6 +87,14 @@ describe("a model of an ONNX file", function()
     assert.match("8 numbers in 2 tensors", text)
   end)
 
+  it("is shown by the command", function()
+    perceptron()
+    local pipe = io.popen(("'%s/tycho' --onnx '%s' 2>&1"):format(H.root, path))
+    local text = pipe:read "*a"
+    pipe:close()
+    assert.match("^ONNX model net %(opset 21%)\n  input   x  float%[batch, 3%]\n", text)
+  end)
+
   it("reads elements in every form that they are written in", function()
     local lists = {
       { "f32", { float_data = ("\0\0\128\63"):rep(2) } }, { "i64", { int64_data = "\1\1" } }, { "i32", { int32_data = "\1\1" } },

@@ -37,7 +37,7 @@ static int fail(lua_State *L, Message *m) {
 static int l_message(lua_State *L) {
   ty_file_enter(L);
   size_t n = 0;
-  const char *path = luaL_optstring(L, 1, NULL);
+  const char *path = lua_isnoneornil(L, 1) ? NULL : luaL_checkstring(L, 1);
   const char *text = path ? NULL : luaL_checklstring(L, 2, &n);
   Message *m = ty_file_push_owner(L, sizeof *m, MESSAGE, message_drop);
   m->file.fd = -1;
@@ -267,8 +267,7 @@ static int l_elements(lua_State *L) {
     return fail(L, m);
   }
   e.at = (i64)at, e.bytes = (i64)bytes;
-  if (!ty_entry_size(&e.type, e.code, &n, &size) ||
-      (varints ? n > e.bytes : size != e.bytes)) {
+  if (!ty_entry_size(&e.type, e.code, &n, &size) || (varints ? n > e.bytes : size != e.bytes)) {
     ty_file_fail(&m->file, "a tensor whose %lld bytes do not fit its shape", (long long)e.bytes);
     return fail(L, m);
   }

@@ -79,7 +79,7 @@ return function(op)
     end
     cos, sin = cos:unsqueeze(2), sin:unsqueeze(2)
     local turned, rest = x:narrow(4, 1, width), x:narrow(4, width + 1, x:size(4) - width)
-    local half, y = width / 2, nil
+    local half, y = width / 2
     cos, sin = cos:narrow(-1, 1, half), sin:narrow(-1, 1, half)
     if a.interleaved == 1 then
       local p, q = turned:slice(4, 1, width - 1, 2), turned:slice(4, 2, width, 2)
@@ -93,7 +93,8 @@ return function(op)
   end)
 
   --- Attention whose state is a matrix a head, which each token in turn decays, corrects, adds to and reads.
-  op("LinearAttention", "chunk_size kv_num_heads q_num_heads scale update_rule", function(a, q, k, v, state, decay, beta)
+  op("LinearAttention", "chunk_size kv_num_heads q_num_heads scale update_rule", function(a, q, k, v, ...)
+    local state, decay, beta = ...
     q, k, v = T(q), T(k), T(v)
     local dtype, group = q.dtype, a.q_num_heads / a.kv_num_heads
     local function split(x, n) return heads(T(x):to("f32"), n) end

@@ -1,5 +1,5 @@
---- control.lua -- ONNX operators that run graphs: If, Loop, Scan. Their graphs are attributes, programs here; they are given
--- the slots of the program around, which theirs read.
+--- control.lua -- ONNX operators that run graphs: If, Loop, Scan. Their graphs are attributes, programs here; they are
+-- given the slots of the program around, which theirs read.
 
 local ty = require "tycho"
 local values = require "tycho.onnx.values"
@@ -33,7 +33,8 @@ return function(op)
     return unpack(carried, 1, n + made)
   end)
 
-  op("Scan", "body num_scan_inputs scan_input_axes scan_input_directions scan_output_axes scan_output_directions directions",
+  op("Scan", "body num_scan_inputs scan_input_axes scan_input_directions scan_output_axes scan_output_directions "
+    .. "directions",
     function(a, parts, env, ...)
       local given, m = { ... }, a.num_scan_inputs
       if a.opset < 9 then table.remove(given, 1) end

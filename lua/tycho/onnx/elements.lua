@@ -5,7 +5,7 @@ local ty = require "tycho"
 local values = require "tycho.onnx.values"
 local schema = require "tycho.onnx.schema"
 
-local select, unpack, ipairs = select, unpack, ipairs
+local select, ipairs = select, ipairs
 local T = values.tensor
 
 local integers = { u8 = true, i8 = true, i16 = true, i32 = true, i64 = true }
@@ -22,10 +22,11 @@ return function(op)
   end
 
   for name, f in pairs {
-    Abs = ty.abs, Neg = ty.neg, Ceil = ty.ceil, Floor = ty.floor, Round = ty.round, Sqrt = ty.sqrt, Exp = ty.exp, Log = ty.log,
-    Sin = ty.sin, Cos = ty.cos, Tan = ty.tan, Asin = ty.asin, Acos = ty.acos, Atan = ty.atan, Sinh = ty.sinh, Cosh = ty.cosh,
-    Tanh = ty.tanh, Asinh = ty.asinh, Acosh = ty.acosh, Atanh = ty.atanh, Erf = ty.erf, Sigmoid = ty.sigmoid, Relu = ty.relu,
-    Sign = ty.sign, Reciprocal = ty.reciprocal, Softplus = function(x) return x:softplus() end, Mish = ty.mish, Identity = function(x) return x end,
+    Abs = ty.abs, Neg = ty.neg, Ceil = ty.ceil, Floor = ty.floor, Round = ty.round, Sqrt = ty.sqrt, Exp = ty.exp,
+    Log = ty.log, Sin = ty.sin, Cos = ty.cos, Tan = ty.tan, Asin = ty.asin, Acos = ty.acos, Atan = ty.atan,
+    Sinh = ty.sinh, Cosh = ty.cosh, Tanh = ty.tanh, Asinh = ty.asinh, Acosh = ty.acosh, Atanh = ty.atanh, Erf = ty.erf,
+    Sigmoid = ty.sigmoid, Relu = ty.relu, Sign = ty.sign, Reciprocal = ty.reciprocal, Mish = ty.mish,
+    Softplus = function(x) return x:softplus() end,
     Softsign = function(x) return x / (x:abs() + 1) end,
     HardSwish = function(x) return x * (x / 6 + 0.5):clamp(0, 1) end,
   } do
@@ -54,9 +55,12 @@ return function(op)
     local alpha, gamma = a.alpha or 1.67326319217681884765625, a.gamma or 1.05070102214813232421875
     return ty.where(x:gt(0), x, x:expm1() * alpha) * gamma
   end, "alpha gamma consumed_inputs")
-  unary("HardSigmoid", function(x, a) return (x * (a.alpha or 0.2) + (a.beta or 0.5)):clamp(0, 1) end, "alpha beta consumed_inputs")
+  unary("HardSigmoid", function(x, a) return (x * (a.alpha or 0.2) + (a.beta or 0.5)):clamp(0, 1) end,
+    "alpha beta consumed_inputs")
   unary("Swish", function(x, a) return x * (x * (a.alpha or 1)):sigmoid() end, "alpha")
-  unary("Gelu", function(x, a) return x:gelu(a.approximate == "tanh" and { approximate = "tanh" } or nil) end, "approximate")
+  unary("Gelu", function(x, a)
+    return x:gelu(a.approximate == "tanh" and { approximate = "tanh" } or nil)
+  end, "approximate")
   unary("Shrink", function(x, a)
     local lambd, bias = a.lambd or 0.5, a.bias or 0
     return ty.where(x:lt(-lambd), x + bias, ty.where(x:gt(lambd), x - bias, 0))

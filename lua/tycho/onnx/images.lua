@@ -75,7 +75,8 @@ return function(op)
 
   local function resize_dim(a, x, d, m, s, first, last)
     local n = x:size(d)
-    local mode, outside, y = a.mode or "nearest", nil, nil
+    local mode, y = a.mode or "nearest"
+    local outside
     if mode == "nearest" then
       local where_ = coordinates[a.coordinate_transformation_mode or "half_pixel"]
       local round, at = nearest[a.nearest_mode or "round_prefer_floor"], {}
@@ -160,7 +161,8 @@ return function(op)
 
   op("Resize", attributes, function(a, x, roi, scales, sizes)
     if a.opset < 11 then
-      return resize({ mode = a.mode, coordinate_transformation_mode = "asymmetric", nearest_mode = "floor" }, x, nil, roi)
+      local as_then = { mode = a.mode, coordinate_transformation_mode = "asymmetric", nearest_mode = "floor" }
+      return resize(as_then, x, nil, roi)
     end
     return resize(a, x, roi, scales, sizes)
   end, { check = check })
@@ -268,8 +270,9 @@ return function(op)
       local floors, rests, width = {}, {}, linear and 2 or 4
       for i = 1, n do
         local p = places[i]
-        if linear and padding == "border" then p = p:clamp(0, x:size(i + 2) - 1) end
-        if linear and padding == "reflection" then p = reflected(p, x:size(i + 2), align):clamp(0, x:size(i + 2) - 1) end
+        local last = x:size(i + 2) - 1
+        if linear and padding == "border" then p = p:clamp(0, last) end
+        if linear and padding == "reflection" then p = reflected(p, last + 1, align):clamp(0, last) end
         floors[i] = p:floor()
         rests[i] = p - floors[i]
       end
@@ -308,7 +311,7 @@ return function(op)
       local h, w = x:size(3), x:size(4)
 
       --- Neighbours and weights of a place in a dim of n.
-      local function taps(p, n)
+      local function neighbours(p, n)
         if p < -1 or p > n then return 0, 0, 0, 0 end
         p = max(p, 0)
         local low = floor(p)
@@ -317,7 +320,8 @@ return function(op)
       end
 
       for r, box in ipairs(boxes) do
-        local x1, y1, x2, y2 = box[1] * scale - offset, box[2] * scale - offset, box[3] * scale - offset, box[4] * scale - offset
+        local x1, y1 = box[1] * scale - offset, box[2] * scale - offset
+        local x2, y2 = box[3] * scale - offset, box[4] * scale - offset
         local rw, rh = x2 - x1, y2 - y1
         if offset == 0 then rw, rh = max(rw, 1), max(rh, 1) end
         local bh, bw = rh / height, rw / width
@@ -327,7 +331,7 @@ return function(op)
           local low, high, wl, wh = {}, {}, {}, {}
           for i = 0, bins - 1 do
             for s = 0, samples - 1 do
-              local p, q, u, v = taps(first + i * bin + (s + 0.5) * bin / samples, n)
+              local p, q, u, v = neighbours(first + i * bin + (s + 0.5) * bin / samples, n)
               low[#low + 1], high[#high + 1], wl[#wl + 1], wh[#wh + 1] = p + 1, q + 1, u, v
             end
           end

@@ -1,7 +1,7 @@
 --- onnx/init.lua -- ONNX models as modules: `ty.load "model.onnx"`.
--- In: a path. Out: a module whose parts are the model's weights and whose forward runs the graph in ordinary operations, so
--- that it is captured, differentiated, vectorised and moved like any other. nil and a message for a file that is damaged,
--- hostile, or asks for what is not supported.
+-- In: a path. Out: a module whose parts are the model's weights and whose forward runs the graph in ordinary
+-- operations, so that it is captured, differentiated, vectorised and moved like any other. nil and a message for a file
+-- that is damaged, hostile, or asks for what is not supported.
 --
 --   local m = assert(ty.load "model.onnx")
 --   local y = m(x)                         -- inputs in the order of the graph's; outputs likewise
@@ -30,8 +30,8 @@ local op = setmetatable({}, { __call = function(_, name, attributes, f, more)
   operators[":" .. name] = { attributes = known, f = f, check = more and more.check }
 end })
 
-for _, part in ipairs { "elements", "reductions", "shapes", "places", "windows", "normal", "recurrent", "control", "quantized",
-  "attention", "images", "sequences", "signals" } do
+for _, part in ipairs { "elements", "reductions", "shapes", "places", "windows", "normal", "recurrent", "control",
+  "quantized", "attention", "images", "sequences", "signals" } do
   require("tycho.onnx." .. part)(op)
 end
 
@@ -105,19 +105,19 @@ local function describe(m)
   for i, k in ipairs(kinds) do
     local text = format("%d %s%s", k[2], k[1], kinds[i + 1] and ", " or "")
     if #line + #text > 110 then
-      lines[#lines + 1] = line
+      lines[#lines + 1] = line:match "^(.-) ?$"
       line = "          "
     end
     line = line .. text
   end
   lines[#lines + 1] = line
-  local count, bytes = 0, 0
-  for _, t in pairs(m.parts) do count, bytes = count + t:numel(), bytes + t:numel() * (t.dtype == "f32" and 4 or 8) end
+  local count = 0
+  for _, t in pairs(m.parts) do count = count + t:numel() end
   lines[#lines + 1] = format("  parts   %d numbers in %d tensors", count, about.tensors)
-  return concat(lines, "\n"), bytes
+  return concat(lines, "\n")
 end
 
-Model.__tostring = function(m) return (describe(m)) end
+Model.__tostring = describe
 
 local function known_opsets(model)
   local opset = {}

@@ -18,7 +18,9 @@ local function dims_from(x, first)
 end
 
 return function(op)
-  op("BatchNormalization", "epsilon momentum spatial training_mode is_test consumed_inputs", function(a, x, scale, bias, mean, var)
+  local batch = "epsilon momentum spatial training_mode is_test consumed_inputs"
+
+  op("BatchNormalization", batch, function(a, x, scale, bias, mean, var)
     x, mean, var = T(x), T(mean), T(var)
     local function normal(m, v)
       local y = (x - channels(m, x)) / (channels(v, x) + (a.epsilon or 1e-5)):sqrt()

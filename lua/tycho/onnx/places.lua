@@ -36,7 +36,7 @@ return function(op)
     return x:gather(d, from_1(index, x:size(d)))
   end)
 
-  --- The positions, from 1, in x with its dims first + 1 .. first + n as one, that tuples in the last dim of index mean.
+  --- The positions, from 1, in x with its dims first + 1 .. first + n as one, that the tuples in index mean.
   local function tuples(x, index, first, n)
     local at
     for k = 1, n do
@@ -99,7 +99,8 @@ return function(op)
     local n = index:size(-1)
     local within, rest = product(x, 1, n), product(x, n + 1, x.ndim)
     local at = tuples(x, index, 0, n):reshape(-1, 1)
-    local y = scatter(x:reshape(within, rest), 1, at:expand({ at:size(1), rest }), src:reshape(at:size(1), rest), a.reduction)
+    local rows = at:size(1)
+    local y = scatter(x:reshape(within, rest), 1, at:expand({ rows, rest }), src:reshape(rows, rest), a.reduction)
     return y:reshape(x.shape)
   end)
 

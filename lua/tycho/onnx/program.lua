@@ -1,10 +1,10 @@
 --- program.lua -- a graph as a list of steps: which operation, from which slots to which.
--- In: a decoded graph, operators, the functions that the model defines. Out: a program that runs on values. A node whose
--- operator, attribute or domain is not known is named with its name before anything runs.
+-- In: a decoded graph, operators, the functions that the model defines. Out: a program that runs on values. A node
+-- whose operator, attribute or domain is not known is named with its name before anything runs.
 --
--- A program has slots: names of values are numbered when it is built. What a graph inside of a node (If, Loop, Scan) reads
--- from around it is one more input of its program. The functions of the model are built in where they are called, once for
--- each call, since its attributes are theirs.
+-- A program has slots: names of values are numbered when it is built. What a graph inside of a node (If, Loop, Scan)
+-- reads from around it is one more input of its program. The functions of the model are built in where they are called,
+-- once for each call, since its attributes are theirs.
 
 local values = require "tycho.onnx.values"
 
@@ -40,8 +40,8 @@ local Builder = {}
 Builder.__index = Builder
 
 -- Running -------------------------------------------------------------------------------------------------------------
--- Captures evaluate what runs a program. It closes over the program, which no one changes, so that steps are no guards; the
--- module's parts are handed in, which are.
+-- Captures evaluate what runs a program. It closes over the program, which no one changes, so that steps are no guards;
+-- the module's parts are handed in, which are.
 
 --- Runs a step's operation on values.
 local function perform(step, parts, args, slots)
@@ -61,7 +61,8 @@ local function perform(step, parts, args, slots)
 end
 inline[perform] = true
 
---- What runs a program: outputs in order. parts: the module's; env: slots of the program around it, of which it reads some.
+--- What runs a program: outputs in order. parts: the module's; env: slots of the program around it, some of which it
+--- reads.
 local function runner(p)
   local constants, reads, inputs, steps, outputs = p.constants, p.reads, p.inputs, p.steps, p.outputs
   local function run(parts, env, ...)
@@ -190,7 +191,8 @@ local function constant_of(a)
 end
 
 function Builder:node(node, index)
-  local label = format("%s (%s)", node.name and node.name ~= "" and node.name or format("node %d", index), node.op_type or "?")
+  local name_of = node.name and node.name ~= "" and node.name or format("node %d", index)
+  local label = format("%s (%s)", name_of, node.op_type or "?")
   local fail = self.fail
   function self.fail(text) return fail(format("%s: %s", label, text)) end
   local given = self:attributes(node)
@@ -252,7 +254,10 @@ end
 ---@return tycho.onnx.Program
 function M.graph(outer, graph)
   local B, known = open(outer), {}
-  function B.knows(name) return outer.slots ~= nil and (outer.slots[name] ~= nil or outer.knows and outer.knows(name)) end
+  function B.knows(name)
+    return outer.slots ~= nil and (outer.slots[name] ~= nil or outer.knows and outer.knows(name))
+  end
+
 
   local function add(name, v, why)
     if not v then B.fail(format("the initializer %q: %s", name, why)) end

@@ -5,7 +5,8 @@ local schema = require "tycho.onnx.schema"
 
 local T = values.tensor
 
-local ranges = { u8 = { 0, 255 }, i8 = { -128, 127 }, i16 = { -32768, 32767 }, i32 = { 0, 65535 } } -- i32: uint16, widened
+--- What a type holds; i32 stands for uint16, which widened.
+local ranges = { u8 = { 0, 255 }, i8 = { -128, 127 }, i16 = { -32768, 32767 }, i32 = { 0, 65535 } }
 
 return function(op)
   --- A scale or zero point as it goes with x: one number, one a place of `axis`, or one a block.
@@ -37,7 +38,8 @@ return function(op)
     local dtype = zero and zero.dtype or row and row[1] or "u8"
     local axis = a.axis or 1
     if x.dtype ~= "f32" and x.dtype ~= "f64" then x = x:to("f32") end
-    return quantize(x, along(scale, x, axis, a.block_size):to(x.dtype), zero and along(zero, x, axis, a.block_size), dtype)
+    local block = a.block_size
+    return quantize(x, along(scale, x, axis, block):to(x.dtype), zero and along(zero, x, axis, block), dtype)
   end)
 
   op("DequantizeLinear", "axis block_size output_dtype", function(a, x, scale, zero)

@@ -17,7 +17,8 @@ local activations = {
   Elu = function(x, alpha) return x:elu(alpha or 1) end,
 }
 
-local attributes = "activation_alpha activation_beta activations clip direction hidden_size input_forget layout linear_before_reset output_sequence"
+local attributes = "activation_alpha activation_beta activations clip direction hidden_size input_forget layout "
+  .. "linear_before_reset output_sequence"
 
 local function check(a)
   for _, name in ipairs(a.activations or {}) do

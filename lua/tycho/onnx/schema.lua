@@ -70,14 +70,15 @@ M.model = {
 
 --- The element types by number: ours, and as they are written. Those that have no dtype of ours widen.
 M.types = {
-  { "f32", "f32" }, { "u8", "u8" }, { "i8", "i8" }, { "i32", "u16" }, { "i16", "i16" }, { "i32", "i32" }, { "i64", "i64" },
-  nil, { "bool", "bool" }, { "f16", "f16" }, { "f64", "f64" }, { "i64", "u32" }, { "i64", "u64" }, nil, nil,
+  { "f32", "f32" }, { "u8", "u8" }, { "i8", "i8" }, { "i32", "u16" }, { "i16", "i16" }, { "i32", "i32" },
+  { "i64", "i64" }, nil, { "bool", "bool" }, { "f16", "f16" }, { "f64", "f64" }, { "i64", "u32" }, { "i64", "u64" },
+  nil, nil,
   { "bf16", "bf16" },
 }
 M.type_names = {
-  "float", "uint8", "int8", "uint16", "int16", "int32", "int64", "string", "bool", "float16", "double", "uint32", "uint64",
-  "complex64", "complex128", "bfloat16", "float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz", "uint4", "int4",
-  "float4e2m1", "float8e8m0", "uint2", "int2",
+  "float", "uint8", "int8", "uint16", "int16", "int32", "int64", "string", "bool", "float16", "double", "uint32",
+  "uint64", "complex64", "complex128", "bfloat16", "float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz",
+  "uint4", "int4", "float4e2m1", "float8e8m0", "uint2", "int2",
 }
 
 return M

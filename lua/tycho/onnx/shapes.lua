@@ -59,8 +59,8 @@ return function(op)
 
   op("Unsqueeze", "axes", function(a, x, axes)
     x = T(x)
-    local list, rank = copy(axes and numbers(axes) or a.axes), 0
-    rank = x.ndim + #list
+    local list = copy(axes and numbers(axes) or a.axes)
+    local rank = x.ndim + #list
     for i, axis in ipairs(list) do list[i] = axis < 0 and axis + rank or axis end
     table.sort(list)
     for _, axis in ipairs(list) do x = x:unsqueeze(axis + 1) end
@@ -167,8 +167,8 @@ return function(op)
     end
     return x
   end, { check = function(a)
-    if a.mode and a.mode ~= "constant" and not modes[a.mode] then return ("the mode %q is not supported"):format(a.mode) end
-    return nil
+    local known = not a.mode or a.mode == "constant" or modes[a.mode]
+    return not known and ("the mode %q is not supported"):format(a.mode) or nil
   end })
 
   op("DepthToSpace", "blocksize mode", function(a, x)

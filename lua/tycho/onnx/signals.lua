@@ -23,7 +23,8 @@ return function(op)
 
   --- Cosines and sines of the transform from n places to m.
   local function matrices(n, m, length, dtype)
-    local at = (values.places(n):unsqueeze(2) * values.places(m):unsqueeze(1)):remainder(length):to("f64") * (2 * pi / length)
+    local turns = (values.places(n):unsqueeze(2) * values.places(m):unsqueeze(1)):remainder(length)
+    local at = turns:to("f64") * (2 * pi / length)
     return at:cos():to(dtype), at:sin():to(dtype)
   end
 

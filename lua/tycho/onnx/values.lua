@@ -1,7 +1,7 @@
 --- values.lua -- what flows between the nodes of an ONNX graph: tensors, and small values that the host computes.
 -- A host value is a table {host = true, dtype, shape = {}, numbers...}: integers and bools of at most one dim, such as
--- sizes and positions. Shapes are so computed by Lua, which lets one capture serve many sizes; where a tensor is wanted,
--- it becomes one. Sequences are tables {sequence = true, values...}.
+-- sizes and positions. Shapes are so computed by Lua, which lets one capture serve many sizes; where a tensor is
+-- wanted, it becomes one. Sequences are tables {sequence = true, values...}.
 
 local ty = require "tycho"
 

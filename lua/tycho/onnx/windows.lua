@@ -100,7 +100,9 @@ return function(op)
   end
 
   --- As a convolution of the input with zeros between its places by the weight turned around.
-  op("ConvTranspose", "auto_pad dilations group kernel_shape output_padding output_shape pads strides", function(a, x, w, bias)
+  local transposed = "auto_pad dilations group kernel_shape output_padding output_shape pads strides"
+
+  op("ConvTranspose", transposed, function(a, x, w, bias)
     x, w = T(x), T(w)
     local n, groups = x.ndim - 2, a.group or 1
     local stride, dilation = list_of(a.strides, n, 1), list_of(a.dilations, n, 1)
@@ -253,18 +255,18 @@ return function(op)
     x, index = T(x), T(index)
     local n = x.ndim - 2
     local kernel, stride = list_of(a.kernel_shape, n, 1), list_of(a.strides, n, 1)
-    local inferred, sizes = { x:size(1), x:size(2) }, {}
+    local inferred = { x:size(1), x:size(2) }
     for i = 1, n do
       local cut = a.pads and a.pads[i] + a.pads[n + i] or 0
       inferred[i + 2] = (x:size(i + 2) - 1) * stride[i] + kernel[i] - cut
     end
     local total = 1
-    for i, s in ipairs(inferred) do total = total * s end
-    local y = ty.zeros({ total }, { dtype = x.dtype }):scatter(1, index:reshape(-1) + 1, x:reshape(-1)):reshape(inferred)
+    for _, s in ipairs(inferred) do total = total * s end
+    local y = ty.zeros({ total }, { dtype = x.dtype }):scatter(1, index:reshape(-1) + 1, x:reshape(-1))
+    y = y:reshape(inferred)
     if shape == nil then return y end
     local want, around = values.numbers(shape), {}
     for i = 1, #want do
-      sizes[i] = want[i]
       around[i] = { 0, want[i] - inferred[i] }
     end
     return y:pad(around)

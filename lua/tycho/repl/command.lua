@@ -9,6 +9,7 @@ usage: tycho [options] [script [arguments]]
   -e code                runs code            -l name   requires a library
   -i                     a prompt afterwards  -q        without the line of greeting
   -j cmd, -O level       options of LuaJIT    -b ...    LuaJIT's bytecode compiler
+  --onnx file            inputs, outputs, operators and parameters of an ONNX model
   -                      runs standard input  --        no options follow
   -h, --help             this text            -v, --version
 At the prompt: %help lists its commands, ?name explains a function.]=]
@@ -46,6 +47,9 @@ local function parse(list)
       o.stay = true
     elseif word == "-q" then
       o.quiet = true
+    elseif word == "--onnx" then
+      i = i + 1
+      o.actions[#o.actions + 1] = { "onnx", list[i] or die "--onnx takes the path of a model" }
     elseif letter then
       if value == "" then
         i = i + 1
@@ -116,6 +120,12 @@ for _, action in ipairs(o.actions) do
       local name = action[2]
       local value = require(name)
       if rawget(_G, name) == nil and name:find "^[%a_][%w_]*$" then rawset(_G, name, value) end
+    end)
+  elseif action[1] == "onnx" then
+    ok = ok and call(function()
+      local model, message = ty.load(action[2])
+      if not model then error(message, 0) end
+      print(model)
     end)
   else
     ok = ok and run_chunk(loadstring(action[2], "=-e"))
