@@ -5461,9 +5461,9 @@ function files.npz.save(path, tensors, opts) end
 ---@class tycho.files.onnx
 files.onnx = {}
 
----The model of a .onnx file as a module: its parts are the weights, calling it runs the graph in ordinary operations,
----so that it is compiled, differentiated and moved like any other. `m(x, ...)` takes the inputs in the graph's order,
----`m{name = x}` by name, and gives a table of outputs by name.
+---The model of a .onnx file as a module: its parts are the weights, calling it runs the graph in ordinary
+---operations, so that it is compiled, differentiated and moved like any other. `m(x, ...)` takes the inputs in the
+---graph's order, `m{name = x}` by name, and gives a table of outputs by name.
 ---Raises where the path is no string. What cannot be read, or uses an operator, a type or an attribute that is not supported (named with its node), gives nil and a message.
 ---@param path string
 ---@return tycho.Module? model
