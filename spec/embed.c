@@ -426,6 +426,194 @@ static void wild(void) {
   IS(TY_OK, ty_close(e));
 }
 
+/* ---- calls in slices of time ------------------------------------------------------------------ */
+
+static const char
+    *const layered = /* some ten milliseconds, a state that it changes, and another function */
+    "local ty = require 'tycho' ty.manual_seed(4) local N = 384 local w = ty.randn(N, N) * 0.05 "
+    "local t = { n = 0, w = ty.ones(N) } "
+    "function t:forward(x, k) for _ = 1, 6 do x = x:matmul(w):tanh() end self.n = self.n + 1 "
+    "self.w:add_(x[1]) return { y = x * k, n = self.n } end "
+    "function t:peek() return self.n, self.w end return t";
+
+static float *filled(int seed) {
+  float *x = malloc(384 * 384 * sizeof *x);
+  for (int i = 0; i < 384 * 384; i++) x[i] = (float)((i * 37 + seed) % 101) * 0.01f - 0.5f;
+  return x;
+}
+
+static double peeked(ty_model *peek, float *w) {
+  IS(TY_OK, ty_call(peek, NULL, 0));
+  const ty_array n = result(peek, 0), a = result(peek, 1);
+  *w = f32_at(&a, 7);
+  return n.number;
+}
+
+/* A call in slices has the results of a plain one, all at once, when it is done; meanwhile those of the call before hold,
+** and other functions of the model's go on. */
+static void steps(void) {
+  ty_engine *e = open_engine();
+  ty_model *m = load_text(e, layered), *plain = load_text(e, layered), *peek, *plain_peek;
+  ty_array y, want;
+  float w, was;
+  int done = 0, compiled = 0, taken = 0;
+  IS(TY_OK, ty_method(m, "peek", &peek));
+  IS(TY_OK, ty_method(plain, "peek", &plain_peek));
+  for (int turn = 0; turn < 5; turn++) {
+    float *x = filled(turn);
+    const ty_array in[2] = {ty_matrix(TY_F32, x, 384, 384), ty_number(2 + turn)};
+    if (turn < 3) IS(TY_OK, ty_call(m, in, 2));
+    IS(TY_OK, ty_call(plain, in, 2));
+    if (turn < 3) continue;
+    IS(TY_OK, ty_result_named(m, "y", &y));
+    const float before = f32_at(&y, 5);
+    const double n = peeked(peek, &was);
+    IS(TY_OK, ty_start(m, in, 2));
+    IS(TY_BUSY, ty_start(m, in, 2));
+    IS(TY_BUSY, ty_call(m, in, 2));
+    SAYS("a call that ty_start began is under way");
+    IS(TY_BUSY, ty_warmup(m, in, 2));
+    memset(x, 0xff, 384 * 384 * sizeof *x);
+    free(x); /* it was copied */
+    for (taken = done = 0; !done && taken < 100000; taken++) {
+      CHECK(f32_at(&y, 5) == before);
+      CHECK(peeked(peek, &w) == n && w == was);
+      IS(TY_OK, ty_step(m, 0, &done));
+    }
+    CHECK(done && taken > 5);
+    IS(TY_OK, ty_was_compiled(m, &compiled));
+    CHECK(compiled);
+    IS(TY_OK, ty_result_named(m, "y", &y));
+    IS(TY_OK, ty_result_named(plain, "y", &want));
+    CHECK(!memcmp(y.data, want.data, 384 * 384 * sizeof *x));
+    CHECK(peeked(peek, &w) == peeked(plain_peek, &was) && w == was);
+    CHECK(peeked(peek, &w) == n + 1);
+    IS(TY_INVALID, ty_step(m, 0, &done));
+    SAYS("no call is under way");
+  }
+  IS(TY_OK, ty_close(e));
+}
+
+/* Cancelled, closed and unloaded while it is under way: nothing is seen of it. */
+static void cancels(void) {
+  ty_engine *e = open_engine();
+  ty_model *m = load_text(e, layered), *peek, *other = load_text(e, layered);
+  float *x = filled(1), w, was;
+  const ty_array in[2] = {ty_matrix(TY_F32, x, 384, 384), ty_number(2)};
+  ty_array y;
+  int done = 1;
+  IS(TY_OK, ty_method(m, "peek", &peek));
+  for (int i = 0; i < 3; i++) IS(TY_OK, ty_call(m, in, 2));
+  const double n = peeked(peek, &was);
+  IS(TY_OK, ty_result_named(m, "y", &y));
+  const float before = f32_at(&y, 5);
+  IS(TY_OK, ty_cancel(m)); /* none is under way */
+  for (int steps = 0; steps < 3; steps++) {
+    IS(TY_OK, ty_start(m, in, 2));
+    for (int i = 0; i < steps; i++) IS(TY_OK, ty_step(m, 0, &done));
+    CHECK(!steps || !done);
+    IS(TY_OK, ty_cancel(m));
+    IS(TY_INVALID, ty_step(m, 0, &done));
+    CHECK(peeked(peek, &w) == n && w == was);
+    IS(TY_OK, ty_result_named(m, "y", &y));
+    CHECK(f32_at(&y, 5) == before);
+  }
+  IS(TY_OK, ty_start(m, in, 2));
+  IS(TY_OK, ty_step(m, -1, &done));
+  CHECK(done && peeked(peek, &w) == n + 1);
+  IS(TY_OK, ty_start(m, in, 2));
+  IS(TY_OK, ty_step(m, 0, &done));
+  CHECK(!done);
+  IS(TY_OK, ty_unload(m));
+  IS(TY_CLOSED, ty_step(m, 0, &done));
+  for (int i = 0; i < 3; i++) IS(TY_OK, ty_call(other, in, 2));
+  IS(TY_OK, ty_start(other, in, 2));
+  IS(TY_OK, ty_step(other, 0, &done));
+  CHECK(!done);
+  IS(TY_OK, ty_close(e));
+  IS(TY_CLOSED, ty_cancel(other));
+  free(x);
+}
+
+/* What ends a call in slices by an error: what the model raises, wrong use, limits. It has ended then, and the next goes well. */
+static void step_errors(void) {
+  static const char *const endless[] = {
+      "local first = true return function(x) while first do first = x and first end return x end",
+      "return function(x) while true do x = x * 1 end end",
+      "return function(x) local y = require('tycho').ones(300, 300) for i = 1, 1e9 do y = "
+      "y:matmul(y):tanh() end return y end",
+      "return function(x) while true do pcall(function() while true do end end) end end",
+      "return function(x) coroutine.wrap(function() while true do end end)() end",
+  };
+  ty_engine *e = open_engine();
+  const float x[6] = {1, 2, 3, 4, 5, 6};
+  ty_array in[2] = {ty_vector(TY_F32, x, 3), ty_vector(TY_F32, x, 3)};
+  int done = 1, n = -1;
+  ty_model *m = load_text(e, "return function(x, y) local z = x + y return z:sum() end");
+  IS(TY_INVALID, ty_step(m, 5, &done));
+  CHECK(!done);
+  IS(TY_INVALID, ty_step(m, 5, NULL));
+  IS(TY_CLOSED, ty_step(NULL, 5, &done));
+  IS(TY_CLOSED, ty_start(NULL, in, 2));
+  IS(TY_CLOSED, ty_cancel(NULL));
+  IS(TY_INVALID, ty_start(m, in, -1));
+  IS(TY_INVALID, ty_start(m, NULL, 1));
+  in[1].dtype = (ty_dtype)77;
+  IS(TY_INVALID, ty_start(m, in, 2));
+  SAYS("ty_start: argument 1: there is no dtype 77");
+  in[1].dtype = TY_F32;
+  for (int turn = 0; turn < 4; turn++) {
+    in[1].shape[0] = 2;
+    IS(TY_OK, ty_start(m, in, 2));
+    IS(TY_FAILED, ty_step(m, -1, &done));
+    SAYS("spec:1: add: sizes do not broadcast, f32[3] and f32[2]");
+    CHECK(!done);
+    IS(TY_OK, ty_results(m, &n));
+    CHECK(n == 0);
+    in[1].shape[0] = 3;
+    IS(TY_OK, ty_start(m, in, 2));
+    IS(TY_OK, ty_step(m, -1, &done));
+    CHECK(done && first_of(m) == 12);
+  }
+  ty_model *quick = load_text(e, "return function(x) return x + 1 end");
+  IS(TY_OK, ty_limit(e, 0, 30000));
+  for (size_t i = 0; i < sizeof endless / sizeof *endless; i++) {
+    ty_model *slow = load_text(e, endless[i]);
+    for (int turn = 0; turn < 3; turn++) {
+      const double start = seconds();
+      IS(TY_OK, ty_start(slow, in, 1));
+      ty_status s = TY_OK;
+      for (done = 0; !s && !done;) s = ty_step(slow, 1000, &done);
+      IS(TY_TIMEOUT, s);
+      CHECK(seconds() - start < 2);
+      IS(TY_INVALID, ty_step(slow, 1000, &done));
+      IS(TY_OK, ty_start(quick, in, 1));
+      IS(TY_OK, ty_step(quick, -1, &done));
+      CHECK(done && first_of(quick) == 2);
+    }
+  }
+  ty_model *layers = load_text(e, layered);
+  float *big = filled(1);
+  const ty_array all[2] = {ty_matrix(TY_F32, big, 384, 384), ty_number(2)};
+  IS(TY_OK, ty_warmup(layers, all, 2));
+  IS(TY_OK, ty_limit(e, 0, 2000)); /* all steps count together */
+  IS(TY_OK, ty_start(layers, all, 2));
+  ty_status s = TY_OK;
+  for (done = 0, n = 0; !s && !done; n++) s = ty_step(layers, 100, &done);
+  IS(TY_TIMEOUT, s);
+  CHECK(n > 3);
+  IS(TY_OK, ty_limit(e, 1 << 20, 0));
+  IS(TY_OK, ty_start(quick, in, 1));
+  IS(TY_OK, ty_step(quick, -1, &done));
+  IS(TY_NO_MEMORY, ty_start(layers, all, 2)); /* the copy is too much, or what it makes */
+  IS(TY_OK, ty_limit(e, 0, 0));
+  IS(TY_OK, ty_start(layers, all, 2));
+  IS(TY_OK, ty_step(layers, -1, &done));
+  CHECK(done);
+  free(big);
+  IS(TY_OK, ty_close(e));
+}
+
 /* ---- limits, what the host is told ----------------------------------------------------------- */
 
 static void limits(void) {
@@ -589,6 +777,10 @@ static int use_all(float *sum) {
   if (!s) s = ty_result_named(m, "y", &y);
   if (!s) *sum = f32_at(&y, 0);
   for (int i = 0; i < 2 && !s; i++) s = ty_call(learn, in, 1);
+  for (int i = 0, done; i < 3 && !s; i++)
+    for (s = ty_start(m, in, 2), done = 0; !s && !done;) s = ty_step(m, 0, &done);
+  if (!s) s = ty_result_named(m, "y", &y);
+  if (!s) *sum += f32_at(&y, 0);
   if (e) IS(TY_OK, ty_close(e));
   if (s && s != TY_NO_MEMORY) fail(__LINE__, ty_status_name(s));
   return !s;
@@ -835,13 +1027,14 @@ int main(int argc, char **argv) {
   static const struct {
     const char *name;
     void (*fn)(void);
-  } claims[] = {{"arrays", arrays},        {"strides", strides},   {"values", values},
-                {"numbers", numbers},      {"borrowed", borrowed}, {"results", results},
-                {"errors", errors},        {"wild", wild},         {"limits", limits},
-                {"deadlines", deadlines},  {"logs", logs},         {"locales", locales},
-                {"starved", starved},      {"jobs", jobs},         {"no_jobs", no_jobs},
-                {"setups", setups},        {"threads", threads},   {"weights", weights},
-                {"contention", contention}};
+  } claims[] = {{"arrays", arrays},          {"strides", strides},   {"values", values},
+                {"numbers", numbers},        {"borrowed", borrowed}, {"results", results},
+                {"errors", errors},          {"wild", wild},         {"limits", limits},
+                {"deadlines", deadlines},    {"logs", logs},         {"locales", locales},
+                {"starved", starved},        {"jobs", jobs},         {"no_jobs", no_jobs},
+                {"setups", setups},          {"threads", threads},   {"weights", weights},
+                {"contention", contention},  {"steps", steps},       {"cancels", cancels},
+                {"step_errors", step_errors}};
   weights_path = argc > 2 ? argv[2] : "/tmp/embed.safetensors";
   if (argc > 3) rounds = atoi(argv[3]);
   for (size_t i = 0; i < sizeof claims / sizeof *claims; i++)

@@ -125,6 +125,9 @@ local claims = {
   threads = "runs one model in 16 threads over the same weights",
   weights = "shares weights, and copies them for who writes",
   contention = "tells threads that use one engine at the same time",
+  steps = "gives a call in slices the results of a plain one, all at once, when it is done",
+  cancels = "leaves a call in slices undone, and shows nothing of it",
+  step_errors = "ends a call in slices by errors, and at its limits",
   starved = "loses nothing, whichever allocation fails",
 }
 

@@ -287,12 +287,21 @@ static int slice_close(lua_State *L) {
   return 0;
 }
 
-/* slicing(thread or nil): calls on that coroutine run in slices from now on */
+/* slicing(thread or nil) -> the one before, how much has run as Lua: calls on that coroutine run in slices from now on. It
+** is anchored, so that no other one ever has its address, whatever error passes by who would take it back. */
 static int slicing(lua_State *L) {
+  static const char anchor;
   struct Compiled *C = ty_lua_enter(L)->engine->compiled;
-  C->slicer = lua_isnil(L, 1) ? NULL : lua_tothread(L, 1);
+  lua_settop(L, 1);
+  lua_pushlightuserdata(L, (void *)&anchor);
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  lua_pushnumber(L, (double)C->in_lua);
+  lua_pushlightuserdata(L, (void *)&anchor);
+  lua_pushvalue(L, 1);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+  C->slicer = lua_tothread(L, 1);
   C->sliced = false;
-  return 0;
+  return 2;
 }
 
 void ty_lua_open_slice(lua_State *L, int m) {

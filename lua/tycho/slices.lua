@@ -15,8 +15,6 @@ return function(core)
   local show = require("tycho.arguments")(core).show
   local run_slice, clock, close, slicing = core._slice_run, core._slice_clock, core._slice_close, core._slicing
   local slice_meta = core._slice_meta
-  local sliced -- the coroutine that is under way, of runs inside of runs the innermost one
-
   ---@class tycho.Run a call in slices of time
   ---@field done boolean whether it has ended, with results or by an error
   local Run = {}
@@ -35,10 +33,10 @@ return function(core)
     end
   end
 
-  --- What a resume came to; another run goes on if it was resumed inside of that.
-  local function came(run, outer, ok, ...)
-    sliced = outer
-    slicing(outer)
+  --- What a resume came to; another run goes on if it was resumed inside of that. before: how much had run as Lua.
+  local function came(run, outer, before, ok, ...)
+    local _, now = slicing(outer)
+    run.in_lua = run.in_lua or now ~= before
     if status(run.thread) ~= "dead" then
       local slice, finish = ...
       if getmetatable(slice) == slice_meta then run.slice, run.finish = slice, finish end
@@ -53,10 +51,8 @@ return function(core)
   end
 
   local function go_on(run, ...)
-    local outer = sliced
-    sliced = run.thread
-    slicing(sliced)
-    return came(run, outer, resume(run.thread, ...))
+    local outer, before = slicing(run.thread)
+    return came(run, outer, before, resume(run.thread, ...))
   end
 
   --- Runs what waits, at most until then; whether the coroutine may go on.
