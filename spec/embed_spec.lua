@@ -64,6 +64,16 @@ describe("a program in C", function()
     end)
   end
 
+  it("is a game loop whose model learns in slices of its frames", function()
+    local path = program("embed_catch", "cc -Wall -Wextra -Werror examples/embed/catch.c " .. STATIC)
+    local out, status = run(("cd examples/embed && '%s' 240 1500"):format(path))
+    assert.equal(0, status, out)
+    local median = tonumber(out:match "^frames +240 at 60 a second, %d+ of them late\nin Tycho +median ([%d.]+) ms")
+    assert.truthy(median and median < 8, out) -- half a frame, on a machine that may be busy
+    assert.truthy(tonumber(out:match "training +(%d+) steps of 256 samples") > 10, out)
+    assert.truthy(out:find "caught +%d+ of 100 in the first two seconds, %d+ in the last two\n$", out)
+  end)
+
   it("says what is wrong with its files", function()
     local path = program("embed_static", "cc examples/embed/main.c " .. STATIC)
     local out, status = run(("'%s' /no/model.lua"):format(path))

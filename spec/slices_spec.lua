@@ -92,6 +92,24 @@ describe("a call in slices of time", function()
     assert.equal(3, a.steps)
   end)
 
+  it("lets go of what it read", function()
+    local f = jit.compile(layers)
+    f(x)
+    for _ = 1, 3 do
+      local v = ty.randn(N, N)
+      collectgarbage()
+      collectgarbage()
+      local buffers = ty.stats().memory.used
+      for _ = 1, 20 do select(2, finish(jit.start(f, v))):release() end
+      collectgarbage()
+      collectgarbage()
+      assert.equal(buffers, ty.stats().memory.used)
+      v:release()
+      collectgarbage()
+      assert.truthy(ty.stats().memory.used < buffers)
+    end
+  end)
+
   it("reads its inputs as they were when it began", function()
     local f = jit.compile(layers)
     local v, keep = x:clone(), x:clone()

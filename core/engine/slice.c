@@ -30,7 +30,8 @@ struct SlicedRun {
   Plan *plan;
   Recording *b;
   Buffer **outbuf;
-  Buffer **held; /* the inputs */
+  Buffer **held; /* the inputs, of which the recording may know nothing any more */
+  i32 nheld;
   Thread thread;
   Lock lock;
   Condition begins, ends; /* of a turn */
@@ -102,6 +103,7 @@ SlicedRun *ty_slice_new(State *S, Plan *p, Recording *b, Buffer **outbuf) {
     return NULL;
   }
   for (i32 i = 0; i < b->ninput; i++) held[i] = ty_buffer_hold(b->input[i].buf);
+  r->nheld = b->ninput;
   ty_plan_hold(p);
   r->S = S, r->plan = p, r->b = b, r->outbuf = outbuf, r->held = held;
   r->watch = (Watch){.ask = ask, .ctx = r, .every = SLICE_LOOKS};
@@ -137,7 +139,7 @@ void ty_slice_free(SlicedRun *r) {
     if (!r->done) give_turn(r, 0);
     ty_thread_join(r->thread);
   }
-  for (i32 i = 0; i < r->b->ninput; i++) ty_buffer_drop(r->held[i]);
+  for (i32 i = 0; i < r->nheld; i++) ty_buffer_drop(r->held[i]);
   ty_plan_drop(r->plan);
   ty_lock_free(&r->lock);
   ty_condition_free(&r->begins);
