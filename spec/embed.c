@@ -5,6 +5,7 @@
 #include <locale.h>
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,6 +58,19 @@ static ty_array result(ty_model *m, int i) {
 
 static float f32_at(const ty_array *a, int i) {
   return a->data ? ((const float *)a->data)[i] : NAN;
+}
+
+static const char *weights_path;
+enum { NO_LOCALE = 77 }; /* the exit code where the system has none with commas */
+
+/* Writes weights a [64, 64], b [64] by an engine. */
+static void write_weights(ty_engine *e) {
+  char text[600];
+  snprintf(text, sizeof text,
+           "local ty = require 'tycho' ty.manual_seed(9) return function() assert(ty.save('%s', "
+           "{ a = ty.randn(64, 64) * 0.1, b = ty.randn(64) })) end",
+           weights_path);
+  IS(TY_OK, ty_call(load_text(e, text), NULL, 0));
 }
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
@@ -707,23 +721,90 @@ static void logs(void) {
   IS(TY_OK, ty_close(e));
 }
 
-/* Nobody's locale changes what numbers are. */
+/* Nobody's locale changes what numbers are, as text and as values, also of files; nobody changes the locale. */
 static void locales(void) {
-  const char *set = setlocale(LC_ALL, "de_DE.UTF-8");
-  if (!set) printf("no such locale\n");
+  static const char *const source =
+      "local ty = require 'tycho' local weights = ... local path = '%s.csv' "
+      "local function why(f, ...) return (select(2, pcall(f, ...))) end "
+      "ty.csv.save(path, ty.tensor { { 1.5, 2.25 }, { -3e-7, 4e20 } }) "
+      "local file = io.open(path) local csv = file:read '*a' file:close() "
+      "local f = jit.compile(function(x) return x * 1.5 + 0.25 end) f(ty.ones(2)) "
+      "local graph = tostring(jit.graph(f, ty.ones(2))) "
+      "return function(x) return tostring(x * 1.5), 0.5 .. '', tonumber '2.25', csv, "
+      "ty.csv.load(path):tensor(), graph, why(ty.full, { 2 }, 1.5, { dtype = 'i64' }), "
+      "tostring(ty.tensor { 1e-9, 1.5, 1e10 }), why(ty.tensor { 1, 2 }.narrow, ty.ones(2), 1, 1.5, "
+      "1), "
+      "weights.a:sum() end";
+  char text[1400], said[2][10][400] = {{{0}}};
+  const char *const names[2] = {"C", "de_DE.UTF-8"};
   ty_engine *e = open_engine();
-  ty_model *m =
-      load_text(e, "return function(x) return tostring(x * 1.5), 0.5 .. '', tonumber('2.25') end");
-  const float x = 1;
-  const ty_array in = ty_vector(TY_F32, &x, 1);
-  IS(TY_OK, ty_call(m, &in, 1));
-  ty_array a = result(m, 0);
-  CHECK(strstr(a.data, "1.5"));
-  a = result(m, 1);
-  CHECK(!strcmp(a.data, "0.5"));
-  a = result(m, 2);
-  CHECK(a.number == 2.25);
+  write_weights(e);
   IS(TY_OK, ty_close(e));
+  snprintf(text, sizeof text, source, weights_path);
+  for (int turn = 0; turn < 2; turn++) {
+    if (!setlocale(LC_ALL, names[turn])) exit(NO_LOCALE);
+    CHECK(*localeconv()->decimal_point == (turn ? ',' : '.'));
+    e = open_engine();
+    ty_model *m = NULL;
+    const ty_source with = {.text = text, .file = weights_path, .name = "spec"};
+    const float x = 1.25f;
+    const ty_array in = ty_vector(TY_F32, &x, 1);
+    IS(TY_OK, ty_load_source(e, &with, &m));
+    IS(TY_OK, ty_call(m, &in, 1));
+    for (int i = 0; i < 10; i++) {
+      const ty_array a = result(m, i);
+      const size_t n = a.dtype == TY_TEXT ? (size_t)a.shape[0] : a.dtype == TY_F32 ? 4 : 8;
+      memcpy(said[turn][i], a.dtype == TY_NUMBER ? (const void *)&a.number : a.data,
+             n < 399 ? n : 399);
+    }
+    IS(TY_OK, ty_close(e));
+    CHECK(!strcmp(setlocale(LC_ALL, NULL), names[turn]));
+  }
+  CHECK(!strcmp(said[0][0], "{1.875} [f32 1 cpu]"));
+  for (int i = 0; i < 10; i++)
+    if (memcmp(said[0][i], said[1][i], sizeof said[0][i]))
+      printf("result %d: %s, in C it is %s\n", i, said[1][i], said[0][i]), failures++;
+}
+
+/* No output and no handler of signals' is the library's, whatever goes well or fails. */
+static void quiet(void) {
+  static const char *const sources[] = {
+      "return function(x) return (x + 1):sum() end",
+      "return function(x) io.write('') for k in pairs(_G) do io.write('') end return x * 2 end",
+      "return function(x) return x:matmul(x) end",
+      "return function(x) error 'mine' end",
+      "return 5",
+      "return function(x) return require('tycho').zeros(1e6, 1e6) end",
+      "return function(x) if x then return x end end"};
+  enum { SIGNALS = 32 };
+  struct sigaction before[SIGNALS], after;
+  char path[] = "/tmp/embed-quiet-XXXXXX";
+  const int file = mkstemp(path), out = dup(1), err = dup(2);
+  CHECK(file >= 0 && !unlink(path));
+  for (int i = 1; i < SIGNALS; i++) sigaction(i, NULL, &before[i]);
+  fflush(stdout);
+  dup2(file, 1), dup2(file, 2);
+  const float x[3] = {1, 2, 3};
+  const ty_array in = ty_vector(TY_F32, x, 3);
+  ty_engine *e = open_engine();
+  for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+    const ty_source source = {.text = sources[i]};
+    ty_model *m;
+    int done = 0;
+    if (ty_load_source(e, &source, &m)) continue;
+    for (int k = 0; k < 6; k++) ty_call(m, &in, 1);
+    if (!ty_start(m, &in, 1)) ty_step(m, -1, &done);
+  }
+  for (int i = 1; i < SIGNALS; i++) {
+    sigaction(i, NULL, &after);
+    CHECK(after.sa_handler == before[i].sa_handler && after.sa_flags == before[i].sa_flags);
+  }
+  ty_call(NULL, NULL, 0);
+  IS(TY_OK, ty_close(e));
+  fflush(stdout);
+  dup2(out, 1), dup2(err, 2);
+  CHECK(lseek(file, 0, SEEK_END) == 0);
+  close(file);
 }
 
 /* ---- what the host does in the library's place ------------------------------------------------ */
@@ -888,7 +969,6 @@ static void setups(void) {
 
 #define THREADS 16
 static ty_weights *shared;
-static const char *weights_path;
 static float want[64];
 static pthread_barrier_t gate;
 static int rounds = 60;
@@ -916,16 +996,6 @@ static void *infer(void *arg) {
   }
   IS(TY_OK, ty_close(e));
   return NULL;
-}
-
-/* Writes weights a [64, 64], b [64] by an engine. */
-static void write_weights(ty_engine *e) {
-  char text[600];
-  snprintf(text, sizeof text,
-           "local ty = require 'tycho' ty.manual_seed(9) return function() assert(ty.save('%s', "
-           "{ a = ty.randn(64, 64) * 0.1, b = ty.randn(64) })) end",
-           weights_path);
-  IS(TY_OK, ty_call(load_text(e, text), NULL, 0));
 }
 
 static void threads(void) {
@@ -1029,13 +1099,28 @@ int main(int argc, char **argv) {
   static const struct {
     const char *name;
     void (*fn)(void);
-  } claims[] = {{"arrays", arrays},          {"strides", strides},   {"values", values},
-                {"numbers", numbers},        {"borrowed", borrowed}, {"results", results},
-                {"errors", errors},          {"wild", wild},         {"limits", limits},
-                {"deadlines", deadlines},    {"logs", logs},         {"locales", locales},
-                {"starved", starved},        {"jobs", jobs},         {"no_jobs", no_jobs},
-                {"setups", setups},          {"threads", threads},   {"weights", weights},
-                {"contention", contention},  {"steps", steps},       {"cancels", cancels},
+  } claims[] = {{"arrays", arrays},
+                {"strides", strides},
+                {"values", values},
+                {"numbers", numbers},
+                {"borrowed", borrowed},
+                {"results", results},
+                {"errors", errors},
+                {"wild", wild},
+                {"limits", limits},
+                {"deadlines", deadlines},
+                {"logs", logs},
+                {"locales", locales},
+                {"quiet", quiet},
+                {"starved", starved},
+                {"jobs", jobs},
+                {"no_jobs", no_jobs},
+                {"setups", setups},
+                {"threads", threads},
+                {"weights", weights},
+                {"contention", contention},
+                {"steps", steps},
+                {"cancels", cancels},
                 {"step_errors", step_errors}};
   weights_path = argc > 2 ? argv[2] : "/tmp/embed.safetensors";
   if (argc > 3) rounds = atoi(argv[3]);

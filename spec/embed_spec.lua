@@ -105,6 +105,7 @@ describe("the library", function()
       assert.truthy(seen > 18, seen)
     end
     assert.equal("", (run "nm -u build/libtycho.a | grep -E ' U (lua|ty_)'"))
+    assert.equal("", (run "nm -u build/libtycho.a | grep -wE 'abort|_?exit|_Exit|setlocale|printf|puts|putchar|perror|__assert_fail'"))
     assert.equal("", (run "readelf -d build/libtycho.so | grep NEEDED | grep -vE 'lib(c|m|dl|pthread)\\.so|ld-linux'"))
   end)
 
@@ -130,7 +131,7 @@ local claims = {
   limits = "keeps a limit of memory",
   deadlines = "keeps a limit of time, in operations and in loops",
   logs = "tells the host, who may not call back",
-  locales = "does not ask for the locale",
+  quiet = "neither prints nor handles signals, whatever fails",
   setups = "refuses half a host",
   threads = "runs one model in 16 threads over the same weights",
   weights = "shares weights, and copies them for who writes",
@@ -150,6 +151,13 @@ describe("an engine", function()
       assert.equal(0, status, out)
     end)
   end
+
+  it("does not ask for the locale, and leaves it as it is", function()
+    run(("mkdir -p '%slocale' && localedef -i de_DE -f UTF-8 '%slocale/de_DE.UTF-8'"):format(here, here))
+    local out, status = run(("LOCPATH='%slocale' '%s' locales '%sembed.safetensors'"):format(here, path, here))
+    if status == 77 then return pending "there is no locale with commas, and the package `locales` is not installed" end
+    assert.equal(0, status, out)
+  end)
 
   it("has the same bits by the host's threads", function()
     local by_host, status = run(("'%s' jobs"):format(path))
