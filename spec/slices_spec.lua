@@ -92,6 +92,26 @@ describe("a call in slices of time", function()
     assert.equal(3, a.steps)
   end)
 
+  it("works with weights that were packed once, though others need their place meanwhile", function()
+    local f, row = jit.compile(layers), ty.randn(64, N)
+    local others = {}
+    for i = 1, 64 do others[i] = ty.randn(N, N) end -- more than is kept
+    for _ = 1, 5 do f(row) end
+    local want, hits = f(row), ty.stats().panels.hits
+    local _, y = finish(jit.start(f, row))
+    assert.truthy(ty.stats().panels.hits >= hits + 6)
+    assert.truthy(y:equal(want))
+    local evicted = ty.stats().panels.evictions
+    _, y = finish(jit.start(f, row), function(step)
+      if step > 1 then return end
+      for _ = 1, 4 do
+        for _, v in ipairs(others) do row:matmul(v):sum():item() end
+      end
+    end)
+    assert.truthy(ty.stats().panels.evictions > evicted)
+    assert.truthy(y:equal(want))
+  end)
+
   it("lets go of what it read", function()
     local f = jit.compile(layers)
     f(x)

@@ -12,7 +12,8 @@
 ** 1. What the State keeps for the run in progress (`runs` and what goes with it) changes hands with the turn.
 ** 2. Inputs are held, so nobody writes to their buffers: who writes to such a tensor meanwhile gets a new one, and the
 **    run writes nothing in place.
-** 3. Weights that were packed once are not for these runs, which may stop while another one drops them.
+** 3. Weights that were packed once are held by the product that works with them, which may stop while others let go of
+**    them; what it packs itself is for others when it is packed to the end.
 ** 4. A forked child has no such thread: the run fails there.
 */
 #include "base/system.h"
