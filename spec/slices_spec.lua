@@ -210,6 +210,30 @@ describe("a call in slices of time", function()
     assert.equal(10, state.n)
   end)
 
+  it("raises where an assignment to a field that it writes would be another's now", function()
+    local state, seen = {}, nil
+    local f = jit.compile(function(v) state.y = layers(v) end)
+    f(x)
+    state.y = nil
+    f(x)
+    state.y = nil
+    local run = jit.start(f, x)
+    assert.falsy(run:step(0))
+    local meta = setmetatable({}, { __newindex = function(t, k) seen = k rawset(t, k, 5) end })
+    setmetatable(state, getmetatable(meta))
+    local line = debug.getinfo(1, "l").currentline + 1
+    local ok, why = pcall(function() while not run:step(0) do end end)
+    assert.falsy(ok)
+    assert.truthy(why:find("slices_spec.lua:" .. line .. ": start: a field or variable that the call writes", 1, true), why)
+    assert.is_nil(rawget(state, "y"))
+    f(x)
+    assert.equal("y", seen)
+    assert.equal(5, state.y)
+    run = jit.start(f, x) -- a key that is there is nobody else's
+    assert.truthy(run:step())
+    assert.truthy(state.y:equal(layers(x)))
+  end)
+
   it("is not disturbed by a NaN in a field that it writes", function()
     local state = { n = 0 / 0 }
     local f = jit.compile(function(v) state.n = state.n + 1 return layers(v) end)

@@ -25,9 +25,13 @@ return function(core)
   end
 
   --- What pick answers with when its plan has run: in the place of the compiled function that called it.
-  local function goes_on(slice, finish)
+  local function goes_on(run, slice, finish)
     return function(...)
       local call, y = finish(slice)
+      if call == false then
+        run.disturbed = y
+        return error(y, 0)
+      end
       if call then return call(...) end
       return y
     end
@@ -55,6 +59,13 @@ return function(core)
     return came(run, outer, before, resume(run.thread, ...))
   end
 
+  --- Raises what ended the call: what disturbed it is the fault of who goes on with it.
+  local function raise(run)
+    local e = run.raised[1]
+    if e == run.disturbed then fail(e) end
+    return error(e, 0)
+  end
+
   --- Runs what waits, at most until then; whether the coroutine may go on.
   local function run_until(run, over)
     repeat
@@ -76,7 +87,7 @@ return function(core)
       fail("step: argument 1 must be a number of microseconds, got " .. show(microseconds))
     end
     if self.runs then fail "step: the call is under way, and cannot go on inside of itself" end
-    if self.raised then return error(self.raised[1], 0) end
+    if self.raised then return raise(self) end
     if self.cancelled then fail "step: the call was cancelled" end
     local over = clock() + (microseconds or huge) * 1e3
     while not self.done do
@@ -84,14 +95,14 @@ return function(core)
         if not run_until(self, over) then return false end
         local slice, finish = self.slice, self.finish
         self.slice, self.finish, self.runs = nil, nil, true
-        go_on(self, goes_on(slice, finish))
+        go_on(self, goes_on(self, slice, finish))
       else
         self.runs = true
         go_on(self, unpack(self.arguments, 1, self.n))
         self.arguments, self.n = {}, self.done and self.n or 0
       end
       self.runs = false
-      if self.raised then return error(self.raised[1], 0) end
+      if self.raised then return raise(self) end
       if not self.done and not self.slice and over ~= huge or not self.done and clock() >= over then return false end
     end
     return true
@@ -102,7 +113,7 @@ return function(core)
   ---@return any # what the function gave
   function Run:results()
     check("results", self)
-    if self.raised then return error(self.raised[1], 0) end
+    if self.raised then return raise(self) end
     if self.cancelled then fail "results: the call was cancelled" end
     if not self.done then fail "results: the call has not ended; run:step(microseconds) tells when it has" end
     return unpack(self.values, 1, self.n)
