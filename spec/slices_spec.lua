@@ -385,7 +385,9 @@ describe("a call in slices of time", function()
     local keep = t:clone()
     local run = jit.start(f, t, x)
     assert.falsy(run:step(0))
+    local held = ty.stats().memory.general
     run:cancel()
+    assert.truthy(ty.stats().memory.general < held) -- at once, not when Lua's collector comes to it
     assert.equal("call in slices: cancelled", tostring(run))
     assert.error_matches(function() run:step() end, "was cancelled")
     for _ = 1, 20 do jit.start(f, t, x):step(0) end
