@@ -356,7 +356,8 @@ asan: deps
 	  CFLAGS="-O1 -g $(SAN) -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
 	@$(MAKE) --no-print-directory sanitized B=$(B)/asan
 sanitized:
-	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 $(TEST) $(LUAJIT) spec/run.lua 500 1000 $(SEED) $(SPECS)
+	@LD_PRELOAD="$(SANLIBS)" ASAN_OPTIONS=detect_leaks=0 TYCHO_BUILD=$(B) TYCHO_LINK="$(SAN)" \
+	  $(TEST) $(LUAJIT) spec/run.lua 500 1000 $(SEED) $(SPECS)
 
 # Engines of the C API on threads of their own, under ThreadSanitizer. LuaJIT itself and kernels are not instrumented.
 RACES   := threads contention jobs

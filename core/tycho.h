@@ -216,6 +216,26 @@ TY_API ty_status ty_call(ty_model *model, const ty_array *arguments, int n);
 ** it counts. What the model writes is written. */
 TY_API ty_status ty_warmup(ty_model *model, const ty_array *arguments, int n);
 
+/* ---- calls beside a frame loop -------------------------------------------------------------- */
+
+/* ty_call in slices of time: ty_start begins it, and runs nothing; ty_step goes on with it for so many microseconds, below
+** 0 to its end, and says whether it is `done`; then results are those of ty_call, to the bit. One call of a model is under
+** way at a time, and ty_call and ty_warmup wait for its end (TY_BUSY); those of other models, and of other functions of its
+** table (ty_method), may go on between steps.
+** A call that compiled code answers (ty_warmup) stops between tiles, some 0.1 ms; what runs as Lua is not stopped: ty_was_compiled
+** tells. Until it is done nothing is seen of it: neither weights that it learns nor results, which are those of the call
+** before. What it reads is what was there when it began, arguments are copied; what it writes must not be written by others
+** meanwhile, else it fails and writes nothing.
+** ty_step fails with TY_INVALID where no call is under way, with what ty_call fails with, and with TY_TIMEOUT where the steps have
+** taken more than the engine's limit together; the call has ended then. */
+TY_API ty_status ty_start(ty_model *model, const ty_array *arguments, int n);
+TY_API ty_status ty_step(ty_model *model, int64_t microseconds, int *done);
+
+/* Leaves undone what was not done yet, if a call is under way; results are those of the call before. */
+TY_API ty_status ty_cancel(ty_model *model);
+
+/* ---- results -------------------------------------------------------------------------------- */
+
 /* How many results the last call has. Where a model returns one table its fields are the results: those under 1, 2 ... in
 ** their order, then those under names, in the names' order. */
 TY_API ty_status ty_results(ty_model *model, int *n);

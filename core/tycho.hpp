@@ -86,6 +86,18 @@ struct model : handle<ty_model, ty_unload> {
     check(ty_call(h, arguments.begin(), (int)arguments.size()));
     return *this;
   }
+
+  /* A call in slices of time: while (!agent.step(1000)) draw(); */
+  void start(std::initializer_list<ty_array> arguments) {
+    check(ty_start(h, arguments.begin(), (int)arguments.size()));
+  }
+  bool step(int64_t microseconds) {
+    int done;
+    check(ty_step(h, microseconds, &done));
+    return done != 0;
+  }
+  void cancel() { check(ty_cancel(h)); }
+
   ty_array operator[](int i) const {
     ty_array a;
     check(ty_result(h, i, &a));

@@ -22,6 +22,12 @@ int main(int argc, char **argv) {
   } catch (const tycho::error &e) {
     if (e.status != TY_FAILED) return 4;
   }
+  const float before = *tycho::data<float>(agent({tycho::tensor(states[1], {1, 4}), ty_number(1)})["chance"]);
+  agent.start({tycho::tensor(states[1], {1, 4}), ty_number(1)});
+  agent.cancel();
+  agent.start({tycho::tensor(states[1], {1, 4}), ty_number(1)});
+  while (!agent.step(1000)) {}
+  if (*tycho::data<float>(agent["chance"]) != before) return 6;
   try {
     tycho::data<double>(agent({tycho::tensor(states[0], {1, 4}), ty_number(1)})["chance"]);
     return 5;

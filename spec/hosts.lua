@@ -131,10 +131,11 @@ M.list = {
       ]]):gsub("{(%w+)}", places)))
       return "sh " .. folder .. "ask.sh", function(out) return out:match "01%s*$" and out:gsub("01%s*$", "") end
     end },
-  { "wrk", there = "command -v wrk", run = function(folder)
+  { "wrk", there = "command -v wrk curl python3", run = function(folder)
     write(folder .. "main.lua", "function init() print(dofile(os.getenv 'STEP')) os.exit(0) end\n")
     local port = 20000 + tonumber(shell "echo $$") % 20000 -- it wants a server that answers
-    return ("python3 -m http.server --bind 127.0.0.1 %d >server.log 2>&1 & sleep 1; "):format(port)
+    return ("python3 -m http.server --bind 127.0.0.1 %d >server.log 2>&1 & "):format(port)
+      .. ("for i in $(seq 100); do curl -s -o page http://127.0.0.1:%d/ && break; sleep 0.2; done; "):format(port)
       .. ("%s wrk -t1 -c1 -d1 -s %smain.lua http://127.0.0.1:%d/; kill $!"):format(ENV, folder, port)
   end },
   { "sysbench", there = "command -v sysbench", run = function(folder)

@@ -92,6 +92,44 @@ describe("a call in slices of time", function()
     assert.equal(3, a.steps)
   end)
 
+  it("works with weights that were packed once, though others need their place meanwhile", function()
+    local f, row = jit.compile(layers), ty.randn(64, N)
+    local others = {}
+    for i = 1, 64 do others[i] = ty.randn(N, N) end -- more than is kept
+    for _ = 1, 5 do f(row) end
+    local want, hits = f(row), ty.stats().panels.hits
+    local _, y = finish(jit.start(f, row))
+    assert.truthy(ty.stats().panels.hits >= hits + 6)
+    assert.truthy(y:equal(want))
+    local evicted = ty.stats().panels.evictions
+    _, y = finish(jit.start(f, row), function(step)
+      if step > 1 then return end
+      for _ = 1, 4 do
+        for _, v in ipairs(others) do row:matmul(v):sum():item() end
+      end
+    end)
+    assert.truthy(ty.stats().panels.evictions > evicted)
+    assert.truthy(y:equal(want))
+  end)
+
+  it("lets go of what it read", function()
+    local f = jit.compile(layers)
+    f(x)
+    for _ = 1, 3 do
+      local v = ty.randn(N, N)
+      collectgarbage()
+      collectgarbage()
+      local buffers = ty.stats().memory.used
+      for _ = 1, 20 do select(2, finish(jit.start(f, v))):release() end
+      collectgarbage()
+      collectgarbage()
+      assert.equal(buffers, ty.stats().memory.used)
+      v:release()
+      collectgarbage()
+      assert.truthy(ty.stats().memory.used < buffers)
+    end
+  end)
+
   it("reads its inputs as they were when it began", function()
     local f = jit.compile(layers)
     local v, keep = x:clone(), x:clone()
@@ -170,6 +208,30 @@ describe("a call in slices of time", function()
     assert.falsy(ok)
     assert.truthy(why:find("a field or variable that the call writes", 1, true), why)
     assert.equal(10, state.n)
+  end)
+
+  it("raises where an assignment to a field that it writes would be another's now", function()
+    local state, seen = {}, nil
+    local f = jit.compile(function(v) state.y = layers(v) end)
+    f(x)
+    state.y = nil
+    f(x)
+    state.y = nil
+    local run = jit.start(f, x)
+    assert.falsy(run:step(0))
+    local meta = setmetatable({}, { __newindex = function(t, k) seen = k rawset(t, k, 5) end })
+    setmetatable(state, getmetatable(meta))
+    local line = debug.getinfo(1, "l").currentline + 1
+    local ok, why = pcall(function() while not run:step(0) do end end)
+    assert.falsy(ok)
+    assert.truthy(why:find("slices_spec.lua:" .. line .. ": start: a field or variable that the call writes", 1, true), why)
+    assert.is_nil(rawget(state, "y"))
+    f(x)
+    assert.equal("y", seen)
+    assert.equal(5, state.y)
+    run = jit.start(f, x) -- a key that is there is nobody else's
+    assert.truthy(run:step())
+    assert.truthy(state.y:equal(layers(x)))
   end)
 
   it("is not disturbed by a NaN in a field that it writes", function()
@@ -323,7 +385,9 @@ describe("a call in slices of time", function()
     local keep = t:clone()
     local run = jit.start(f, t, x)
     assert.falsy(run:step(0))
+    local held = ty.stats().memory.general
     run:cancel()
+    assert.truthy(ty.stats().memory.general < held) -- at once, not when Lua's collector comes to it
     assert.equal("call in slices: cancelled", tostring(run))
     assert.error_matches(function() run:step() end, "was cancelled")
     for _ = 1, 20 do jit.start(f, t, x):step(0) end

@@ -5,9 +5,11 @@
 #include "base/system.h"
 
 #include <dlfcn.h>
+#include <locale.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -263,3 +265,37 @@ const char *ty_cpu_amx(void) {
 #else
 const char *ty_cpu_amx(void) { return "there is no AMX here"; }
 #endif
+
+/* ---- numbers as text --------------------------------------------------------------------------- */
+
+/* The C library has it ready: nothing is allocated. 0 where it is not so, and memory is short: the host's then. */
+static locale_t plain_locale(void) {
+  static _Atomic(locale_t) made;
+  locale_t l = atomic_load(&made), none = (locale_t)0;
+  if (l || !(l = newlocale(LC_ALL_MASK, "C", none))) return l;
+  if (atomic_compare_exchange_strong(&made, &none, l)) return l;
+  freelocale(l);
+  return none;
+}
+
+int ty_system_vformat(char *to, size_t n, const char *fmt, va_list ap) {
+  const locale_t before = uselocale(plain_locale()); /* the thread's, and no one else's */
+  const int y = vsnprintf(to, n, fmt, ap);
+  uselocale(before);
+  return y;
+}
+
+int ty_system_format(char *to, size_t n, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  const int y = ty_system_vformat(to, n, fmt, ap);
+  va_end(ap);
+  return y;
+}
+
+double ty_system_number(const char *text) {
+  const locale_t before = uselocale(plain_locale());
+  const double y = strtod(text, NULL);
+  uselocale(before);
+  return y;
+}

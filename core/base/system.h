@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 
 /* --- pages. Sizes are multiples of the system's page. Fresh ones hold zeros. */
 
@@ -53,6 +54,14 @@ static inline void ty_condition_broadcast(Condition *c) { pthread_cond_broadcast
 
 typedef void OnceFn(void);
 static inline void ty_once(Once *o, OnceFn *fn) { pthread_once(o, fn); }
+
+/* --- numbers as text, with a '.' whatever the host's locale says */
+
+int ty_system_format(char *to, size_t n, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+int ty_system_vformat(char *to, size_t n, const char *fmt, va_list ap)
+    __attribute__((format(printf, 3, 0)));
+double ty_system_number(const char *text);
 
 /* --- threads */
 

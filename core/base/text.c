@@ -2,6 +2,7 @@
 ** text.c -- a string that grows.
 ** In: pieces.  Out: one zero-terminated string. Fails when memory is exhausted: the text is then empty, and stays so.
 */
+#include "base/system.h"
 #include "base/text.h"
 
 #include <stdarg.h>
@@ -34,12 +35,12 @@ void ty_text_add(Text *t, const char *s, size_t n) {
 void ty_text_printf(Text *t, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
-  int n = vsnprintf(NULL, 0, fmt, ap);
+  int n = ty_system_vformat(NULL, 0, fmt, ap);
   va_end(ap);
   char *at = n > 0 ? ty_text_room(t, (size_t)n) : NULL;
   if (!at) return;
   va_start(ap, fmt);
-  vsnprintf(at, (size_t)n + 1, fmt, ap);
+  ty_system_vformat(at, (size_t)n + 1, fmt, ap);
   va_end(ap);
   t->n += (size_t)n;
 }

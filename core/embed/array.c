@@ -12,7 +12,7 @@
 */
 #include <math.h>
 #include <stdio.h>
-#include "embed/embed.h"
+#include "embed/model.h"
 
 #define CODE(T) ((int)(T) + 1) /* dtypes are those of type.h, behind nil */
 #define SAME(NAME) _Static_assert(TY_##NAME == CODE(T_##NAME), "one numbering of dtypes");

@@ -1,5 +1,5 @@
 /*
-** embed.h -- what the files of the C API share: engines, models, arguments, results.
+** embed.h -- what the files of the C API share: engines, and calls of Lua. Models: model.h.
 */
 #ifndef TY_EMBED_H
 #define TY_EMBED_H
@@ -34,36 +34,6 @@ typedef struct Universe {
   Model *models;
 } Universe;
 
-/* An argument's tensor, which serves the next call if nobody else has come to know it. */
-typedef struct Input {
-  Tensor *t; /* its handle, in the table of inputs; NULL: none */
-  bool lent; /* over the host's memory; clean: of the last call, nothing points to it */
-} Input;
-
-typedef struct Outcome {
-  ty_array array;
-  Buffer *held; /* what data points to; NULL: no tensor */
-  Tensor *own;  /* a handle that nobody else has; NULL: others may */
-} Outcome;
-
-struct Model {
-  Universe *U;
-  ty_model *handle;
-  Model *next, **prev;
-  lua_State *L;       /* its thread: body, then the results of the last call */
-  int anchor, record; /* in the registry: of the thread; of what embed.lua knows of it */
-  bool keeps;         /* its traces put arguments where others find them: memory is not borrowed */
-  bool compiled;      /* the last call was answered by a trace */
-  Input input[TY_ARGUMENTS_MAX];
-  Outcome *result;
-  int nresults, room;
-  /* of the call in progress */
-  const ty_array *argument;
-  int narguments;
-  bool warms;
-  ty_status status; /* of what Lua did not raise */
-};
-
 /* protect.c: calls fn(L) with p as its argument, a light userdata,; what it returns is dropped. The
 ** status of an error, with its text for ty_error, which begins with `who` where it is not NULL. */
 ty_status ty_embed_protect(Universe *U, const char *who, lua_CFunction fn, void *p);
@@ -85,14 +55,6 @@ void ty_embed_settle(void);
 
 /* model.c: ends all models of a universe that is about to close. */
 void ty_embed_models_end(Universe *U);
-
-/* array.c: pushes the argument as a value of Lua's; tensors over memory of the host's where `lend`, else copies. A clean
-** tensor of the call before is taken again. Raises; *m->status says why, where it is not Lua's error. */
-void ty_embed_push_argument(lua_State *L, Model *m, int i, bool lend, int inputs);
-/* Whether the array can be one; else TY_INVALID and why. */
-ty_status ty_embed_check(const ty_array *a, const char *who, int i);
-/* Reads the value at index i of L as result k; own: it is a tensor's handle that nobody else has. Raises. */
-void ty_embed_read(lua_State *L, Model *m, int i, int k, bool own);
 
 /* weights.c: pushes a table of the weights' tensors by name. Raises. */
 typedef struct Weights Weights;

@@ -142,3 +142,10 @@ void *ty_handle_enter(const void *handle, HandleKind kind, const char *who, Slot
 void ty_handle_leave(Slot *lock) {
   atomic_store_explicit(&lock->busy, false, memory_order_release);
 }
+
+void *ty_handle_ask(const void *handle, HandleKind kind, const char *who, const void *to,
+                    const char *what, Slot **lock, ty_status *status) {
+  if (to) return ty_handle_enter(handle, kind, who, lock, status);
+  *status = ty_failed(TY_INVALID, "%s: where %s is to go is NULL", who, what);
+  return NULL;
+}

@@ -22,6 +22,9 @@ void *ty_handle_end(const void *handle, HandleKind kind);
 void *ty_handle_enter(const void *handle, HandleKind kind, const char *who, Slot **lock,
                       ty_status *status);
 void ty_handle_leave(Slot *lock);
+/* The same, for an answer (`what`) that is to go to `to`: TY_INVALID where that is NULL. */
+void *ty_handle_ask(const void *handle, HandleKind kind, const char *who, const void *to,
+                    const char *what, Slot **lock, ty_status *status);
 
 /* What a handle that belongs to nobody stands for, after hold(p): it cannot end in between. NULL: for nothing. */
 void *ty_handle_hold(const void *handle, HandleKind kind, void (*hold)(void *p));

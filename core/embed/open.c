@@ -231,8 +231,8 @@ ty_status ty_close(ty_engine *engine) {
 ty_status ty_luajit(ty_engine *engine, const char **text) {
   ty_status y;
   Slot *lock;
-  if (!text) return ty_failed(TY_INVALID, "ty_luajit: where the text is to go is NULL");
-  Universe *U = ty_handle_enter(engine, HANDLE_ENGINE, "ty_luajit", &lock, &y);
+  const Universe *U =
+      ty_handle_ask(engine, HANDLE_ENGINE, "ty_luajit", text, "the text", &lock, &y);
   if (!U) return y;
   *text = U->luajit;
   ty_handle_leave(lock);
@@ -267,8 +267,8 @@ ty_status ty_limit(ty_engine *engine, int64_t bytes, int64_t microseconds) {
 ty_status ty_memory(ty_engine *engine, int64_t *bytes) {
   ty_status y;
   Slot *lock;
-  if (!bytes) return ty_failed(TY_INVALID, "ty_memory: where the number is to go is NULL");
-  Universe *U = ty_handle_enter(engine, HANDLE_ENGINE, "ty_memory", &lock, &y);
+  const Universe *U =
+      ty_handle_ask(engine, HANDLE_ENGINE, "ty_memory", bytes, "the number", &lock, &y);
   if (!U) return y;
   *bytes = U->B->S.held;
   ty_handle_leave(lock);

@@ -99,8 +99,11 @@ Plan *ty_engine_plan(State *S, const Recording *b, Output *out, i32 n);
 
 /* --- panels.c */
 
-/* Panels (`bytes` of them, by ty_gemm_panels) of b, which lies in buf; NULL when there are none. */
-const void *ty_panels_find(Engine *E, Buffer *buf, const Gemm *d, const void *b, i64 bytes);
+/* Panels (`bytes` of them, by ty_gemm_panels) of b, which lies in buf, held; NULL when there are none. */
+typedef struct Panel Panel;
+Panel *ty_panels_find(Engine *E, Buffer *buf, const Gemm *d, const void *b, i64 bytes);
+const void *ty_panel_data(const Panel *p);
+void ty_panel_drop(Panel *p);
 void ty_panels_forget(State *S, Buffer *buf); /* as State.forget */
 void ty_panels_clear(Engine *E);
 

@@ -139,6 +139,7 @@ struct Compiled {
   const void
       *slicer;   /* the coroutine whose calls run in slices of time, while it is resumed; or NULL */
   bool sliced;   /* the last call of a trace waits for its slices */
+  i64 in_lua;    /* so many compiled functions, or rests of them, ran as Lua, or were captured */
   struct Stash { /* results that wait to be handed out, on the thread that made them */
     const void *thread;
     i32 base, n, slot; /* slot: of the frame that is to hand them out */

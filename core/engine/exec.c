@@ -198,15 +198,18 @@ static bool run_job(const Bound *B, const Step *s, const char **err) {
   void *buf[MAX_OPERANDS];
   u64 scalar[MAX_OPERANDS * 2];
   const void *panels = NULL;
+  Panel *held = NULL;
   gather(B, s, buf, scalar);
   if (B->packed) {
     panels = B->packed[s - B->p->step];
-  } else if (s->panels && !B->S->slicing) {
+  } else if (s->panels) {
     Buffer *in = B->b->input[B->p->slot[s->slot[1]].k].buf;
     const char *b = (char *)buf[1] + s->job->start[1];
-    panels = ty_panels_find(B->S->engine, in, s->job->gemm, b, s->panels);
+    held = ty_panels_find(B->S->engine, in, s->job->gemm, b, s->panels);
+    panels = held ? ty_panel_data(held) : NULL;
   }
   bool ok = ty_devices[s->device]->perform(s->job, buf, scalar, panels, &B->S->runs, err);
+  if (held) ty_panel_drop(held);
   B->S->out_of_range = !ok && s->job->kind == JOB_POSITIONS;
   return ok;
 }

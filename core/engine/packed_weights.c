@@ -6,8 +6,8 @@
 **
 ** Contents are known by the buffer's stamp, which no other contents ever have (tensor.h): an entry
 ** is right or is never found again. Panels go with the contents, and the least recently used go
-** when their place or their bytes are wanted. Exposed buffers may change unseen: they
-** are never kept.
+** when their place or their bytes are wanted; who works with them holds them, and a run in slices may stop meanwhile.
+** Exposed buffers may change unseen: they are never kept.
 */
 #include "engine/engine.h"
 
@@ -19,15 +19,20 @@ enum {
   PANEL_MOST = 12 << 20 /* bytes of one entry */
 };
 
+struct Panel {
+  i32 refs;
+  const Device *device;
+  i64 bytes;
+  void *data;
+};
+
 typedef struct Entry {
   u64 stamp; /* 0: free */
   u64 used;  /* when it was asked for last */
   u64 since; /* and first */
   const void *b;
   i64 k, n, brs, bcs;
-  const Device *device;
-  void *panels; /* NULL: only counted so far */
-  i64 bytes;
+  Panel *panel; /* held; NULL: only counted so far */
   i32 dtype, seen;
   bool amx; /* laid out for the matrix unit */
 } Entry;
@@ -37,11 +42,35 @@ struct Panels {
   u64 clock;
 };
 
+void ty_panel_drop(Panel *p) {
+  if (--p->refs) return;
+  p->device->free(p->data, p->bytes);
+  ty_mem_free(p);
+}
+
+static Panel *panel_new(const Device *d, i64 bytes) {
+  Panel *p = ty_mem_alloc(sizeof *p);
+  void *data = p ? d->allocate(bytes) : NULL;
+  if (data) {
+    *p = (Panel){.refs = 1, .device = d, .bytes = bytes, .data = data};
+    return p;
+  }
+  ty_mem_free(p);
+  return NULL;
+}
+
+const void *ty_panel_data(const Panel *p) { return p->data; }
+
+static Panel *panel_hold(Panel *p) {
+  p->refs++;
+  return p;
+}
+
 static void entry_free(Engine *E, Entry *e) {
-  if (e->panels) {
-    e->device->free(e->panels, e->bytes);
-    E->panel_stats.bytes -= e->bytes;
+  if (e->panel) {
+    E->panel_stats.bytes -= e->panel->bytes;
     E->panel_stats.entries--;
+    ty_panel_drop(e->panel);
   }
   *e = (Entry){0};
 }
@@ -53,7 +82,7 @@ static bool make_room(Engine *E, const Entry *e, i64 bytes) {
   while (E->panel_stats.bytes + bytes > PANEL_CAP) {
     Entry *all = E->panels->entry, *oldest = NULL;
     for (i32 i = 0; i < SETS * WAYS; i++)
-      if (all[i].panels && (!oldest || all[i].used < oldest->used)) oldest = &all[i];
+      if (all[i].panel && (!oldest || all[i].used < oldest->used)) oldest = &all[i];
     if (!oldest || oldest->used > e->since) return false;
     entry_free(E, oldest);
     E->panel_stats.evictions++;
@@ -75,7 +104,7 @@ static Entry *find(Engine *E, u64 stamp, const Gemm *d, const void *b) {
     if (is_of(&set[i], stamp, d, b)) return &set[i];
     if (set[i].used < e->used) e = &set[i];
   }
-  E->panel_stats.evictions += e->panels != NULL;
+  E->panel_stats.evictions += e->panel != NULL;
   entry_free(E, e);
   *e = (Entry){.stamp = stamp,
                .since = E->panels->clock + 1,
@@ -89,31 +118,41 @@ static Entry *find(Engine *E, u64 stamp, const Gemm *d, const void *b) {
   return e;
 }
 
-const void *ty_panels_find(Engine *E, Buffer *buf, const Gemm *d, const void *b, i64 bytes) {
+/* Packs, which may take several turns of a run in slices: what is packed to the end becomes the entry's, if that is still
+** without, and is the caller's. */
+static Panel *pack(Engine *E, Buffer *buf, const Gemm *d, const void *b, i64 bytes) {
+  Panel *p = panel_new(buf->device, bytes);
+  if (!p) return NULL;
+  p->device->pack(d, b, p->data);
+  if (ty_watch_stops()) {
+    ty_panel_drop(p);
+    return NULL;
+  }
+  Entry *e = find(E, buf->stamp, d, b);
+  if (!e || e->panel) return p;
+  e->panel = panel_hold(p);
+  e->used = E->panels->clock;
+  E->panel_stats.bytes += bytes;
+  E->panel_stats.entries++;
+  buf->kept = true;
+  return p;
+}
+
+Panel *ty_panels_find(Engine *E, Buffer *buf, const Gemm *d, const void *b, i64 bytes) {
   if (buf->exposed || bytes > PANEL_MOST) return NULL;
   Entry *e = find(E, buf->stamp, d, b);
   if (!e) return NULL;
   e->used = ++E->panels->clock;
-  if (e->panels) {
+  if (e->panel) {
     E->panel_stats.hits++;
-    return e->panels;
+    return panel_hold(e->panel);
   }
   E->panel_stats.misses++;
   if (++e->seen < SEEN) return NULL;
-  if (!make_room(E, e, bytes)) {
-    e->seen = 0; /* again when others were not asked for in a while */
-    e->since = e->used;
-    return NULL;
-  }
-  e->device = buf->device;
-  if (!(e->panels = e->device->allocate(bytes))) return NULL;
-  e->bytes = bytes;
-  E->panel_stats.bytes += bytes;
-  E->panel_stats.entries++;
-  e->device->pack(d, b, e->panels);
-  buf->kept = true;
-  if (ty_watch_stops()) entry_free(E, e); /* perhaps not packed to the end */
-  return e->panels;
+  if (make_room(E, e, bytes)) return pack(E, buf, d, b, bytes);
+  e->seen = 0; /* again when others were not asked for in a while */
+  e->since = e->used;
+  return NULL;
 }
 
 void ty_panels_forget(State *S, Buffer *buf) {

@@ -12,7 +12,8 @@
 ** 1. What the State keeps for the run in progress (`runs` and what goes with it) changes hands with the turn.
 ** 2. Inputs are held, so nobody writes to their buffers: who writes to such a tensor meanwhile gets a new one, and the
 **    run writes nothing in place.
-** 3. Weights that were packed once are not for these runs, which may stop while another one drops them.
+** 3. Weights that were packed once are held by the product that works with them, which may stop while others let go of
+**    them; what it packs itself is for others when it is packed to the end.
 ** 4. A forked child has no such thread: the run fails there.
 */
 #include "base/system.h"
@@ -30,7 +31,8 @@ struct SlicedRun {
   Plan *plan;
   Recording *b;
   Buffer **outbuf;
-  Buffer **held; /* the inputs */
+  Buffer **held; /* the inputs, of which the recording may know nothing any more */
+  i32 nheld;
   Thread thread;
   Lock lock;
   Condition begins, ends; /* of a turn */
@@ -102,6 +104,7 @@ SlicedRun *ty_slice_new(State *S, Plan *p, Recording *b, Buffer **outbuf) {
     return NULL;
   }
   for (i32 i = 0; i < b->ninput; i++) held[i] = ty_buffer_hold(b->input[i].buf);
+  r->nheld = b->ninput;
   ty_plan_hold(p);
   r->S = S, r->plan = p, r->b = b, r->outbuf = outbuf, r->held = held;
   r->watch = (Watch){.ask = ask, .ctx = r, .every = SLICE_LOOKS};
@@ -137,7 +140,7 @@ void ty_slice_free(SlicedRun *r) {
     if (!r->done) give_turn(r, 0);
     ty_thread_join(r->thread);
   }
-  for (i32 i = 0; i < r->b->ninput; i++) ty_buffer_drop(r->held[i]);
+  for (i32 i = 0; i < r->nheld; i++) ty_buffer_drop(r->held[i]);
   ty_plan_drop(r->plan);
   ty_lock_free(&r->lock);
   ty_condition_free(&r->begins);

@@ -218,19 +218,8 @@ bool ty_number_integer(const Decimal *d, i64 *y) {
 
 /* ---- writing ------------------------------------------------------------------------------------ */
 
-/* The text of v with so many digits, with a '.' whatever the locale. */
 static int print_digits(char *to, double v, int digits) {
-  int n = snprintf(to, 32, "%.*g", digits, v);
-  for (char *p = to; *p; p++)
-    if (!is_digit(*p) && *p != '-' && *p != '+' && *p != 'e') {
-      char *q = p + 1; /* the locale's point may take several bytes */
-      while (*q && !is_digit(*q)) q++;
-      *p = '.';
-      memmove(p + 1, q, strlen(q) + 1);
-      n = (int)strlen(to);
-      break;
-    }
-  return n;
+  return ty_system_format(to, 32, "%.*g", digits, v);
 }
 
 static bool reads_back(char *text, int n, double v, bool single) {

@@ -8,6 +8,7 @@
 ** hash alike; equality is of all bytes. The index keeps no hashes: it is small, and a wrong
 ** candidate differs within its first bytes.
 */
+#include "base/system.h"
 #include "ir/body.h"
 
 #include <stdarg.h>
@@ -531,12 +532,10 @@ static void out_value(Out *o, int dtype, u64 bits) {
   }
   for (int digits = 1; digits <= 17; digits++) {
     u64 back = 0;
-    snprintf(text, sizeof text, "%.*g", digits, v);
-    ty_elem_store(dtype, &back, strtod(text, NULL));
+    ty_system_format(text, sizeof text, "%.*g", digits, v);
+    ty_elem_store(dtype, &back, ty_system_number(text));
     if (back == bits) break;
   }
-  for (char *s = text; *s; s++)
-    if (*s == ',') *s = '.'; /* the process's locale */
   out(o, ", value=%s", text);
 }
 

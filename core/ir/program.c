@@ -4,6 +4,7 @@
 ** Building fails when the body is full (the flag `failed`); parsing when memory runs out or the
 ** text is wrong; verifying and printing cannot fail.
 */
+#include "base/system.h"
 #include "ir/build.h"
 
 #include <inttypes.h>
@@ -250,7 +251,7 @@ __attribute__((format(printf, 2, 3))) static void put(Out *o, const char *fmt, .
   va_list ap;
   va_start(ap, fmt);
   size_t room = o->at < o->n ? o->n - o->at : 0;
-  int k = vsnprintf(room ? o->p + o->at : NULL, room, fmt, ap);
+  int k = ty_system_vformat(room ? o->p + o->at : NULL, room, fmt, ap);
   va_end(ap);
   if (k > 0) o->at += (size_t)k;
 }

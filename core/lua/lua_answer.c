@@ -112,8 +112,12 @@ int ty_trace_answer(lua_State *L, State *S, const Trace *T, const Made *m, bool 
   for (i32 i = 0; i < T->nresults; i++) ty_trace_push_value(L, T->result[i], m);
   if (single || goes_on) return T->nresults + 1;
   ty_lua_stash(L, S->engine->compiled, T->nresults, UP_STASH);
-  if (T->resume) lua_rawgeti(L, m->anchors, T->resume);
-  else lua_pushvalue(L, UP_HAND_OUT);
+  if (!T->resume) {
+    lua_pushvalue(L, UP_HAND_OUT);
+    return 1;
+  }
+  S->engine->compiled->in_lua++;
+  lua_rawgeti(L, m->anchors, T->resume);
   return 1;
 }
 

@@ -90,36 +90,43 @@ static bool is_due(lua_State *L, State *S, Entry *e, int narg) {
   return true;
 }
 
+/* Pushes what pick answers with where no trace does: the function itself, or one of the anchors that run it. */
+static int as_lua(lua_State *L, struct Compiled *C) {
+  C->in_lua++;
+  lua_pushvalue(L, lua_upvalueindex(4));
+  return 1;
+}
+
+static int by_anchor(lua_State *L, struct Compiled *C, int anchor) {
+  C->in_lua++;
+  lua_rawgeti(L, lua_upvalueindex(5), anchor);
+  return 1;
+}
+
 /* Upvalues: state, tensors' metatable, entry, the function, anchors, stash, hand_out. Anchor 1 is the
 ** Lua function that captures a call, anchor 0 the one that checks it. again: the call was captured just now;
 ** asks: functions that capture each call anew are asked, if there are. */
 static int pick(lua_State *L, bool again, bool asks) {
   Entry *e = lua_touserdata(L, lua_upvalueindex(3));
   State *S = ty_lua_enter_in(L, (Binding *)e->S);
-  const struct Compiled *C = S->engine->compiled;
+  struct Compiled *C = S->engine->compiled;
   int narg = lua_gettop(L);
   if (TY_UNLIKELY(S->open != NULL)) close_returned(L, S);
   if (S->open || S->level || C->stance == STANCE_EAGER || C->plain || TY_UNLIKELY(e->ended)) {
     e->nested += S->open != NULL;
-    lua_pushvalue(L, lua_upvalueindex(4));
-    return 1;
+    return as_lua(L, C);
   }
   if (TY_UNLIKELY(e->check_every > 0) && !again &&
       !ty_lua_mode_of(L, (Binding *)S, MODE_CHECK, e) && --e->check_left <= 0) {
     e->check_left = e->check_every;
-    lua_rawgeti(L, lua_upvalueindex(5), 0);
-    return 1;
+    return by_anchor(L, C, 0);
   }
-  if (TY_UNLIKELY(e->recheck) && asks) {
-    lua_rawgeti(L, lua_upvalueindex(5), again ? -2 : -1);
-    return 1;
-  }
+  if (TY_UNLIKELY(e->recheck) && asks) return by_anchor(L, C, again ? -2 : -1);
   if (TY_UNLIKELY(e->away > 0) && !again && C->stance == STANCE_DEFAULT) {
     e->away--;
     if (e->recorded) e->recorded = start(L, S, e, lua_topointer(L, lua_upvalueindex(4)));
     else e->calls++;
-    lua_pushvalue(L, lua_upvalueindex(4));
-    return 1;
+    return as_lua(L, C);
   }
   int answers;
   SiteFrame frame;
@@ -137,14 +144,11 @@ static int pick(lua_State *L, bool again, bool asks) {
     if (known && e->large) ty_lua_site_made(&frame, result);
     return answers;
   }
-  if (!again && (y == TRACE_SIZES || (y == TRACE_MISS && is_due(L, S, e, narg)))) {
-    lua_rawgeti(L, lua_upvalueindex(5), 1);
-    return 1;
-  }
+  if (!again && (y == TRACE_SIZES || (y == TRACE_MISS && is_due(L, S, e, narg))))
+    return by_anchor(L, C, 1);
   e->recorded = start(L, S, e, lua_topointer(L, lua_upvalueindex(4)));
   if (!again && y == TRACE_MISS) ty_entry_missed(e);
-  lua_pushvalue(L, lua_upvalueindex(4));
-  return 1;
+  return as_lua(L, C);
 }
 
 static int compile_pick(lua_State *L) { return pick(L, false, true); }

@@ -5,14 +5,10 @@
 */
 #include <lua.h>
 #include "ir/site.h"
+#include "lua/lua_fields.h"
 #include "lua/lua_compile.h"
 #include "lua/lua_guard.h"
 #include "lua/lua_trace.h"
-
-static void set_number(lua_State *L, const char *key, double v) {
-  lua_pushnumber(L, v);
-  lua_setfield(L, -2, key);
-}
 
 void ty_lua_plan_text(lua_State *L, const Source *from) {
   Text t = {0};

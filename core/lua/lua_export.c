@@ -9,22 +9,8 @@
 #include <stdio.h>
 #include "engine/trace.h"
 #include "ir/body.h"
+#include "lua/lua_fields.h"
 #include "lua/lua_tycho.h"
-
-static void set_number(lua_State *L, const char *key, double v) {
-  lua_pushnumber(L, v);
-  lua_setfield(L, -2, key);
-}
-
-static void set_string(lua_State *L, const char *key, const char *s) {
-  lua_pushstring(L, s); /* nil for NULL */
-  lua_setfield(L, -2, key);
-}
-
-static void set_flag(lua_State *L, const char *key, bool on) {
-  lua_pushboolean(L, on);
-  lua_setfield(L, -2, key);
-}
 
 static void push_bits(lua_State *L, u64 bits) {
   char text[24];

@@ -8,6 +8,7 @@
 */
 #include <math.h>
 #include <stdio.h>
+#include "base/system.h"
 #include "lua/lua_view.h"
 #include "record/vmap.h"
 
@@ -52,7 +53,7 @@ static void each_shown(Print *p, int d, i64 offset, void (*fn)(Print *p, const v
 static int print_float(const Print *p, double v, char *buf) {
   if (v != v) return snprintf(buf, CELL, "nan");
   if (isinf(v)) return snprintf(buf, CELL, v < 0 ? "-inf" : "inf");
-  return snprintf(buf, CELL, p->scientific ? "%.*e" : "%.*f", p->precision, v);
+  return ty_system_format(buf, CELL, p->scientific ? "%.*e" : "%.*f", p->precision, v);
 }
 
 static int print_elem(const Print *p, const void *elem, char *buf) {
@@ -76,7 +77,7 @@ static void measure_range(Print *p, const void *elem) {
 static int decimals(const Print *p, double v, int most) {
   char buf[CELL + 320];
   if (v != v || isinf(v)) return 0;
-  int n = snprintf(buf, sizeof buf, p->scientific ? "%.*e" : "%.*f", most, v);
+  int n = ty_system_format(buf, sizeof buf, p->scientific ? "%.*e" : "%.*f", most, v);
   const char *point = strchr(buf, '.'), *end = buf + n;
   if (!point) return 0;
   if (p->scientific) end = strchr(point, 'e');

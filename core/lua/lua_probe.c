@@ -5,22 +5,8 @@
 ** parse gives nil and what is wrong.
 */
 #include "record/grad.h"
+#include "lua/lua_fields.h"
 #include "lua/lua_tycho.h"
-
-static void set_number(lua_State *L, const char *key, double v) {
-  lua_pushnumber(L, v);
-  lua_setfield(L, -2, key);
-}
-
-static void set_string(lua_State *L, const char *key, const char *s) {
-  lua_pushstring(L, s); /* nil for NULL */
-  lua_setfield(L, -2, key);
-}
-
-static void set_flag(lua_State *L, const char *key, bool on) {
-  lua_pushboolean(L, on);
-  lua_setfield(L, -2, key);
-}
 
 /* ops() -> a list of the rows, in the order of the table */
 static int probe_ops(lua_State *L) {

@@ -4,17 +4,13 @@
 ** In: nothing but a file's number. Out: flat lists of numbers, tables. Fails where another profile
 ** runs: nil and why.
 */
+#include "lua/lua_fields.h"
 #include "lua/lua_modes.h"
 #include "lua/lua_trace.h"
 #include "base/events.h"
 #include "base/system.h"
 
 #include <math.h>
-
-static void put(lua_State *L, const char *name, double v) {
-  lua_pushnumber(L, v);
-  lua_setfield(L, -2, name);
-}
 
 /* start(sites = false) -> mode, which whoever stops leaves; nil and why it cannot be. sites: native functions look where
 ** they are called */
@@ -80,9 +76,9 @@ static void put_kernel(lua_State *L, const Step *s) {
   for (int i = 0; i < p->noperands; i++)
     if (s->slot[epilogue + i] && !(epilogue && i == s->job->product)) bytes += touched(l, p, i);
   double rows = extent(l, 0, l->no) * extent(l, l->no + l->nr, l->ni);
-  put(L, "rows", rows);
-  put(L, "elements", rows * extent(l, l->no, l->nr));
-  put(L, "bytes", bytes);
+  set_number(L, "rows", rows);
+  set_number(L, "elements", rows * extent(l, l->no, l->nr));
+  set_number(L, "bytes", bytes);
 }
 
 static double slots_bytes(const Plan *p, const Step *s) {
@@ -98,16 +94,17 @@ static void put_step(lua_State *L, const Plan *p, const Step *s) {
   lua_setfield(L, -2, "kind");
   lua_pushstring(L, s->op == OP_INPUT ? "copy" : ty_ops[s->op].name);
   lua_setfield(L, -2, "op");
-  put(L, "bytes", slots_bytes(p, s));
-  put(L, "node", s->node);
+  set_number(L, "bytes", slots_bytes(p, s));
+  set_number(L, "node", s->node);
   if (s->kind == STEP_KERNEL || (s->kind == STEP_GEMM && s->kernel)) put_kernel(L, s);
   if (s->kind != STEP_GEMM) return;
   if (!s->kernel) {
     double sums = (double)s->job->gemm->batch * (double)s->job->gemm->m * (double)s->job->gemm->n;
-    put(L, "bytes", factor_bytes(s->job->gemm) + sums * ty_dtypes[s->job->gemm->dtype].bytes);
+    set_number(L, "bytes",
+               factor_bytes(s->job->gemm) + sums * ty_dtypes[s->job->gemm->dtype].bytes);
   }
-  put(L, "m", (double)s->job->gemm->m), put(L, "n", (double)s->job->gemm->n);
-  put(L, "k", (double)s->job->gemm->k), put(L, "batch", (double)s->job->gemm->batch);
+  set_number(L, "m", (double)s->job->gemm->m), set_number(L, "n", (double)s->job->gemm->n);
+  set_number(L, "k", (double)s->job->gemm->k), set_number(L, "batch", (double)s->job->gemm->batch);
   lua_pushstring(L, ty_dtypes[s->job->gemm->dtype].name);
   lua_setfield(L, -2, "dtype");
 }
@@ -119,7 +116,7 @@ static void put_plan(lua_State *L, const Plan *p) {
     ty_lua_plan_text(L, p->source);
     lua_setfield(L, -2, "text");
   }
-  put(L, "operations", (double)p->nops);
+  set_number(L, "operations", (double)p->nops);
   for (i32 k = 0; k < p->nsteps; k++) {
     put_step(L, p, &p->step[k]);
     lua_rawseti(L, -2, k + 1);

@@ -5,6 +5,7 @@
 */
 #include "device/cpu/cpu.h"
 #include "engine/entry.h"
+#include "lua/lua_fields.h"
 #include "lua/lua_tycho.h"
 
 /* threads(n) */
@@ -113,18 +114,13 @@ static int l_default_dtype(lua_State *L) {
 
 /* --- stats */
 
-static void put(lua_State *L, const char *name, double v) {
-  lua_pushnumber(L, v);
-  lua_setfield(L, -2, name);
-}
-
 static void put_cache(lua_State *L, const char *name, const CacheStats *c) {
   lua_newtable(L);
-  put(L, "entries", (double)c->entries);
-  put(L, "bytes", (double)c->bytes);
-  put(L, "hits", (double)c->hits);
-  put(L, "misses", (double)c->misses);
-  put(L, "evictions", (double)c->evictions);
+  set_number(L, "entries", (double)c->entries);
+  set_number(L, "bytes", (double)c->bytes);
+  set_number(L, "hits", (double)c->hits);
+  set_number(L, "misses", (double)c->misses);
+  set_number(L, "evictions", (double)c->evictions);
   lua_setfield(L, -2, name);
 }
 
@@ -143,8 +139,8 @@ static void put_amx(lua_State *L, const State *S) {
 static void put_guard(lua_State *L) {
   GuardStats g = ty_guard_stats();
   lua_newtable(L);
-  put(L, "blocks", (double)(g.blocks - g.crowded));
-  put(L, "crowded", (double)g.crowded);
+  set_number(L, "blocks", (double)(g.blocks - g.crowded));
+  set_number(L, "crowded", (double)g.crowded);
   lua_setfield(L, -2, "checked");
 }
 
@@ -156,24 +152,24 @@ static int l_stats(lua_State *L) {
   CacheStats kernels = ty_kernel_stats();
   lua_newtable(L);
   lua_newtable(L);
-  put(L, "used", (double)mem.buf_used);
-  put(L, "cached", (double)mem.buf_cached);
-  put(L, "peak", (double)mem.buf_peak);
-  put(L, "general", (double)mem.general);
-  put(L, "tensors", (double)B->handles);
+  set_number(L, "used", (double)mem.buf_used);
+  set_number(L, "cached", (double)mem.buf_cached);
+  set_number(L, "peak", (double)mem.buf_peak);
+  set_number(L, "general", (double)mem.general);
+  set_number(L, "tensors", (double)B->handles);
   if (ty_guarded) put_guard(L);
   lua_setfield(L, -2, "memory");
   put_cache(L, "kernels", &kernels);
-  put(L, "operations", (double)S->nops);
-  put(L, "views", (double)S->nviews);
-  put(L, "lazy", (double)S->nlazy);
-  put(L, "threads", ty_pool_threads(0));
+  set_number(L, "operations", (double)S->nops);
+  set_number(L, "views", (double)S->nviews);
+  set_number(L, "lazy", (double)S->nlazy);
+  set_number(L, "threads", ty_pool_threads(0));
   if (!S->engine) return 1; /* closing */
   put_cache(L, "plans", &S->engine->plans.stats);
   put_cache(L, "panels", &S->engine->panel_stats);
-  put(L, "making", (double)S->engine->making * 1e-9);
-  put(L, "cuts", (double)S->engine->compiled->cuts);
-  put(L, "relearned", (double)S->engine->compiled->relearned);
+  set_number(L, "making", (double)S->engine->making * 1e-9);
+  set_number(L, "cuts", (double)S->engine->compiled->cuts);
+  set_number(L, "relearned", (double)S->engine->compiled->relearned);
   lua_pushstring(L, S->engine->device->machine->name);
   lua_setfield(L, -2, "machine");
   lua_pushstring(L, ty_x64_refusal()); /* nil where it works */

@@ -23,6 +23,7 @@
 #include "record/grad.h"
 
 #define SLICE_META "tycho.slice"
+#define OLDS 2       /* see push_olds */
 #define KEY_THREAD 1 /* of the userdata's environment: the thread that has the stack */
 
 /* What a target held that is written, when the call began. */
@@ -103,7 +104,18 @@ static bool take_room(Slice *s, const Trace *T, const Instance *I, i32 noutside)
 
 /* --- the beginning */
 
-/* Pushes what effects replace: as many values as there are effects. */
+/* Pushes what sees to assignments of new keys of the table at index i, or nil. */
+static void push_newindex(lua_State *L, int i) {
+  if (!lua_getmetatable(L, i)) {
+    lua_pushnil(L);
+    return;
+  }
+  lua_pushliteral(L, "__newindex");
+  lua_rawget(L, -2);
+  lua_remove(L, -2);
+}
+
+/* Pushes what effects replace, and what would see to it in their place: OLDS values for each effect. */
 static void push_olds(lua_State *L, Slice *s) {
   const Trace *T = s->T;
   for (i32 i = 0; i < T->neffects; i++) {
@@ -116,6 +128,8 @@ static void push_olds(lua_State *L, Slice *s) {
       ty_trace_push_value(L, e->key, &s->m);
       lua_rawget(L, e->owner);
     }
+    if (e->index) lua_pushnil(L);
+    else push_newindex(L, e->owner);
   }
 }
 
@@ -163,14 +177,14 @@ static Slice *push_slice(lua_State *L, lua_State **thread) {
 bool ty_slice_begin(lua_State *L, State *S, const Trace *T, const Instance *I, const Made *m,
                     const Tensor *const *outside, Tensor *const *made, const Tensor *hidden) {
   lua_State *thread;
-  luaL_checkstack(L, T->neffects + 16, "too many effects");
+  luaL_checkstack(L, OLDS * T->neffects + 16, "too many effects");
   const int top = lua_gettop(L);
   Slice *s = push_slice(L, &thread);
   for (int i = 1; i <= 7; i++) lua_pushvalue(L, lua_upvalueindex(i));
   lua_pushcclosure(L, slice_end, 7);
   lua_insert(L, 1);
   lua_insert(L, 1); /* the userdata, the function, and what was there */
-  if (!lua_checkstack(thread, top + T->neffects + 16)) return ty_fail_memory(S, "run", 0);
+  if (!lua_checkstack(thread, top + OLDS * T->neffects + 16)) return ty_fail_memory(S, "run", 0);
   if (!take_room(s, T, I, T->noutside)) return ty_fail_memory(S, "run", 0);
   s->S = S;
   s->T = (Trace *)T, s->T->refs++;
@@ -216,11 +230,14 @@ static const char *changed(lua_State *L, const Slice *s) {
   for (i32 i = 0; i < T->neffects; i++)
     if (T->effect[i].index < 0 && gradient_of(L, &T->effect[i]) != s->gradient[i])
       return "a gradient that the call writes";
-  lua_checkstack(L, T->neffects + 8);
+  luaL_checkstack(L, OLDS * T->neffects + 8, "too many effects");
   const int now = lua_gettop(L);
   push_olds(L, (Slice *)s);
   bool same = true;
-  for (i32 i = 1; i <= T->neffects; i++) same &= is_unchanged(L, now + i, s->olds + i);
+  for (i32 i = 1; i < OLDS * T->neffects; i += OLDS) {
+    same &= is_unchanged(L, now + i, s->olds + i);
+    if (lua_isnil(L, now + i)) same &= is_unchanged(L, now + i + 1, s->olds + i + 1);
+  }
   lua_settop(L, s->olds);
   return same ? NULL : "a field or variable that the call writes";
 }
@@ -231,7 +248,7 @@ static Slice *check_slice(lua_State *L) {
   return s;
 }
 
-/* slice_end(slice) -> as pick. With pick's upvalues; the caller holds the slice. */
+/* slice_end(slice) -> as pick; false, and why nothing was written. With pick's upvalues; the caller holds the slice. */
 static int slice_end(lua_State *L) {
   State *S = ty_lua_enter_in(L, lua_touserdata(L, lua_upvalueindex(1)));
   Slice *s = check_slice(L);
@@ -252,7 +269,9 @@ static int slice_end(lua_State *L) {
   const char *what = changed(L, s);
   if (what) {
     close_slice(s);
-    return ty_lua_error(L, "start: %s has changed before it was done", what);
+    lua_pushboolean(L, false);
+    lua_pushfstring(L, "start: %s has changed before it was done", what);
+    return 2;
   }
   s->begun = false;
   ty_instance_end(S, s->I, s->at, s->made);
@@ -287,12 +306,21 @@ static int slice_close(lua_State *L) {
   return 0;
 }
 
-/* slicing(thread or nil): calls on that coroutine run in slices from now on */
+/* slicing(thread or nil) -> the one before, how much has run as Lua: calls on that coroutine run in slices from now on. It
+** is anchored, so that no other one ever has its address, whatever error passes by who would take it back. */
 static int slicing(lua_State *L) {
+  static const char anchor;
   struct Compiled *C = ty_lua_enter(L)->engine->compiled;
-  C->slicer = lua_isnil(L, 1) ? NULL : lua_tothread(L, 1);
+  lua_settop(L, 1);
+  lua_pushlightuserdata(L, (void *)&anchor);
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  lua_pushnumber(L, (double)C->in_lua);
+  lua_pushlightuserdata(L, (void *)&anchor);
+  lua_pushvalue(L, 1);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+  C->slicer = lua_tothread(L, 1);
   C->sliced = false;
-  return 0;
+  return 2;
 }
 
 void ty_lua_open_slice(lua_State *L, int m) {

@@ -6,6 +6,7 @@
 */
 #include <stdarg.h>
 #include <stdio.h>
+#include "base/system.h"
 #include "base/text.h"
 #include "ir/site.h"
 #include "record/capture.h"
@@ -64,7 +65,7 @@ int ty_lua_error(lua_State *L, const char *fmt, ...) {
   char text[ERR_MAX];
   va_list ap;
   va_start(ap, fmt);
-  vsnprintf(text, sizeof text, fmt, ap);
+  ty_system_vformat(text, sizeof text, fmt, ap);
   va_end(ap);
   return raise_text(L, ty_lua_binding(L), text);
 }

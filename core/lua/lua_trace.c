@@ -27,6 +27,7 @@
 #include "base/events.h"
 #include "record/grad.h"
 #include "record/traced_call.h"
+#include "lua/lua_fields.h"
 #include "lua/lua_guard.h"
 #include "lua/lua_link.h"
 #include "lua/lua_protect.h"
@@ -495,11 +496,6 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
 }
 
 /* --- explain */
-
-static void set_number(lua_State *L, const char *name, i64 v) {
-  lua_pushnumber(L, (lua_Number)v);
-  lua_setfield(L, -2, name);
-}
 
 /* Sets {list of {slot, type, bytes, by}, ...} of what a call keeps for its backward pass; slot: of the tensor from
 ** outside, 0 of a result of the plan, -1 of a constant, -2 of what is computed again instead; bytes: 0 where what came before has the memory already. */

@@ -5,6 +5,7 @@
 */
 #include <stdarg.h>
 #include <stdio.h>
+#include "base/system.h"
 #include "record/traced_call.h"
 #include "record/vmap.h"
 
@@ -18,7 +19,7 @@ enum {
 bool ty_fail(State *S, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
-  vsnprintf(S->err, ERR_MAX, fmt, ap);
+  ty_system_vformat(S->err, ERR_MAX, fmt, ap);
   va_end(ap);
   S->memory = false;
   return false;

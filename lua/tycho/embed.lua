@@ -117,4 +117,20 @@ function M.method(record, name)
   return record_of(value, around.method(value, name), record.options)
 end
 
+--- Begins a call in slices of time.
+function M.start(call, ...) return ty.start(call, ...) end
+
+--- Goes on with it, below 0 to its end. Gives whether it has ended; then whether compiled code alone answered, and its
+--- results.
+function M.step(run, microseconds)
+  if not run:step(microseconds >= 0 and microseconds or nil) then return false end
+  return true, not run.in_lua, run:results()
+end
+
+--- Leaves it undone, though an error may have come out of its middle.
+function M.cancel(run)
+  run.runs = false
+  run:cancel()
+end
+
 return M

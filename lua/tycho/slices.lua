@@ -15,8 +15,6 @@ return function(core)
   local show = require("tycho.arguments")(core).show
   local run_slice, clock, close, slicing = core._slice_run, core._slice_clock, core._slice_close, core._slicing
   local slice_meta = core._slice_meta
-  local sliced -- the coroutine that is under way, of runs inside of runs the innermost one
-
   ---@class tycho.Run a call in slices of time
   ---@field done boolean whether it has ended, with results or by an error
   local Run = {}
@@ -27,18 +25,22 @@ return function(core)
   end
 
   --- What pick answers with when its plan has run: in the place of the compiled function that called it.
-  local function goes_on(slice, finish)
+  local function goes_on(run, slice, finish)
     return function(...)
       local call, y = finish(slice)
+      if call == false then
+        run.disturbed = y
+        return error(y, 0)
+      end
       if call then return call(...) end
       return y
     end
   end
 
-  --- What a resume came to; another run goes on if it was resumed inside of that.
-  local function came(run, outer, ok, ...)
-    sliced = outer
-    slicing(outer)
+  --- What a resume came to; another run goes on if it was resumed inside of that. before: how much had run as Lua.
+  local function came(run, outer, before, ok, ...)
+    local _, now = slicing(outer)
+    run.in_lua = run.in_lua or now ~= before
     if status(run.thread) ~= "dead" then
       local slice, finish = ...
       if getmetatable(slice) == slice_meta then run.slice, run.finish = slice, finish end
@@ -53,10 +55,15 @@ return function(core)
   end
 
   local function go_on(run, ...)
-    local outer = sliced
-    sliced = run.thread
-    slicing(sliced)
-    return came(run, outer, resume(run.thread, ...))
+    local outer, before = slicing(run.thread)
+    return came(run, outer, before, resume(run.thread, ...))
+  end
+
+  --- Raises what ended the call: what disturbed it is the fault of who goes on with it.
+  local function raise(run)
+    local e = run.raised[1]
+    if e == run.disturbed then fail(e) end
+    return error(e, 0)
   end
 
   --- Runs what waits, at most until then; whether the coroutine may go on.
@@ -80,7 +87,7 @@ return function(core)
       fail("step: argument 1 must be a number of microseconds, got " .. show(microseconds))
     end
     if self.runs then fail "step: the call is under way, and cannot go on inside of itself" end
-    if self.raised then return error(self.raised[1], 0) end
+    if self.raised then return raise(self) end
     if self.cancelled then fail "step: the call was cancelled" end
     local over = clock() + (microseconds or huge) * 1e3
     while not self.done do
@@ -88,14 +95,14 @@ return function(core)
         if not run_until(self, over) then return false end
         local slice, finish = self.slice, self.finish
         self.slice, self.finish, self.runs = nil, nil, true
-        go_on(self, goes_on(slice, finish))
+        go_on(self, goes_on(self, slice, finish))
       else
         self.runs = true
         go_on(self, unpack(self.arguments, 1, self.n))
         self.arguments, self.n = {}, self.done and self.n or 0
       end
       self.runs = false
-      if self.raised then return error(self.raised[1], 0) end
+      if self.raised then return raise(self) end
       if not self.done and not self.slice and over ~= huge or not self.done and clock() >= over then return false end
     end
     return true
@@ -106,7 +113,7 @@ return function(core)
   ---@return any # what the function gave
   function Run:results()
     check("results", self)
-    if self.raised then return error(self.raised[1], 0) end
+    if self.raised then return raise(self) end
     if self.cancelled then fail "results: the call was cancelled" end
     if not self.done then fail "results: the call has not ended; run:step(microseconds) tells when it has" end
     return unpack(self.values, 1, self.n)

@@ -18,35 +18,45 @@ local M = {}
 
 -- Vectors -------------------------------------------------------------------------------------------------------------
 
-prelude.piece("vectors_f32", { "fma_f32" }, [[
+--- @M and @P: how x86 names the type; @N @H @L: elements of a vector of AVX-512, AVX2, NEON; @A: NEON's type.
+local VECTORS = [[
 #if defined(__AVX512F__)
 #include <immintrin.h>
-typedef __m512 ty_v_f32;
-enum { ty_w_f32 = 16, ty_rows_f32 = 8 };
-#define ty_load_f32(p) _mm512_loadu_ps(p)
-#define ty_store_f32(p, v) _mm512_storeu_ps(p, v)
-#define ty_all_f32(x) _mm512_set1_ps(x)
-#define ty_vfma_f32(a, b, c) _mm512_fmadd_ps(a, b, c)
-#define ty_vadd_f32(a, b) _mm512_add_ps(a, b)
+typedef __m512@M ty_v_@S;
+enum { ty_w_@S = @N, ty_rows_@S = 8 };
+#define ty_load_@S(p) _mm512_loadu_@P(p)
+#define ty_store_@S(p, v) _mm512_storeu_@P(p, v)
+#define ty_all_@S(x) _mm512_set1_@P(x)
+#define ty_vfma_@S(a, b, c) _mm512_fmadd_@P(a, b, c)
+#define ty_vadd_@S(a, b) _mm512_add_@P(a, b)
 #elif defined(__AVX2__) && defined(__FMA__)
 #include <immintrin.h>
-typedef __m256 ty_v_f32;
-enum { ty_w_f32 = 8, ty_rows_f32 = 6 };
-#define ty_load_f32(p) _mm256_loadu_ps(p)
-#define ty_store_f32(p, v) _mm256_storeu_ps(p, v)
-#define ty_all_f32(x) _mm256_set1_ps(x)
-#define ty_vfma_f32(a, b, c) _mm256_fmadd_ps(a, b, c)
-#define ty_vadd_f32(a, b) _mm256_add_ps(a, b)
+typedef __m256@M ty_v_@S;
+enum { ty_w_@S = @H, ty_rows_@S = 6 };
+#define ty_load_@S(p) _mm256_loadu_@P(p)
+#define ty_store_@S(p, v) _mm256_storeu_@P(p, v)
+#define ty_all_@S(x) _mm256_set1_@P(x)
+#define ty_vfma_@S(a, b, c) _mm256_fmadd_@P(a, b, c)
+#define ty_vadd_@S(a, b) _mm256_add_@P(a, b)
 #elif defined(__aarch64__) && defined(__ARM_NEON)
 #include <arm_neon.h>
-typedef float32x4_t ty_v_f32;
-enum { ty_w_f32 = 4, ty_rows_f32 = 8 };
-#define ty_load_f32(p) vld1q_f32(p)
-#define ty_store_f32(p, v) vst1q_f32(p, v)
-#define ty_all_f32(x) vdupq_n_f32(x)
-#define ty_vfma_f32(a, b, c) vfmaq_f32(c, a, b)
-#define ty_vadd_f32(a, b) vaddq_f32(a, b)
+typedef @A ty_v_@S;
+enum { ty_w_@S = @L, ty_rows_@S = 8 };
+#define ty_load_@S(p) vld1q_@S(p)
+#define ty_store_@S(p, v) vst1q_@S(p, v)
+#define ty_all_@S(x) vdupq_n_@S(x)
+#define ty_vfma_@S(a, b, c) vfmaq_@S(c, a, b)
+#define ty_vadd_@S(a, b) vaddq_@S(a, b)
 #else
+]]
+
+--- plain: what stands for a vector elsewhere.
+local function vectors(type, names, plain)
+  local code = VECTORS:gsub("@(%u)", names)
+  prelude.piece("vectors_" .. type, { "fma_" .. type }, code .. plain .. "#endif\n")
+end
+
+vectors("f32", { S = "f32", M = "", P = "ps", N = 16, H = 8, L = 4, A = "float32x4_t" }, [[
 typedef struct ty_v_f32 {
   float x[4];
 } ty_v_f32;
@@ -64,38 +74,9 @@ TY_INLINE ty_v_f32 ty_vadd_f32(ty_v_f32 a, ty_v_f32 b) {
   for (int j = 0; j < 4; j++) a.x[j] = a.x[j] + b.x[j];
   return a;
 }
-#endif
 ]])
 
-prelude.piece("vectors_f64", { "fma_f64" }, [[
-#if defined(__AVX512F__)
-#include <immintrin.h>
-typedef __m512d ty_v_f64;
-enum { ty_w_f64 = 8, ty_rows_f64 = 8 };
-#define ty_load_f64(p) _mm512_loadu_pd(p)
-#define ty_store_f64(p, v) _mm512_storeu_pd(p, v)
-#define ty_all_f64(x) _mm512_set1_pd(x)
-#define ty_vfma_f64(a, b, c) _mm512_fmadd_pd(a, b, c)
-#define ty_vadd_f64(a, b) _mm512_add_pd(a, b)
-#elif defined(__AVX2__) && defined(__FMA__)
-#include <immintrin.h>
-typedef __m256d ty_v_f64;
-enum { ty_w_f64 = 4, ty_rows_f64 = 6 };
-#define ty_load_f64(p) _mm256_loadu_pd(p)
-#define ty_store_f64(p, v) _mm256_storeu_pd(p, v)
-#define ty_all_f64(x) _mm256_set1_pd(x)
-#define ty_vfma_f64(a, b, c) _mm256_fmadd_pd(a, b, c)
-#define ty_vadd_f64(a, b) _mm256_add_pd(a, b)
-#elif defined(__aarch64__) && defined(__ARM_NEON)
-#include <arm_neon.h>
-typedef float64x2_t ty_v_f64;
-enum { ty_w_f64 = 2, ty_rows_f64 = 8 };
-#define ty_load_f64(p) vld1q_f64(p)
-#define ty_store_f64(p, v) vst1q_f64(p, v)
-#define ty_all_f64(x) vdupq_n_f64(x)
-#define ty_vfma_f64(a, b, c) vfmaq_f64(c, a, b)
-#define ty_vadd_f64(a, b) vaddq_f64(a, b)
-#else
+vectors("f64", { S = "f64", M = "d", P = "pd", N = 8, H = 4, L = 2, A = "float64x2_t" }, [[
 typedef double ty_v_f64;
 enum { ty_w_f64 = 1, ty_rows_f64 = 2 };
 #define ty_load_f64(p) (*(p))
@@ -103,7 +84,6 @@ enum { ty_w_f64 = 1, ty_rows_f64 = 2 };
 #define ty_all_f64(x) (x)
 #define ty_vfma_f64(a, b, c) ty_fma_f64(a, b, c)
 #define ty_vadd_f64(a, b) ((a) + (b))
-#endif
 ]])
 
 -- Tiles ---------------------------------------------------------------------------------------------------------------
