@@ -612,6 +612,10 @@ bool ty_traced_call_expand(State *S, TracedCall *c) {
     ty_storage_drop(c->saved[i]);
     c->saved[i] = NULL;
   }
+  for (i32 i = 0; i < T->nroot; i++) { /* the same: what is freed then leads nowhere */
+    if (c->root[i]) ty_record_drop(c->root[i]);
+    c->root[i] = NULL;
+  }
   return true;
 }
 
