@@ -185,11 +185,17 @@ static bool to_call(Back *b) {
   return true;
 }
 
-/* Marks which rows of the call at hand the pass reaches; false: an earlier one has freed some. */
-static bool reach(Back *b) {
+bool ty_back_reach(const Back *b) {
   const TracedCall *c = b->at->r->call;
   for (i32 i = 0; i < c->tape->noutput; i++) c->given[i] = b->at->part[i].st != NULL;
-  return ty_traced_call_reach(c) || ty_fail(b->S, FREED);
+  return ty_traced_call_reach(c);
+}
+
+/* The call at hand may go to a plan; rows are marked only where some are freed already. */
+static BackState to_plan(Back *b) {
+  TracedCall *c = b->at->r->call;
+  c->all = false;
+  return !c->partly || ty_back_reach(b) || ty_fail(b->S, FREED) ? BACK_CALL : BACK_FAILED;
 }
 
 static bool expand(Back *b) {
@@ -305,8 +311,10 @@ static void pass_call(Back *b) {
   Record *r = b->at->r;
   TracedCall *c = r->call;
   if (b->retain || r->seq < b->floor || c->made) return;
-  reach(b);
-  if (!ty_traced_call_free(c)) return;
+  if (!c->all) {
+    ty_back_reach(b);
+    if (!ty_traced_call_free(c)) return;
+  }
   ty_record_forget(r);
   r->freed = true;
   for (i32 i = 0; i < r->dim; i++) {
@@ -359,7 +367,7 @@ BackState ty_back_step(Back *b) {
       y = BACK_HOOK;
     } else if (r->kind == K_CUSTOM && !r->freed && r->seq >= b->floor) y = BACK_CUSTOM;
     else if (b->calls_only && r->kind != K_RESULT && r->kind != K_CALL) y = BACK_RULE;
-    else if (r->kind == K_CALL && ty_back_may_plan(b)) y = reach(b) ? BACK_CALL : BACK_FAILED;
+    else if (r->kind == K_CALL && ty_back_may_plan(b)) y = to_plan(b);
     else if (r->kind == K_CALL && !r->freed && r->seq >= b->floor && !S->capture &&
              ty_traced_call_lacks(r->call))
       y = BACK_CALL;

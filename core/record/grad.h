@@ -154,6 +154,8 @@ bool ty_back_give(Back *b, i32 edge, const Tensor *g);
 void ty_back_pass(Back *b);
 /* Whether the call at hand may be left to a plan; else it is expanded. */
 bool ty_back_may_plan(const Back *b);
+/* Marks the rows of the call at hand that the pass reaches; false: an earlier one has freed some. */
+bool ty_back_reach(const Back *b);
 /* The call at hand goes on as the records that it stands for. */
 bool ty_back_expand(Back *b);
 /* Adds g, flat, to what is on its way to r. */

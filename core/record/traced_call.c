@@ -223,6 +223,7 @@ static bool make_rows(Making *M) {
                           .pure = r->pure};
     T->row[i].t.st = NULL;
     T->row[i].t.origin = 0;
+    T->spent |= r->freed;
     M->apart = r->kind == K_CUSTOM;
     if (has_rule(r)) T->row[i].dims = (u32)++T->nrule;
     else if (r->kind == K_CUSTOM && !r->freed) hold_rule(&T->row[i].owner, r);
@@ -396,6 +397,7 @@ static TracedCall *call_new(TracedTape *T) {
   c->given = c->row + T->nrow;
   c->read = c->given + T->noutput;
   c->tape = T;
+  c->partly = T->spent;
   T->refs++;
   return c;
 }
@@ -518,6 +520,7 @@ bool ty_traced_call_has_rules(const TracedCall *c) {
 bool ty_traced_call_free(TracedCall *c) {
   const TracedTape *T = c->tape;
   bool all = true;
+  c->partly = true;
   for (i32 i = 0; i < T->nrow; i++) {
     c->freed[i] |= c->row[i] && T->row[i].kind != K_WATCH;
     all &= c->freed[i] || T->row[i].kind == K_WATCH;

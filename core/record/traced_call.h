@@ -71,7 +71,8 @@ typedef struct TracedTape {
   State *S;
   i32 refs;
   i32 nrow, nedge, nvalue, noutput, nroot, nleading, nrule, nhandle, nremade,
-      nnumber;  /* nnumber: of the trace's, 0: none are read */
+      nnumber; /* nnumber: of the trace's, 0: none are read */
+  bool spent;  /* some rows were freed in the capture */
   TapeRow *row; /* in the order of recording */
   TapeEdge *edge;
   TapeValue *value;
@@ -94,6 +95,8 @@ struct TracedCall {
   double *number;
   u64 seed, stream;       /* of random numbers, when the call began */
   bool restored;          /* REMADE values are among `saved` */
+  bool partly;            /* some rows are freed */
+  bool all;               /* the pass at hand reaches every row; `row` may be of an earlier one */
   Owner rules;            /* of the call's rules; drop NULL: there are none */
   u8 *freed;              /* by row */
   u8 *row, *given, *read; /* of a walk: rows that are reached; outputs with gradients; values */
