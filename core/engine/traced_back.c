@@ -18,13 +18,13 @@ enum { ROOT_ASKED = 1, ROOT_RUNNING = 2 };
 
 typedef struct BackPlan {
   struct BackPlan *next;
-  Instance *I; /* NULL: none can be made */
-  u32 word;    /* of the settings that it was made under */
+  Instance *I;    /* NULL: none can be made */
+  u32 word;       /* of the settings that it was made under */
   i32 nin, nread; /* nread: values, which stand first */
   bool all;       /* every row is reached */
-  u8 *key;    /* by output, by root */
-  i32 *in;    /* values; behind their count outputs' gradients; behind these the roots' */
-  i32 *given; /* by root: number among what is made, or -1 */
+  u8 *key;        /* by output, by root */
+  i32 *in;        /* values; behind their count outputs' gradients; behind these the roots' */
+  i32 *given;     /* by root: number among what is made, or -1 */
 } BackPlan;
 
 static void plan_free(BackPlan *p) {

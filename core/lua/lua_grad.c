@@ -426,8 +426,8 @@ static bool own_gradient(State *S, Tensor *g, const Tensor *x, Tensor *y) {
   Tensor seen = {0};
   if (!ty_rule_see(S, g, x, x->st->numel, &seen)) return false;
   bool ok = ty_capture_decide_distinct(S, &seen.type, seen.strides);
-  const bool own = ty_view_distinct(&seen.type, seen.strides) &&
-                   !is_seen(seen.st, seen.st == g->st ? 2 : 1);
+  const bool own =
+      ty_view_distinct(&seen.type, seen.strides) && !is_seen(seen.st, seen.st == g->st ? 2 : 1);
   if (own) ty_tensor_alias(y, &seen);
   else ok = ok && ty_record_copy(S, &seen, y);
   ty_tensor_release(&seen);

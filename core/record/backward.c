@@ -48,7 +48,9 @@ static Pending *heap_pop(Back *b) {
 }
 
 /* Of a CALL: by output the RESULT that the pass came from, held, or NULL; behind the parts. */
-static Record **passed_results(const Pending *p) { return (Record **)(void *)(p->part + p->r->dim); }
+static Record **passed_results(const Pending *p) {
+  return (Record **)(void *)(p->part + p->r->dim);
+}
 
 static void pending_free(Back *b, Pending *p) {
   Pending **at = &p->r->pending;

@@ -384,9 +384,12 @@ bool ty_traced_tape_fits(State *S, const TracedTape *T, const Tensor *const *out
 static TracedCall *call_new(TracedTape *T) {
   const size_t pointers = (size_t)(T->nroot + T->nvalue + T->nrow + T->noutput),
                words = (size_t)(T->nvalue + T->nnumber);
-  TracedCall *c = ty_mem_zalloc(sizeof *c + pointers * sizeof(void *) + words * 8 +
-                                2 * (size_t)T->nrow + (size_t)(T->noutput + T->nvalue));
+  const size_t bytes = sizeof(TracedCall) + pointers * sizeof(void *) + words * 8 +
+                       2 * (size_t)T->nrow + (size_t)(T->noutput + T->nvalue);
+  TracedCall *c = T->spare ? T->spare : ty_mem_alloc(bytes);
   if (!c) return NULL;
+  T->spare = NULL;
+  memset(c, 0, bytes);
   c->root = (Record **)(c + 1);
   c->saved = (Storage **)(c->root + T->nroot);
   c->result = (Record **)(c->saved + T->nvalue);
@@ -547,7 +550,7 @@ bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *save
                     const Owner *rules, Record **made) {
   for (i32 i = 0; i < T->nrow; i++) {
     const TapeRow *from = &T->row[i];
-    Record *r = ty_mem_zalloc(sizeof *r + sizeof(Edge) * (size_t)from->n);
+    Record *r = ty_record_alloc(S, from->n);
     if (!r) {
       while (i-- > 0) ty_record_drop(made[i]);
       return ty_fail_memory(S, "gradient", 0);
@@ -558,6 +561,7 @@ bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *save
                   .freed = freed[i],
                   .keeps = from->keeps,
                   .pure = from->pure,
+                  .room = (u8)TY_MIN(from->n, UINT8_MAX),
                   .n = freed[i] ? 0 : from->n,
                   .site = from->site,
                   .seq = seq + 1 + (u64)i,

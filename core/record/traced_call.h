@@ -71,8 +71,8 @@ typedef struct TracedTape {
   State *S;
   i32 refs;
   i32 nrow, nedge, nvalue, noutput, nroot, nleading, nrule, nhandle, nremade,
-      nnumber; /* nnumber: of the trace's, 0: none are read */
-  bool spent;  /* some rows were freed in the capture */
+      nnumber;  /* nnumber: of the trace's, 0: none are read */
+  bool spent;   /* some rows were freed in the capture */
   TapeRow *row; /* in the order of recording */
   TapeEdge *edge;
   TapeValue *value;
@@ -81,9 +81,10 @@ typedef struct TracedTape {
   TapeHandle *handle;
   TapeRemade *remade;
   i32 *leaf;
-  Owner remake; /* the engine's: what computes REMADE values */
-  Owner plans;  /* the engine's, for the backward pass */
-  Tensor *room; /* and what it works in, while no pass does; or NULL */
+  Owner remake;      /* the engine's: what computes REMADE values */
+  Owner plans;       /* the engine's, for the backward pass */
+  Tensor *room;      /* and what it works in, while no pass does; or NULL */
+  TracedCall *spare; /* memory of a call that is over, for the next one; or NULL */
 } TracedTape;
 
 struct TracedCall {
