@@ -317,9 +317,9 @@ describe("the backward pass through it", function()
 
   it("raises where a value that it needs was changed", function()
     local function changed(make, change)
-      local told = both(make, function(world)
+      local told = both(make, function(world, k)
         local h, y = world.f(world.x)
-        change(world, h, y)
+        if k ~= 2 then change(world, h, y) end -- with a plan for the backward pass, and before there is one
         local z = (y or h):sum()
         return pcall(z.backward, z)
       end)

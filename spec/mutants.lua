@@ -1005,7 +1005,7 @@ local M = {
   { file = "core/record/traced_call.c", what = "a call does not know that a pass has freed some of it",
     from = "  c->partly = true;\n", to = "" },
   { file = "core/lua/lua_grad.c", what = "two gradients of ty.grad are one memory",
-    from = "if (st->refs > held || st->frozen) return true;", to = "" },
+    from = "if (st->refs > held || st->frozen) return true;", to = "if (st->refs > held + 9) return true;" },
   { file = "core/lua/lua_grad.c", what = "elements of a gradient of ty.grad share memory",
     from = "ty_view_distinct(&seen.type, seen.strides) &&", to = "" },
   { file = "core/lua/lua_trace.c", what = "a call reads gradients into handles of one that goes on around it",
