@@ -317,9 +317,9 @@ describe("the backward pass through it", function()
 
   it("raises where a value that it needs was changed", function()
     local function changed(make, change)
-      local told = both(make, function(world)
+      local told = both(make, function(world, k)
         local h, y = world.f(world.x)
-        change(world, h, y)
+        if k ~= 2 then change(world, h, y) end -- with a plan for the backward pass, and before there is one
         local z = (y or h):sum()
         return pcall(z.backward, z)
       end)
@@ -331,6 +331,44 @@ describe("the backward pass through it", function()
     changed(pair, function(_, h) h:mul_(2) end)
     changed(pair, function(_, _, y) y:mul_(2) end)
     changed(pair, function(_, h) h:detach():zero_() end)
+  end)
+
+  it("raises the same once more, since a pass that fails has not used up what it did not get through", function()
+    local function fails_twice(world)
+      local h, y = world.f(world.x)
+      ty.no_grad(function() h:mul_(2) end)
+      local first, why = pcall(function() y:sum():backward() end)
+      return first, why, pcall(function() (y * 2):sum():backward() end)
+    end
+    answered(both(pair, fails_twice))
+    -- and so do composites, whose calls are answered without the compiler
+    local function write(w)
+      local x = w * 1
+      local y = ty.rms_norm(x:expand(2, 4))
+      x:mul_(0.5)
+      return y
+    end
+    for _ = 1, 3 do
+      local y, said = write(leaf(1)), {}
+      for i = 1, 3 do said[i] = select(2, pcall(function() y:sum():backward() end)) end
+      for i = 1, 3 do assert.matches("div saved f32%[2,4%], which was changed afterwards", said[i]) end
+    end
+  end)
+
+  it("raises where a result was changed after a backward pass from it, which others read but do not lead to", function()
+    local function make()
+      local w, v = leaf(4), leaf(4)
+      return { leaves = { w, v }, run = function(x)
+        local a = (w * x):sin()
+        return a, a:detach() * v
+      end }
+    end
+    answered(both(make, function(world)
+      local a, b = world.f(ty.ones(4))
+      a:sum():backward()
+      ty.no_grad(function() a:mul_(2) end)
+      return pcall(function() b:sum():backward() end)
+    end))
   end)
 
   it("does not mind what was changed that it does not need", function()

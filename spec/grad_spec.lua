@@ -633,6 +633,35 @@ describe("functions", function()
     assert.equal(2, d:item())
   end)
 
+  it("give gradients that are written to without a change of anything else, plain and compiled", function()
+    local function add(x, y) return (x + y):sum() end
+    for _, around in ipairs { function(f) return f end, ty.compile } do
+      local both = around(function(x, y)
+        local a, b = ty.grad(add, { 1, 2 })(x, y)
+        a:fill_(7)
+        return a, b
+      end)
+      local along = around(function(x, v)
+        local _, d = ty.jvp(function(u) return u end, x, v)
+        d:fill_(7)
+        return d
+      end)
+      local mean = around(function(x) return ty.grad(function(q) return q.k[1]:mean() end)({ k = { x } }).k[1]:fill_(3) end)
+      local each = around(function(x)
+        return ty.vmap(function(row) return ty.grad(function(u) return u:sum() end)(row):mul_(row) end)(x)
+      end)
+      for _ = 1, 3 do
+        local v, x = ty.ones(3), ty.tensor { { 1, 2 }, { 3, 4 } }
+        local a, b = both(ty.zeros(3), ty.zeros(3))
+        assert.same({ { 7, 7, 7 }, { 1, 1, 1 } }, { H.list(a), H.list(b) })
+        assert.same({ 7, 7, 7 }, H.list(along(ty.zeros(3), v)))
+        assert.same({ 1, 1, 1 }, H.list(v))
+        assert.same({ 3, 3, 3, 3 }, H.list(mean(x)))
+        H.same(x, each(x))
+      end
+    end
+  end)
+
   it("may have a gradient of their own", function()
     local twice = ty.custom_grad(function(x) local y = x:exp(); return y, y end, function(y, g) return g * y * 2 end)
     local x = ty.tensor({ 0.5 }, F64):requires_grad_()

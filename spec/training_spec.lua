@@ -453,6 +453,47 @@ describe("gradients outside of the compiled function", function()
     end })
   end)
 
+  it("are read without garbage for Lua's collector", function()
+    local params = {}
+    for i = 1, 4 do
+      params[i] = ty.ones(3):requires_grad_()
+      params[i].grad = ty.full({ 3 }, i)
+    end
+    local update = jit.compile(function()
+      ty.no_grad(function()
+        for i = 1, 4 do params[i]:sub_(params[i].grad) end
+      end)
+    end)
+    for _ = 1, 5 do update() end
+    collectgarbage()
+    collectgarbage "stop"
+    local before = collectgarbage "count"
+    for _ = 1, 100 do update() end
+    local bytes = (collectgarbage "count" - before) * 1024 / 100
+    collectgarbage "restart"
+    assert.truthy(bytes < 100, bytes) -- one handle takes more
+    assert.same({ 1 - 4 * 105, 1 - 4 * 105, 1 - 4 * 105 }, params[4]:totable())
+  end)
+
+  it("are each call's own where one is made in the middle of another", function()
+    local function leaf(v)
+      local p = ty.full({ 3 }, v):requires_grad_()
+      p.grad = ty.full({ 3 }, v * 10)
+      return p
+    end
+    local p, q = leaf(1), leaf(2)
+    local inner = jit.compile(function() return q.grad * 2 end)
+    for _ = 1, 3 do inner() end
+    local outer = jit.compile(function() return p.grad + 1 end, { backend = function()
+      return function(g)
+        assert.same({ 40, 40, 40 }, inner():totable())
+        return g + 1
+      end
+    end })
+    for _ = 1, 4 do assert.same({ 11, 11, 11 }, outer():totable()) end
+    assert.truthy(jit.explain(outer).skips > 0 and jit.explain(inner).skips > 3)
+  end)
+
   it("are separate from a view of them that was taken before", function()
     train(function()
       local s = learner("SGD", { lr = 0.1 })()

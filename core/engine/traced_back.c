@@ -18,12 +18,13 @@ enum { ROOT_ASKED = 1, ROOT_RUNNING = 2 };
 
 typedef struct BackPlan {
   struct BackPlan *next;
-  Instance *I; /* NULL: none can be made */
-  u32 word;    /* of the settings that it was made under */
-  i32 nin;
-  u8 *key;    /* by output, by root */
-  i32 *in;    /* values; behind their count outputs' gradients; behind these the roots' */
-  i32 *given; /* by root: number among what is made, or -1 */
+  Instance *I;    /* NULL: none can be made */
+  u32 word;       /* of the settings that it was made under */
+  i32 nin, nread; /* nread: values, which stand first */
+  bool all;       /* every row is reached */
+  u8 *key;        /* by output, by root */
+  i32 *in;        /* values; behind their count outputs' gradients; behind these the roots' */
+  i32 *given;     /* by root: number among what is made, or -1 */
 } BackPlan;
 
 static void plan_free(BackPlan *p) {
@@ -104,12 +105,15 @@ typedef struct Making {
 
 static void add_in(Making *M, i32 what) { M->p->in[M->p->nin++] = what; }
 
-/* Which values are read on the way, which gradients come. */
+/* Which values are read on the way, which gradients come; the rows on it are marked. */
 static void list_in(Making *M) {
   const TracedTape *T = M->c->tape;
+  M->p->all = true;
+  for (i32 i = 0; i < T->nrow; i++) M->p->all &= M->c->row[i] || T->row[i].kind == K_WATCH;
   ty_traced_call_reads(M->c, false);
   for (i32 v = 0; v < T->nvalue; v++)
     if (M->c->read[v] && T->value[v].kind != VALUE_REMADE) add_in(M, v);
+  M->p->nread = M->p->nin;
   for (i32 k = 0; k < T->noutput; k++)
     if (M->key[k]) add_in(M, T->nvalue + k);
   for (i32 k = 0; k < T->nroot; k++)
@@ -294,6 +298,15 @@ static bool is_whole(const TracedCall *c) {
   return true;
 }
 
+/* The same of what a plan reads. */
+static bool is_there(const TracedCall *c, const BackPlan *p) {
+  for (i32 i = 0; i < p->nread; i++) {
+    const Storage *st = c->saved[p->in[i]];
+    if (!st || st->stale) return false;
+  }
+  return true;
+}
+
 static BackPlan *plan_find(const TracedTape *T, const u8 *key, u32 word, i32 *n) {
   BackPlan *p = T->plans.ctx;
   for (*n = 0; p; p = p->next, ++*n)
@@ -349,13 +362,18 @@ static bool run(State *S, Back *b, const BackPlan *p, const Tensor *const *in, T
 /* By a plan; *done stays false where there is none. */
 static bool by_plan(State *S, Back *b, u8 *key, Tensor *flat, const Tensor **in, Tensor **made,
                     const Tensor **running, bool *done) {
-  const TracedCall *c = b->at->r->call;
+  TracedCall *c = b->at->r->call;
   TracedTape *T = c->tape;
   const u32 word = ty_entry_word(S);
   i32 n, at = 0;
-  if (!is_whole(c) || ty_traced_call_has_rules(c) || !find_key(b, key, running)) return true;
+  if (!find_key(b, key, running)) return true;
   BackPlan *p = plan_find(T, key, word, &n);
-  if (!p && n >= TRACED_PLANS) return true;
+  if (p && !is_there(c, p)) return true;
+  if (!p) {
+    if (n >= TRACED_PLANS) return true;
+    ty_back_reach(b);
+    if (!is_whole(c) || ty_traced_call_has_rules(c)) return true;
+  }
   Making M = {.S = S, .c = c, .key = key, .p = p};
   BackPlan *new = p ? NULL : plan_new(T, key, word);
   if (!p) {
@@ -380,6 +398,7 @@ static bool by_plan(State *S, Back *b, u8 *key, Tensor *flat, const Tensor **in,
   if (ok && of->I) {
     bind(c, of, flat, in);
     ok = run(S, b, of, in, flat + T->nvalue + T->noutput + T->nroot, made, done);
+    c->all = of->all && *done;
   }
   return ok;
 }

@@ -8,6 +8,7 @@
 #include "record/grad.h"
 #include "record/loop.h"
 #include "record/traced_call.h"
+#include "record/vmap.h"
 #include "engine/entry.h"
 #include "engine/remade.h"
 #include "engine/trace.h"
@@ -284,7 +285,7 @@ static int grad_hooks(lua_State *L) {
   Record *r = x->st->tape;
   if (r->kind == K_RESULT && r->n) { /* what else the compiled function reads it for counts, too */
     TracedCall *c = r->edge[0].from->call;
-    TY_LUA_MUST(L, S, ty_remade_restore(S, c) && ty_traced_call_expand(S, c));
+    TY_LUA_MUST(L, S, !c || (ty_remade_restore(S, c) && ty_traced_call_expand(S, c)));
     r = ty_traced_call_real(r);
   }
   if (!r->hook && lua_istable(L, 2)) {
@@ -411,15 +412,38 @@ static int grad_pass(lua_State *L) {
   return 0;
 }
 
-/* got(back, k) -> the gradient of watched tensor k, in the dims of x; nil: none came */
+/* Whether others than `held` references may see its memory. */
+static bool is_seen(const Storage *st, i32 held) {
+  for (; st; st = st->batched ? st->batched->t.st : NULL, held = 1) {
+    if (st->refs > held || st->frozen) return true;
+    if (st->batched && !ty_view_distinct(&st->batched->t.type, st->batched->t.strides)) return true;
+  }
+  return false;
+}
+
+/* The gradient in the dims of x, in memory of its own, as who gets it may write to it; *g is let go of. */
+static bool own_gradient(State *S, Tensor *g, const Tensor *x, Tensor *y) {
+  Tensor seen = {0};
+  if (!ty_rule_see(S, g, x, x->st->numel, &seen)) return false;
+  bool ok = ty_capture_decide_distinct(S, &seen.type, seen.strides);
+  const bool own =
+      ty_view_distinct(&seen.type, seen.strides) && !is_seen(seen.st, seen.st == g->st ? 2 : 1);
+  if (own) ty_tensor_alias(y, &seen);
+  else ok = ok && ty_record_copy(S, &seen, y);
+  ty_tensor_release(&seen);
+  if (ok) ty_tensor_release(g);
+  return ok;
+}
+
+/* got(back, k, x) -> the gradient of watched tensor k, in the dims of x; nil: none came, or it was given already */
 static int grad_got(lua_State *L) {
-  ty_lua_enter(L);
+  State *S = ty_lua_enter(L);
   Back *b = check_back(L);
   Tensor *g = &b->wanted[(int)lua_tointeger(L, 2) - 1].g;
   const Tensor *x = ty_lua_check(L, "grad", 3);
-  State *S = ty_lua_state(L);
   if (!g->st) return 0;
-  TY_LUA_MUST(L, S, ty_rule_see(S, g, x, x->st->numel, ty_lua_push(L)));
+  Tensor *y = ty_lua_push(L);
+  TY_LUA_MUST(L, S, own_gradient(S, g, x, y));
   return 1;
 }
 

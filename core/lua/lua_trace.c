@@ -109,6 +109,7 @@ typedef struct Call {
   bool linked;       /* by a link: what it makes goes from part to part */
   bool sliced;       /* in slices of time */
   bool direct;       /* by C: results are not stashed */
+  bool told;         /* Lua may come to see what is read */
   ShapeRange *range; /* whose instance runs, for the sizes at t; or NULL */
   i64 t;
 } Call;
@@ -159,8 +160,43 @@ static bool may_try_again(lua_State *L, State *S, Instance *I, const Call *c, co
   return ty_instance_ready(S, I, c->outside, c->number, why) == READY_YES;
 }
 
+/* Handles for the gradients that the guards read. Those that no Lua code comes to see are the same in each call: to make and
+** to collect them would cost more than to read the gradients. Calls in progress have theirs before this one's. */
+static void push_grads(lua_State *L, Binding *B, const Trace *T, const Call *c) {
+  struct Room *r = &B->S.engine->compiled->room[c->room];
+  const i32 from = c->room ? r[-1].grads : 0;
+  r->grads = from;
+  if (T->shows_grads || c->sliced || c->told) {
+    for (i32 i = 0; i < T->ngrads; i++) ty_lua_push_in(L, B);
+    return;
+  }
+  r->grads = from + T->ngrads;
+  if (!B->grads) {
+    lua_newtable(L);
+    B->grads = luaL_ref(L, LUA_REGISTRYINDEX);
+  }
+  lua_rawgeti(L, LUA_REGISTRYINDEX, B->grads);
+  const int list = lua_gettop(L);
+  for (i32 i = 1; i <= T->ngrads; i++) {
+    lua_rawgeti(L, list, from + i);
+    Tensor *t = lua_touserdata(L, -1);
+    if (t) ty_tensor_release(t); /* an error may have ended the call before */
+    if (t) continue;
+    lua_pop(L, 1);
+    ty_lua_push_in(L, B);
+    lua_pushvalue(L, -1);
+    lua_rawseti(L, list, from + i);
+  }
+  lua_remove(L, list);
+}
+
+/* Lets go of gradients that were read for a call that is not answered. */
+static void drop_grads(lua_State *L, const Trace *T) {
+  for (i32 i = 0; i < T->ngrads; i++) ty_tensor_release(lua_touserdata(L, T->narg + T->lead - i));
+}
+
 /* linked: parts alone will see what is made. */
-static void push_made(lua_State *L, Binding *B, const Trace *T, bool linked) {
+static void push_made(lua_State *L, Binding *B, const Trace *T, const Call *c, bool linked) {
   for (i32 i = 0, n = T->instance[0]->nmade; i < n; i++)
     if (T->hidden[i]) lua_pushnil(L);
     else if (linked) ty_spare_push(L, B);
@@ -168,7 +204,7 @@ static void push_made(lua_State *L, Binding *B, const Trace *T, bool linked) {
   for (i32 i = 0; i < T->ntables; i++)
     if (T->size[i].maker) lua_pushnil(L);
     else lua_createtable(L, T->size[i].array, T->size[i].hash);
-  for (i32 i = 0; i < T->ngrads; i++) ty_lua_push_in(L, B);
+  if (T->ngrads) push_grads(L, B, T, c);
 }
 
 /* The memory for it, of which a trace may want more than the stack of a thread has. An error of Lua's may end a
@@ -230,7 +266,7 @@ static TraceAnswer run_trace(lua_State *L, State *S, Trace *T, Instance *I, cons
   Made m = {ANCHORS_AT(T), first, first + I->nmade, number};
   const u64 link = T->link && !c->linked && !c->sliced ? ty_spare_begin((Binding *)S) : 0,
             spares_made = ((Binding *)S)->spare.made;
-  if (!T->lead) push_made(L, (Binding *)S, T, c->linked || link);
+  if (!T->lead) push_made(L, (Binding *)S, T, c, c->linked || link);
   for (i32 i = 0; i < I->nmade; i++) {
     if (T->hidden[i] &&
         I->foreign) { /* a backend's function may raise: nothing of C's own is at stake */
@@ -293,7 +329,7 @@ static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, bool tell, Call *
   double *number = c->number;
   const Tensor **outside = c->outside;
   *failed = 0;
-  if (T->lead) push_made(L, (Binding *)S, T, false);
+  if (T->lead) push_made(L, (Binding *)S, T, c, false);
   if (TY_UNLIKELY(T->gone)) return TRACE_MISS;
   lua_pushvalue(L, UP_FUNCTION);
   *failed = check_guards(L, (Binding *)S, T, number, outside);
@@ -342,11 +378,13 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, TraceUse use, int *a
     T->refs++;
     c.linked = use == TRACE_LINKED, c.sliced = use == TRACE_SLICED;
     c.direct = use >= TRACE_DIRECT;
+    c.told = tell;
     c.timed = begin && e->by_step;
     c.e = e;
     why = NULL;
     TraceAnswer y = try_trace(L, S, T, tell, &c, &failed, &why, answers);
     leave_room(S->engine->compiled, &c);
+    if (y != TRACE_HIT) drop_grads(L, T);
     ty_trace_drop(T);
     if (y == TRACE_HIT) {
       e->skips += !tell;
@@ -481,7 +519,8 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
   if (!take_room(S->engine->compiled, T, &c)) return;
   T->refs++;
   lua_settop(L, narg);
-  if (T->ngrads) push_made(L, (Binding *)S, T, false);
+  c.sliced = false, c.told = true; /* the value that fails is kept */
+  if (T->ngrads) push_made(L, (Binding *)S, T, &c, false);
   else lua_settop(L, narg + T->lead);
   if (!T->gone) { /* by a finaliser */
     lua_pushvalue(L, UP_FUNCTION);

@@ -82,7 +82,8 @@ typedef struct Binding {
   i64 handles;            /* tensors' userdata that were not collected, nor released */
   const void *released;   /* the metatable of those that were: the tensors', without a finaliser */
   i64 live;               /* bytes of tensors when the last cycle of Lua's collector ended */
-  int back;        /* there, too: what a backward pass is made in, while none is; 0: nothing */
+  int back;  /* there, too: what a backward pass is made in, while none is; 0: nothing */
+  int grads; /* the list of handles for gradients that no Lua code comes to see; 0: none yet */
   int dies, sites; /* in the registry: what tells when results die; places, by function */
   int located;     /* there, too: what names the module in which an error arises */
   bool (*locate)(lua_State *L, struct Binding *B, const char *where,

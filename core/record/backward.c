@@ -47,14 +47,21 @@ static Pending *heap_pop(Back *b) {
   return top;
 }
 
+/* Of a CALL: by output the RESULT that the pass came from, held, or NULL; behind the parts. */
+static Record **passed_results(const Pending *p) {
+  return (Record **)(void *)(p->part + p->r->dim);
+}
+
 static void pending_free(Back *b, Pending *p) {
   Pending **at = &p->r->pending;
   while (*at != p) at = &(*at)->next;
   *at = p->next;
   ty_tensor_release(&p->g);
   ty_tensor_release(&p->made);
-  if (p->part)
-    for (i32 i = 0; i < p->r->dim; i++) ty_tensor_release(&p->part[i]);
+  for (i32 i = 0; p->part && i < p->r->dim; i++) {
+    ty_tensor_release(&p->part[i]);
+    if (p->r->kind == K_CALL && passed_results(p)[i]) ty_record_drop(passed_results(p)[i]);
+  }
   ty_mem_free(p->part);
   ty_record_drop(p->r);
   p->next = b->spare;
@@ -85,7 +92,8 @@ static Pending *pending_of(Back *b, Record *r) {
   *p = (Pending){.next = r->pending, .back = b, .r = ty_record_hold(r)};
   r->pending = p;
   const bool parts = r->kind == K_CUSTOM || r->kind == K_CALL;
-  if (parts) p->part = ty_mem_zalloc(sizeof *p->part * (size_t)r->dim);
+  const size_t each = sizeof *p->part + (r->kind == K_CALL ? sizeof(Record *) : 0);
+  if (parts) p->part = ty_mem_zalloc(each * (size_t)r->dim);
   bool ok = !parts || p->part ? heap_push(b, p) : ty_fail_memory(b->S, "backward", 0);
   if (ok) return p;
   pending_free(b, p);
@@ -154,9 +162,16 @@ static bool leaf_note(Back *b, Record *r, Tensor *g) {
   return true;
 }
 
+/* A RESULT is as its row is, until all of its call is used up: a pass that fails behind it has not freed it. */
+static bool is_freed(const Record *r) {
+  if (r->kind != K_RESULT || !r->n) return r->freed;
+  const TracedCall *c = r->edge[0].from->call;
+  return !c || c->freed[c->tape->output[r->dim].from];
+}
+
 static bool fail_pending(Back *b) {
   Record *r = b->at->r;
-  if (r->freed) return ty_fail(b->S, FREED);
+  if (is_freed(r)) return ty_fail(b->S, FREED);
   if (r->kind == K_NONE)
     return ty_fail(b->S, "backward: view_as has no gradient, it reads bits (use :to for values)");
   return true;
@@ -164,16 +179,25 @@ static bool fail_pending(Back *b) {
 
 /* The gradient of a call's result is complete. */
 static bool to_call(Back *b) {
-  const Record *r = b->at->r;
+  Record *r = b->at->r;
   Pending *p = pending_of(b, r->edge[0].from);
-  return p && (p->part[r->dim].st || (ty_tensor_alias(&p->part[r->dim], &b->at->g), true));
+  if (!p || p->part[r->dim].st) return p != NULL;
+  ty_tensor_alias(&p->part[r->dim], &b->at->g);
+  passed_results(p)[r->dim] = ty_record_hold(r);
+  return true;
 }
 
-/* Marks which rows of the call at hand the pass reaches; false: an earlier one has freed some. */
-static bool reach(Back *b) {
+bool ty_back_reach(const Back *b) {
   const TracedCall *c = b->at->r->call;
   for (i32 i = 0; i < c->tape->noutput; i++) c->given[i] = b->at->part[i].st != NULL;
-  return ty_traced_call_reach(c) || ty_fail(b->S, FREED);
+  return ty_traced_call_reach(c);
+}
+
+/* The call at hand may go to a plan; rows are marked only where some are freed already. */
+static BackState to_plan(Back *b) {
+  TracedCall *c = b->at->r->call;
+  c->all = false;
+  return !c->partly || ty_back_reach(b) || ty_fail(b->S, FREED) ? BACK_CALL : BACK_FAILED;
 }
 
 static bool expand(Back *b) {
@@ -289,10 +313,18 @@ static void pass_call(Back *b) {
   Record *r = b->at->r;
   TracedCall *c = r->call;
   if (b->retain || r->seq < b->floor || c->made) return;
-  reach(b);
-  if (!ty_traced_call_free(c)) return;
+  if (!c->all) {
+    ty_back_reach(b);
+    if (!ty_traced_call_free(c)) return;
+  }
   ty_record_forget(r);
   r->freed = true;
+  for (i32 i = 0; i < r->dim; i++) {
+    Record *result = passed_results(b->at)[i];
+    if (!result || result->seq < b->floor) continue;
+    ty_record_forget(result);
+    result->freed = true;
+  }
 }
 
 void ty_back_pass(Back *b) {
@@ -304,7 +336,8 @@ void ty_back_pass(Back *b) {
   }
   b->hooked = false;
   if (r->kind == K_CALL) pass_call(b);
-  else if (!b->retain && r->kind != K_LEAF && r->kind != K_WATCH && r->seq >= b->floor) {
+  else if (!b->retain && r->kind != K_LEAF && r->kind != K_WATCH && r->kind != K_RESULT &&
+           r->seq >= b->floor) {
     ty_record_forget(r);
     r->freed = true;
   }
@@ -331,12 +364,12 @@ BackState ty_back_step(Back *b) {
       b->i = 0;
     }
     const Record *r = b->at->r;
-    if (r->hook && !b->hooked && !r->freed && (r->kind == K_LEAF || r->seq >= b->floor)) {
+    if (r->hook && !b->hooked && !is_freed(r) && (r->kind == K_LEAF || r->seq >= b->floor)) {
       b->hooks = true;
       y = BACK_HOOK;
     } else if (r->kind == K_CUSTOM && !r->freed && r->seq >= b->floor) y = BACK_CUSTOM;
     else if (b->calls_only && r->kind != K_RESULT && r->kind != K_CALL) y = BACK_RULE;
-    else if (r->kind == K_CALL && ty_back_may_plan(b)) y = reach(b) ? BACK_CALL : BACK_FAILED;
+    else if (r->kind == K_CALL && ty_back_may_plan(b)) y = to_plan(b);
     else if (r->kind == K_CALL && !r->freed && r->seq >= b->floor && !S->capture &&
              ty_traced_call_lacks(r->call))
       y = BACK_CALL;

@@ -46,6 +46,7 @@ struct Record {
   bool freed; /* a backward pass has used it up */
   bool keeps; /* CUSTOM: tensors that its rule reads stand behind its inputs */
   bool pure;  /* the same, and the rule reads nothing else */
+  u8 room;    /* for so many edges, see ty_record_alloc */
   i32 n;      /* edges */
   i32 site;   /* where it was recorded, see State.site */
   u64 seq;    /* ascends in the order of recording */
@@ -83,6 +84,8 @@ static inline bool ty_needs_grad(const Tensor *t) { return t->st->tape && !t->de
 bool ty_grad_beyond(const Tensor *x);
 /* tensor.c, as storages and records hold each other. forget: lets go of what it leads to and keeps. */
 void ty_record_drop(Record *r);
+/* Memory for a record of n edges, of which `room` must be set to TY_MIN(n, UINT8_MAX); NULL: there is none. */
+Record *ty_record_alloc(State *S, i32 n);
 void ty_record_forget(Record *r);
 static inline Record *ty_record_hold(Record *r) {
   r->refs++;
@@ -154,6 +157,8 @@ bool ty_back_give(Back *b, i32 edge, const Tensor *g);
 void ty_back_pass(Back *b);
 /* Whether the call at hand may be left to a plan; else it is expanded. */
 bool ty_back_may_plan(const Back *b);
+/* Marks the rows of the call at hand that the pass reaches; false: an earlier one has freed some. */
+bool ty_back_reach(const Back *b);
 /* The call at hand goes on as the records that it stands for. */
 bool ty_back_expand(Back *b);
 /* Adds g, flat, to what is on its way to r. */

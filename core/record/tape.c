@@ -19,13 +19,18 @@ void ty_grad_set_mode(State *S, bool on) {
 }
 
 Record *ty_record_new(State *S, int kind, i32 n, const Given *src) {
-  Record *r = ty_mem_alloc(sizeof *r + sizeof(Edge) * (size_t)n);
+  Record *r = ty_record_alloc(S, n);
   if (!r) {
     ty_fail_memory(S, "gradient", 0);
     return NULL;
   }
-  *r = (Record){
-      .S = S, .refs = 1, .kind = (u16)kind, .n = n, .site = S->site, .seq = ++S->record_seq};
+  *r = (Record){.S = S,
+                .refs = 1,
+                .kind = (u16)kind,
+                .room = (u8)TY_MIN(n, UINT8_MAX),
+                .n = n,
+                .site = S->site,
+                .seq = ++S->record_seq};
   for (i32 i = 0; i < n; i++) {
     Edge *e = &r->edge[i];
     if (src[i].kind != O_TENSOR) {

@@ -11,8 +11,9 @@
 
 enum {
   SPARE_MAX = 32,
-  SPARE_BLOCKS_MAX = 4096
-}; /* dropped recordings that are kept; other blocks */
+  SPARE_BLOCKS_MAX = 4096,
+  SPARE_RECORDS_MAX = 1024
+}; /* dropped recordings that are kept; other blocks; records of the tape */
 
 /* --- errors */
 
@@ -254,6 +255,7 @@ void ty_tensor_open(State *S) {
   if (!ty_mem_checked()) return;
   S->nspare = SPARE_MAX; /* there is no room: what is used too late is seen */
   S->nspare_block = SPARE_BLOCKS_MAX;
+  S->nspare_record = SPARE_RECORDS_MAX;
 }
 
 void ty_tensor_close(State *S) {
@@ -273,6 +275,11 @@ void ty_tensor_close(State *S) {
     ty_mem_free(b->site);
     ty_mem_free(b);
   }
+  for (int n = 0; n < RECORD_SPARES; n++)
+    for (Record *r; (r = S->spare_record[n]) != NULL;) {
+      S->spare_record[n] = r->next_dead;
+      ty_mem_free(r);
+    }
   while (S->spare_block) {
     void *p = S->spare_block;
     memcpy(&S->spare_block, p, sizeof(void *));
@@ -387,6 +394,7 @@ void ty_traced_tape_drop(TracedTape *T) {
   ty_mem_free(T->output);
   ty_mem_free(T->leading);
   ty_mem_free(T->room);
+  ty_mem_free(T->spare);
   ty_mem_free(T->handle);
   ty_mem_free(T->remade);
   ty_mem_free(T->leaf);
@@ -405,9 +413,11 @@ void ty_traced_call_forget(Record *r) {
   for (i32 i = 0; i < T->nroot; i++)
     if (c->root[i]) ty_record_drop(c->root[i]);
   if (c->rules.drop) c->rules.drop(c->rules.ctx);
-  ty_traced_tape_drop(c->tape);
   ty_mem_free(c->made);
-  ty_mem_free(c);
+  TracedTape *tape = c->tape;
+  if (tape->spare || tape->refs == 1 || ty_mem_checked()) ty_mem_free(c);
+  else tape->spare = c;
+  ty_traced_tape_drop(tape);
 }
 
 /* The values of the call that are results lie in storages that their users may write to. */
@@ -421,6 +431,25 @@ void ty_traced_call_touch(const Record *result, const Storage *st) {
     c->saved[i]->stale = true;
     ty_storage_settle(c->saved[i], NULL);
   }
+}
+
+/* Records of few edges come and go with every call that is taped. */
+Record *ty_record_alloc(State *S, i32 n) {
+  Record *r = n < RECORD_SPARES ? S->spare_record[n] : NULL;
+  if (!r) return ty_mem_alloc(sizeof *r + sizeof(Edge) * (size_t)n);
+  S->spare_record[n] = r->next_dead;
+  S->nspare_record--;
+  return r;
+}
+
+static void record_free(State *S, Record *r) {
+  if (r->room >= RECORD_SPARES || S->closed || S->nspare_record >= SPARE_RECORDS_MAX) {
+    ty_mem_free(r);
+    return;
+  }
+  r->next_dead = S->spare_record[r->room];
+  S->spare_record[r->room] = r;
+  S->nspare_record++;
 }
 
 /* Lets go of what the record leads to and keeps. */
@@ -451,7 +480,7 @@ void ty_record_drop(Record *r) {
     if (r->kind == K_LEAF && r->t.st) ty_tensor_release(&r->t);
     if (r->kind != K_CALL && r->kind != K_RESULT && r->owner.drop) r->owner.drop(r->owner.ctx);
     if (r->hook) r->hook->drop(r->hook->ctx);
-    ty_mem_free(r);
+    record_free(S, r);
     S->records--;
   }
   S->dead_records = NULL;

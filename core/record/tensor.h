@@ -140,6 +140,8 @@ typedef struct Window {
   void *data;
 } Window;
 
+enum { RECORD_SPARES = 3 }; /* records of fewer edges are kept for reuse */
+
 struct State {
   char err[ERR_MAX]; /* what the last call that answered false has to say; no position */
   bool memory;       /* it failed since memory ran out: collecting garbage may help */
@@ -148,6 +150,8 @@ struct State {
   i32 nspare;
   void *spare_block; /* dropped storages and buffers, linked by their first word */
   i32 nspare_block;
+  Record *spare_record[RECORD_SPARES]; /* dropped records, by their edges, linked by next_dead */
+  i32 nspare_record;
   bool closed; /* the engine is gone: what is dropped now is freed at once */
   /* settings; `word` of them enters every key */
   u8 default_device; /* of leaves that are asked for without one */

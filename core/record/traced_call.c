@@ -223,6 +223,7 @@ static bool make_rows(Making *M) {
                           .pure = r->pure};
     T->row[i].t.st = NULL;
     T->row[i].t.origin = 0;
+    T->spent |= r->freed;
     M->apart = r->kind == K_CUSTOM;
     if (has_rule(r)) T->row[i].dims = (u32)++T->nrule;
     else if (r->kind == K_CUSTOM && !r->freed) hold_rule(&T->row[i].owner, r);
@@ -383,9 +384,12 @@ bool ty_traced_tape_fits(State *S, const TracedTape *T, const Tensor *const *out
 static TracedCall *call_new(TracedTape *T) {
   const size_t pointers = (size_t)(T->nroot + T->nvalue + T->nrow + T->noutput),
                words = (size_t)(T->nvalue + T->nnumber);
-  TracedCall *c = ty_mem_zalloc(sizeof *c + pointers * sizeof(void *) + words * 8 +
-                                2 * (size_t)T->nrow + (size_t)(T->noutput + T->nvalue));
+  const size_t bytes = sizeof(TracedCall) + pointers * sizeof(void *) + words * 8 +
+                       2 * (size_t)T->nrow + (size_t)(T->noutput + T->nvalue);
+  TracedCall *c = T->spare ? T->spare : ty_mem_alloc(bytes);
   if (!c) return NULL;
+  T->spare = NULL;
+  memset(c, 0, bytes);
   c->root = (Record **)(c + 1);
   c->saved = (Storage **)(c->root + T->nroot);
   c->result = (Record **)(c->saved + T->nvalue);
@@ -396,6 +400,7 @@ static TracedCall *call_new(TracedTape *T) {
   c->given = c->row + T->nrow;
   c->read = c->given + T->noutput;
   c->tape = T;
+  c->partly = T->spent;
   T->refs++;
   return c;
 }
@@ -518,6 +523,7 @@ bool ty_traced_call_has_rules(const TracedCall *c) {
 bool ty_traced_call_free(TracedCall *c) {
   const TracedTape *T = c->tape;
   bool all = true;
+  c->partly = true;
   for (i32 i = 0; i < T->nrow; i++) {
     c->freed[i] |= c->row[i] && T->row[i].kind != K_WATCH;
     all &= c->freed[i] || T->row[i].kind == K_WATCH;
@@ -544,7 +550,7 @@ bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *save
                     const Owner *rules, Record **made) {
   for (i32 i = 0; i < T->nrow; i++) {
     const TapeRow *from = &T->row[i];
-    Record *r = ty_mem_zalloc(sizeof *r + sizeof(Edge) * (size_t)from->n);
+    Record *r = ty_record_alloc(S, from->n);
     if (!r) {
       while (i-- > 0) ty_record_drop(made[i]);
       return ty_fail_memory(S, "gradient", 0);
@@ -555,6 +561,7 @@ bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *save
                   .freed = freed[i],
                   .keeps = from->keeps,
                   .pure = from->pure,
+                  .room = (u8)TY_MIN(from->n, UINT8_MAX),
                   .n = freed[i] ? 0 : from->n,
                   .site = from->site,
                   .seq = seq + 1 + (u64)i,
@@ -611,6 +618,10 @@ bool ty_traced_call_expand(State *S, TracedCall *c) {
     if (T->value[i].kind == VALUE_TARGET && T->value[i].shown) continue; /* writes are told to it */
     ty_storage_drop(c->saved[i]);
     c->saved[i] = NULL;
+  }
+  for (i32 i = 0; i < T->nroot; i++) { /* the same: what is freed then leads nowhere */
+    if (c->root[i]) ty_record_drop(c->root[i]);
+    c->root[i] = NULL;
   }
   return true;
 }

@@ -72,6 +72,7 @@ typedef struct TracedTape {
   i32 refs;
   i32 nrow, nedge, nvalue, noutput, nroot, nleading, nrule, nhandle, nremade,
       nnumber;  /* nnumber: of the trace's, 0: none are read */
+  bool spent;   /* some rows were freed in the capture */
   TapeRow *row; /* in the order of recording */
   TapeEdge *edge;
   TapeValue *value;
@@ -80,9 +81,10 @@ typedef struct TracedTape {
   TapeHandle *handle;
   TapeRemade *remade;
   i32 *leaf;
-  Owner remake; /* the engine's: what computes REMADE values */
-  Owner plans;  /* the engine's, for the backward pass */
-  Tensor *room; /* and what it works in, while no pass does; or NULL */
+  Owner remake;      /* the engine's: what computes REMADE values */
+  Owner plans;       /* the engine's, for the backward pass */
+  Tensor *room;      /* and what it works in, while no pass does; or NULL */
+  TracedCall *spare; /* memory of a call that is over, for the next one; or NULL */
 } TracedTape;
 
 struct TracedCall {
@@ -94,6 +96,8 @@ struct TracedCall {
   double *number;
   u64 seed, stream;       /* of random numbers, when the call began */
   bool restored;          /* REMADE values are among `saved` */
+  bool partly;            /* some rows are freed */
+  bool all;               /* the pass at hand reaches every row; `row` may be of an earlier one */
   Owner rules;            /* of the call's rules; drop NULL: there are none */
   u8 *freed;              /* by row */
   u8 *row, *given, *read; /* of a walk: rows that are reached; outputs with gradients; values */
