@@ -15,7 +15,8 @@
 -- 4. A `for k in pairs(t)` that is entered in its middle walks by next and key: ITERN becomes ITERC, ISNEXT a jump.
 -- 5. What has exits is not for LuaJIT's trace compiler, which looks for the beginning of a loop before the place that
 --    its end jumps to.
--- 6. What `...` stands for comes behind the registers.
+-- 6. What `...` stands for comes behind the registers. So do the results of a call that the next instruction takes as
+--    many as there are of: what goes on there is a function with `...`, which puts them where that looks for them.
 -- 7. Functions that need more registers or upvalues than there can be are refused.
 
 local bytecode = require "tycho.capture.bytecode"
@@ -39,7 +40,8 @@ local internals = require("tycho").internals
 local new_table = internals.capture.table
 
 local MOST_REGISTERS, MOST_UPVALUES = 240, 60
-local NOJIT = 8 -- flag of a prototype: it is not compiled to traces
+local VARARG, NOJIT = 2, 8 -- flags of a prototype: it has `...`; it is not compiled to traces
+local ANY = 255 -- registers in use where as many values are handed on as there are
 
 -- The parts of a prototype's dump -------------------------------------------------------------------------------------
 
@@ -201,6 +203,35 @@ local passes = { JMP = true, LOOP = true, FORL = true, ITERC = true, ITERN = tru
   UCLO = true }
 local moves = { MOV = true, KPRI = true, KSHORT = true, KNUM = true, KSTR = true, KNIL = true }
 
+--- The position of what takes all results of the call at a position; nil where they are as many as it says.
+---@param proto tycho.Prototype
+---@param at integer
+---@return integer|nil
+function M.taker(proto, at)
+  local code = proto.code
+  if code[at].name ~= "CALL" or code[at].b > 0 then return nil end
+  local to = code[at + 1].name == "UCLO" and at + 2 or at + 1
+  return takes_many[code[to].name] and to or nil
+end
+
+--- The function's register of the call that takes all results of the one at a position, if one does.
+---@param proto tycho.Prototype
+---@param at integer
+---@return integer|nil
+function M.taker_calls(proto, at)
+  local to = M.taker(proto, at)
+  return to and M.calls(proto, to) and proto.code[to].a or nil
+end
+
+--- The registers that are live behind the call at a position, whose results are handed on: a set, and the highest one.
+local function live_beside(proto, at)
+  local live, top = {}, 0
+  for r in pairs((flows.live_before(proto.flow, at + 1))) do
+    if r < proto.code[at].a then live[r], top = true, max(top, r) end
+  end
+  return live, top
+end
+
 --- Where what is run natively begins, so that the values that an instruction takes are all in registers.
 ---@param proto tycho.Prototype
 ---@param at integer
@@ -258,11 +289,12 @@ local constants = { KPRI = true, KSHORT = true, KNUM = true, KSTR = true }
 ---@param proto tycho.Prototype
 ---@param start integer
 ---@param exits integer[]
+---@param handed integer|nil the number of the exit that takes all results of the call at the position
 ---@return integer|nil width registers that it needs
 ---@return table[]? steps {op, next, a, other, args, nargs, nresults}, see lua_link.c; next and other count from 0
 ---@return any[]? constants by their positions, which their steps have as args
 ---@return integer? n of them
-function M.steps(proto, start, exits)
+function M.steps(proto, start, exits, handed)
   local code, steps, known, number, values, n_values, walk = proto.code, {}, {}, {}, {}, 0, nil
   local _, width = flows.live_before(proto.flow, start)
   if proto.vararg then return nil end
@@ -283,6 +315,22 @@ function M.steps(proto, start, exits)
       if not live[r] then put_constant(r, nil) end
     end
     put { op = "exit", a = number[to], nargs = n }
+  end
+  --- The call gives one result, which is handed on, behind the registers, or returned behind others.
+  local function hand_on(step)
+    local taker = code[M.taker(proto, start)]
+    step.op, step.nresults = "one", 1
+    width = max(width, step.a)
+    if taker.name == "RETM" and taker.d == step.a - taker.a then
+      put { op = "return", a = taker.a, nargs = taker.d + 1 }
+      return
+    end
+    local live, n = live_beside(proto, start)
+    for r = 1, n do
+      if not live[r] then put_constant(r, nil) end
+    end
+    if step.a > n + 1 then put { op = "move", next = #steps + 1, a = n + 1, args = step.a } end
+    put { op = "exit", a = handed, nargs = n + 1 }
   end
   local visit
   --- What follows an instruction that changes registers: nothing that Lua would have to do from the beginning.
@@ -320,12 +368,15 @@ function M.steps(proto, start, exits)
       if not step.next then return nil end
       step.other, from_start = visit(at + 2)
       if not step.other then return nil end
-    elseif at == start and (name == "CALL" and ins.b > 0 or name == "CALLT") then
+    elseif at == start and (name == "CALL" and (ins.b > 0 or handed) or name == "CALLT") then
       local tail = name == "CALLT"
       local step = put { op = "call", a = ins.a, args = ins.a + proto.fr2 + 1, nargs = (tail and ins.d or ins.c) - 1,
         nresults = tail and -1 or ins.b - 1 }
       width = max(width, ins.a + step.nresults - 1)
-      if tail then
+      if name == "CALL" and ins.b == 0 then
+        step.next = #steps
+        hand_on(step)
+      elseif tail then
         step.next = #steps
         put { op = "return", nargs = -1 }
       else
@@ -440,8 +491,33 @@ function M.hands_on(proto, at)
   return behind ~= nil and behind.name == "CALLM"
 end
 
---- What is put before the code of what begins at a position: so many instructions.
-M.SHIFT = 1
+--- What is put before the code of what begins at a position: so many instructions, and where it is handed results.
+M.SHIFT, M.SHIFT_HANDED = 1, 2
+
+--- f from behind a call on, given the registers 1 to n and all that the call has given.
+---@param f function
+---@param proto tycho.Prototype
+---@param at integer of the call
+---@return function|nil
+---@return integer|string n
+function M.rest_handed(f, proto, at)
+  local _, n = live_beside(proto, at)
+  local p = split(proto)
+  if n > MOST_REGISTERS then return nil, "too many values are in use" end
+  p.flags, p.params, p.framesize = p.flags + VARARG, n, max(p.framesize, n + 1)
+  not_for_traces(p)
+  walk_by_key(proto, p, at)
+  local line, code, lines = p.lines[at + 1], p.code, p.lines
+  p.code, p.lines = {}, {}
+  append(p, { three("VARG", proto.code[at].a - 1, 0, n), jump(2, at + 1 + M.SHIFT_HANDED, ANY) }, line)
+  for i, ins in ipairs(code) do
+    p.code[M.SHIFT_HANDED + i], p.lines[M.SHIFT_HANDED + i] = ins, lines[i]
+  end
+  if p.debug_size > 0 then p.variables = moved(p.variables, M.SHIFT_HANDED) end
+  local g = load_like(f, proto, joined(proto, p, 0))
+  lay_out(proto, f, g)
+  return g, n
+end
 
 --- f from a position on, given the registers 1 to n, of which those that are live there count.
 ---@param f function
@@ -470,7 +546,8 @@ end
 ---@param f function
 ---@param proto tycho.Prototype
 ---@param at integer
----@param prepare function|nil what is called takes the place of prepare(what is called)
+---@param prepare function|nil what is called takes the place of prepare(what is called): by what takes all results of
+---the call at the position, if one does
 ---@param rest fun(at: integer, put: fun(f: function)): function what takes over at a position, asked for when it is
 ---first come to; put(f) makes it another function
 ---@return function|nil
@@ -500,7 +577,7 @@ function M.native(f, proto, at, prepare, rest)
   local line = p.lines[at]
   local head = {}
   if prepare then
-    local a = proto.code[at].a - 1
+    local a = (M.taker_calls(proto, at) or proto.code[at].a) - 1
     head = { two("UGET", n, p.n_upvalues + #list), two("MOV", n + 1 + proto.fr2, a), three("CALL", n, 2, 2),
       two("MOV", a, n) }
   end

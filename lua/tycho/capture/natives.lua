@@ -259,6 +259,15 @@ return function(World)
     return disabled and disabled[f]
   end
 
+  --- Whether a call of a function may be part of a trace, as far as is known without its arguments.
+  function World:may_hold_call(f)
+    if type(f) ~= "function" or is_disabled(self, f) then return false end
+    if models[f] or self.closures[f] then return true end
+    local name = self:owner(f)
+    if name or not self.C.is_native(f) then return not refusal(name, 1) end
+    return false
+  end
+
   --- Whether a Lua function is better run than evaluated: models, and Tycho's own when nothing symbolic is given.
   function World:prefers_native(f, args, shadows, n)
     local grad = self.core.internals.grad
