@@ -16,7 +16,8 @@
 -- 5. What has exits is not for LuaJIT's trace compiler, which looks for the beginning of a loop before the place that
 --    its end jumps to.
 -- 6. What `...` stands for comes behind the registers. So do the results of a call that the next instruction takes as
---    many as there are of: what goes on there is a function with `...`, which puts them where that looks for them.
+--    many as there are of: what goes on there is a function with `...`, which puts them where that looks for them. That
+--    is not for functions with `...` of their own.
 -- 7. Functions that need more registers or upvalues than there can be are refused.
 
 local bytecode = require "tycho.capture.bytecode"
@@ -223,14 +224,30 @@ function M.taker_calls(proto, at)
   return to and M.calls(proto, to) and proto.code[to].a or nil
 end
 
---- The registers that are live behind the call at a position, whose results are handed on: a set, and the highest one.
-local function live_beside(proto, at)
+--- The first of the registers whose values the call at a position takes as many as there are of; nil where it does not,
+--- or what runs from there on cannot be handed them.
+---@param proto tycho.Prototype
+---@param at integer
+---@return integer|nil
+function M.handed(proto, at)
+  local ins = proto.code[at]
+  if proto.vararg then return nil end
+  return ins.name == "CALLM" and ins.a + proto.fr2 + 1 + ins.c or ins.name == "CALLMT" and ins.a + proto.fr2 + 1 + ins.d
+    or nil
+end
+
+--- The registers below `first` that are live before a position, where those from there on are handed: a set, and the
+--- highest one.
+local function live_below(proto, at, first)
   local live, top = {}, 0
-  for r in pairs((flows.live_before(proto.flow, at + 1))) do
-    if r < proto.code[at].a then live[r], top = true, max(top, r) end
+  for r in pairs((flows.live_before(proto.flow, at))) do
+    if r < first then live[r], top = true, max(top, r) end
   end
   return live, top
 end
+
+--- The same behind the call at a position, whose results are handed on.
+local function live_beside(proto, at) return live_below(proto, at + 1, proto.code[at].a) end
 
 --- Where what is run natively begins, so that the values that an instruction takes are all in registers.
 ---@param proto tycho.Prototype
@@ -238,7 +255,7 @@ end
 ---@return integer
 function M.start(proto, at)
   local code = proto.code
-  while takes_many[code[at].name] do
+  while takes_many[code[at].name] and not M.handed(proto, at) do
     at = at - 1
     if code[at].name == "UCLO" then at = at - 1 end
   end
@@ -476,8 +493,12 @@ function M.ready(f)
   return proto
 end
 
---- The registers that are live before a position.
-function M.live(proto, at) return (flows.live_before(proto.flow, at)) end
+--- The registers that are live before a position, but for those that are handed.
+function M.live(proto, at)
+  local first = M.handed(proto, at)
+  if first then return (live_below(proto, at, first)) end
+  return (flows.live_before(proto.flow, at))
+end
 
 --- Whether the instruction is a call whose function stands in its first register.
 function M.calls(proto, at)
@@ -542,7 +563,8 @@ function M.rest(f, proto, at)
   return g, n
 end
 
---- What runs natively from a position on, given the registers 1 to n; behind it rest(position) goes on.
+--- What runs natively from a position on, given the registers 1 to n, and behind them what it is handed; behind it
+--- rest(position) goes on.
 ---@param f function
 ---@param proto tycho.Prototype
 ---@param at integer
@@ -556,9 +578,11 @@ end
 function M.native(f, proto, at, prepare, rest)
   local flow, p = proto.flow, split(proto)
   if proto.code[at].name == "FNEW" then return nil, "its variables would stay behind" end
+  local first = M.handed(proto, at)
   local _, n = flows.live_before(flow, at)
+  if first then _, n = live_below(proto, at, first) end
   local exits, tops, list = region_of(proto, flow, at), {}, {}
-  local before = prepare and 5 or 1
+  local before = (prepare and 5 or 1) + (first and 1 or 0)
   local widest = n + 3
   for _, e in ipairs(exits) do
     if not tops[e[2]] then
@@ -581,7 +605,11 @@ function M.native(f, proto, at, prepare, rest)
     head = { two("UGET", n, p.n_upvalues + #list), two("MOV", n + 1 + proto.fr2, a), three("CALL", n, 2, 2),
       two("MOV", a, n) }
   end
-  head[#head + 1] = jump(before, at + before, n)
+  if first then
+    p.flags = p.flags + VARARG
+    head[#head + 1] = three("VARG", first - 1, 0, n)
+  end
+  head[#head + 1] = jump(before, at + before, first and ANY or n)
   local code, lines = p.code, p.lines
   p.code, p.lines = {}, {}
   append(p, head, line)

@@ -340,7 +340,11 @@ return function(World)
     end
     name = names.library[f]
     local row = native_table.library[name]
+    local itself = row and row.capture == "itself"
+    if itself and self.stack.depth == 1 and self.stack.direct and type(args[1]) == "number" and args[1] >= 2 then
+      self:abort("calls " .. name, row.hint, "unknown") -- about who calls the function
+    end
     return self:abort(format("calls %s", name or "an unknown C function"), row and row.hint or OUTSIDE,
-      not name and "unknown" or row and row.capture == "itself" and "itself" or nil)
+      not name and "unknown" or itself and "itself" or nil)
   end
 end

@@ -296,7 +296,11 @@ function Parts:leave(frame, world)
   local site = self.cuts and self.cuts[at] and self.whole:site(at - self.shift, false, false, true) or self.asked
   local results, shadows, n = {}, {}, site.n
   for r in pairs(site.live) do results[r], shadows[r] = R[r], S[r] end
-  if self.whole.proto.vararg then
+  local first = continuation.handed(self.whole.proto, site.at)
+  if first then
+    for k = 1, frame.multi do results[n + k], shadows[n + k] = R[first + k - 1], S[first + k - 1] end
+    n = n + frame.multi
+  elseif self.whole.proto.vararg then
     for k = 1, frame.n_extra do results[n + k], shadows[n + k] = frame.extra[k], frame.extra_shadows[k] end
     n = n + frame.n_extra
   end
