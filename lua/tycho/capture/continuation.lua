@@ -306,7 +306,8 @@ local constants = { KPRI = true, KSHORT = true, KNUM = true, KSTR = true }
 ---@param proto tycho.Prototype
 ---@param start integer
 ---@param exits integer[]
----@param handed integer|nil the number of the exit that takes all results of the call at the position
+---@param handed integer|nil the number of the exit that begins with the call that takes all results of the one at the
+---position
 ---@return integer|nil width registers that it needs
 ---@return table[]? steps {op, next, a, other, args, nargs, nresults}, see lua_link.c; next and other count from 0
 ---@return any[]? constants by their positions, which their steps have as args
@@ -333,12 +334,13 @@ function M.steps(proto, start, exits, handed)
     end
     put { op = "exit", a = number[to], nargs = n }
   end
+  local taker = code[M.taker(proto, start)]
+  local is_handed = taker and (handed or taker.name == "RETM")
   --- The call gives one result, which is handed on, behind the registers, or returned behind others.
   local function hand_on(step)
-    local taker = code[M.taker(proto, start)]
     step.op, step.nresults = "one", 1
     width = max(width, step.a)
-    if taker.name == "RETM" and taker.d == step.a - taker.a then
+    if taker.name == "RETM" then
       put { op = "return", a = taker.a, nargs = taker.d + 1 }
       return
     end
@@ -385,7 +387,7 @@ function M.steps(proto, start, exits, handed)
       if not step.next then return nil end
       step.other, from_start = visit(at + 2)
       if not step.other then return nil end
-    elseif at == start and (name == "CALL" and (ins.b > 0 or handed) or name == "CALLT") then
+    elseif at == start and (name == "CALL" and (ins.b > 0 or is_handed) or name == "CALLT") then
       local tail = name == "CALLT"
       local step = put { op = "call", a = ins.a, args = ins.a + proto.fr2 + 1, nargs = (tail and ins.d or ins.c) - 1,
         nresults = tail and -1 or ins.b - 1 }

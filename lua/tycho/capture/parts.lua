@@ -139,7 +139,7 @@ local function turns_around(whole, at, shift)
 end
 
 --- What leads from a site to what follows it without Lua, or nil. reader: the function that is called there, if any.
---- hands: what takes all results of that may begin a part.
+--- hands: what takes all results of that is a call that may begin a part.
 function Whole:link(site, reader, hands)
   if not site.may_link then return nil end
   local leads = { unpack(site.exits) }
@@ -308,8 +308,8 @@ function Parts:leave(frame, world)
   if site.link == nil then
     local ins = self.whole.proto.code[site.at]
     local reader = continuation.calls(self.whole.proto, site.at) and R[ins.a]
-    local taker, caller = continuation.taker(self.whole.proto, site.at), continuation.taker_calls(self.whole.proto, site.at)
-    local hands = taker and (not caller or world:may_hold_call(R[caller])) or nil
+    local caller = continuation.taker_calls(self.whole.proto, site.at)
+    local hands = caller and world:may_hold_call(R[caller])
     site.link = (not reader or world:reads_data(reader)) and self.whole:link(site, reader, hands) or false
   end
   return results, shadows, n, site.resume, site.link or nil
