@@ -520,13 +520,11 @@ M.SHIFT, M.SHIFT_HANDED = 1, 2
 --- f from behind a call on, given the registers 1 to n and all that the call has given.
 ---@param f function
 ---@param proto tycho.Prototype
----@param at integer of the call
----@return function|nil
----@return integer|string n
+---@param at integer of the call, of which there is a function that runs it natively
+---@return function
 function M.rest_handed(f, proto, at)
   local _, n = live_beside(proto, at)
   local p = split(proto)
-  if n > MOST_REGISTERS then return nil, "too many values are in use" end
   p.flags, p.params, p.framesize = p.flags + VARARG, n, max(p.framesize, n + 1)
   not_for_traces(p)
   walk_by_key(proto, p, at)
@@ -539,7 +537,7 @@ function M.rest_handed(f, proto, at)
   if p.debug_size > 0 then p.variables = moved(p.variables, M.SHIFT_HANDED) end
   local g = load_like(f, proto, joined(proto, p, 0))
   lay_out(proto, f, g)
-  return g, n
+  return g
 end
 
 --- f from a position on, given the registers 1 to n, of which those that are live there count.

@@ -175,7 +175,7 @@ function Whole:rest(at, put)
     local handed, raw = at % 1 > 0, nil
     local shift = handed and continuation.SHIFT_HANDED or continuation.SHIFT
     if handed then
-      raw = assert(continuation.rest_handed(self.f, self.proto, at - HANDED))
+      raw = continuation.rest_handed(self.f, self.proto, at - HANDED)
     else
       raw = assert(continuation.rest(self.f, self.proto, at))
     end
@@ -274,8 +274,9 @@ function Parts:cuts_with(cut)
   local at = cut.at - self.shift
   local start = at >= 1 and continuation.start(self.whole.proto, at) or 0
   if start < 1 then return nil end
-  if self.whole.handing[self.begins] and start < self.begins and cut.turns == 0 then -- what takes the results
-    self.whole:run_natively(self.begins)
+  local whole, begins = self.whole, self.begins
+  if begins and whole.handing[begins] and cut.turns == 0 and start <= continuation.taker(whole.proto, begins - HANDED) then
+    whole:run_natively(begins) -- what takes the results is run from where they are read
     return nil
   end
   local inside = cut.inside and continuation.calls(self.whole.proto, start)
