@@ -176,7 +176,7 @@ describe("a number that is read", function()
   end)
 
   for name, call in pairs {
-    ["an upvalue"] = function() local f return function(y) return f(1, y:sum():item()) end end,
+    ["an upvalue"] = function() local f = nil return function(y) return f(1, y:sum():item()) end end,
     ["a global"] = function() return function(y) return (no_such_function(y:sum():item())) end end, -- luacheck: ignore
     ["a field"] = function() local t = {} return function(y) return (t.field(y:sum():item())) end end,
     ["a method"] = function() local t = {} return function(y) return (t:method(y:sum():item())) end end,

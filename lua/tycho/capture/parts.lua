@@ -66,8 +66,8 @@ end
 -- Sites ---------------------------------------------------------------------------------------------------------------
 
 --- The place before an instruction, where parts end; nil where the function cannot be cut. inside: what it calls holds
---- the reason. unknown: what is called may give its caller other globals; may_link: but for what a read of data hands its
---- results to.
+--- the reason. unknown: what is called may give its caller other globals; may_link: but for what a read of data hands
+--- its results to.
 function Whole:site(at, inside, unknown, may_link)
   local key = (inside and "inside " or unknown and "unknown " or "") .. at
   local site = self.sites[key]
@@ -172,13 +172,10 @@ end
 function Whole:rest(at, put)
   local rest = self.rests[at]
   if not rest then
-    local handed, raw = at % 1 > 0, nil
+    local handed = at % 1 > 0
+    local raw = handed and continuation.rest_handed(self.f, self.proto, at - HANDED)
+      or assert(continuation.rest(self.f, self.proto, at))
     local shift = handed and continuation.SHIFT_HANDED or continuation.SHIFT
-    if handed then
-      raw = continuation.rest_handed(self.f, self.proto, at - HANDED)
-    else
-      raw = assert(continuation.rest(self.f, self.proto, at))
-    end
     local parts = setmetatable({ whole = self, shift = shift, begins = at, raw = raw, sites = {},
       cuts = turns_around(self, floor(at), shift) }, Parts)
     rest = { parts = parts, puts = {}, compiled = self.compile(raw, parts) }
@@ -275,13 +272,14 @@ function Parts:cuts_with(cut)
   local start = at >= 1 and continuation.start(self.whole.proto, at) or 0
   if start < 1 then return nil end
   local whole, begins = self.whole, self.begins
-  if begins and whole.handing[begins] and cut.turns == 0 and start <= continuation.taker(whole.proto, begins - HANDED) then
+  local handed = begins and whole.handing[begins] and cut.turns == 0
+  if handed and start <= continuation.taker(whole.proto, begins - HANDED) then
     whole:run_natively(begins) -- what takes the results is run from where they are read
     return nil
   end
-  local inside = cut.inside and continuation.calls(self.whole.proto, start)
+  local inside = cut.inside and continuation.calls(whole.proto, start)
   local unknown = cut.inside or cut.unknown
-  self.asked = self.whole:site(start, inside, unknown or continuation.hands_on(self.whole.proto, start), not unknown)
+  self.asked = whole:site(start, inside, unknown or continuation.hands_on(whole.proto, start), not unknown)
   if not self.asked then return nil end
   local cuts = { [start + self.shift] = cut.turns }
   for place, always in pairs(self.cuts or {}) do cuts[place] = always end
