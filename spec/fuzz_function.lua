@@ -9,7 +9,7 @@
 --  2. Every loop ends after a few rounds, whatever the values are; lists and strings have caps.
 --  3. Expressions have a type, and tensors a shape class (mn, n, nn, s: sizes M x N, N, N x N, none), so that most calls
 --     succeed; what the steps of a program do to the world may still break every assumption.
---  4. What no capture can bear (values read back, unknown C functions) is in programs marked `wild` alone.
+--  4. What no capture can bear (values read back, unknown C functions) is in programs marked `wild` or `breaks` alone.
 
 if jit.off then jit.off(true, true) end -- much code, none of it hot
 
@@ -836,6 +836,61 @@ function make.wild(g)
     "u_x = u_x:clone() log(tostring(u_x))", "G_n = getfenv(1).G_n", "log(u_x:sum():item())", "W.keep = function() return u_n end" } }
 end
 
+--- Arguments of a function as text, of which the last one is what `last` gives.
+local function arguments(g, f, d, last)
+  local args = {}
+  for i = 1, #f.takes - 1 do args[i] = g:expression(f.takes[i], d) end
+  args[#args + 1] = last
+  return table.concat(args, ", ")
+end
+
+--- A function in scope whose last argument has the type, nil where there is none.
+local function taking(g, t)
+  local out = {}
+  for _, v in ipairs(g.vars) do
+    if v.t == "F" and v.takes[#v.takes] == t then out[#out + 1] = v end
+  end
+  return #out > 0 and g:pick(out) or nil
+end
+
+--- What no trace holds, where a call takes as many values as another gives, in a function that is called, and before data
+--- decide; only in programs that break.
+function make.breaks(g, d)
+  local choice, x = g.r(7), g:place "T:mn" or "u_x"
+  local read = g:pick { ":sum():item()", ":mean():item()", ":get(1, 1)", ":max():item()" }
+  if choice == 1 then return { ("say(%s)"):format(g:expression(g:pick { "N", "S", "I" }, 1)) } end
+  if choice == 2 then -- what was read decides
+    return { { ("if %s%s > %s then"):format(x, read, g:N(0)), g:block(d - 1, g.r(2)), "else", g:block(d - 1, 1), "end" } }
+  end
+  if choice == 3 then -- in a body that is protected, or that no gradient is asked of
+    local body = g:scoped(function()
+      local vararg = g.vararg
+      g.vararg = false
+      local list = g:block(1, g.r(2))
+      table.insert(list, g.r(#list + 1), g:pick { "say(u_n)", ("log(%s%s)"):format(x, read),
+        ("if %s%s > 1 then u_n = 1 end"):format(x, read) })
+      g.vararg = vararg
+      return list
+    end)
+    local head = g:pick { "log(pcall(function()", "ty.no_grad(function()" }
+    return { { head, body, head:find "^log" and "end))" or "end)" } }
+  end
+  local t = g:pick { "N", "N", "T:mn" }
+  local f, by = taking(g, t), g:variable "F"
+  if not f or g.calls <= 0 then return { ("log(math.max(1, %s%s), %s%s)"):format(x, read, x, read) } end
+  g.calls = g.calls - 1
+  if choice <= 5 and t == "N" then
+    local name = g:name "v"
+    local call = ("%s(%s)"):format(f.name, arguments(g, f, 1, x .. read))
+    if g:chance(40) then return { ("%s(%s)"):format(g:pick { "log", "say" }, call) } end
+    g:declare(name, f.gives[1])
+    return { ("local %s = %s"):format(name, call) }
+  end
+  if not by or by.gives[1] ~= t then return { ("say(%s(%s))"):format(f.name, arguments(g, f, 1, g:leaf(t))) } end
+  local inner = ("%s(%s)"):format(by.name, arguments(g, by, 1, g:leaf(by.takes[#by.takes])))
+  return { ("log(%s(%s))"):format(f.name, arguments(g, f, 1, inner)) }
+end
+
 -- --- gradients; only in programs that learn
 
 local function scalar(g, d) return ("(%s):%s()"):format(g:T("mn", d), g:pick { "sum", "mean", "sum" }) end
@@ -926,7 +981,8 @@ function G:statements(d, n)
   local out = {}
   self.depth = self.depth + 1
   for _ = 1, n do
-    local kind = self.learns and self:chance(25) and self:pick { "gradient", "learn" } or self:pick(sorts)
+    local kind = self.learns and self:chance(25) and self:pick { "gradient", "learn" }
+      or self.breaks and self:chance(30) and "breaks" or self:pick(sorts)
     if d > 0 or not nested[kind] then
       if self.size <= 0 then break end
       self.size = self.size - 1

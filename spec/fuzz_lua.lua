@@ -24,7 +24,7 @@ local function in_coroutine(f, ...)
   return unpack(results, 1, results.n)
 end
 
-local counts = { parts = 0, calls = 0, raised = 0, wrong_steps = 0, captured = 0, captures = 0, skips = 0, skipping = 0,
+local counts = { parts = 0, linked = 0, calls = 0, raised = 0, wrong_steps = 0, captured = 0, captures = 0, skips = 0, skipping = 0,
   played = 0, bounded = 0, aborts = {} }
 
 -- One call after its step. The results, or an error of either.
@@ -166,6 +166,7 @@ local function count(f)
   end
   counts.played = counts.played + math.max(0, instances - e.captures) -- all others were evaluated
   if #e.parts > 0 then counts.parts = counts.parts + 1 end
+  for _, part in ipairs(e.parts) do counts.linked = counts.linked + (part.linked or 0) end
   if (e.captures or 0) > 0 then counts.captured = counts.captured + 1 end
   if (e.skips or 0) > 0 then counts.skipping = counts.skipping + 1 end
   for _, a in ipairs(e.aborts or {}) do
@@ -205,13 +206,15 @@ if fuzz:ran(1000) then
   fuzz:claim(counts.skips >= 0.5 * calls, "%d of %d calls skipped Lua, at least half", counts.skips, calls)
   fuzz:claim(counts.played >= 0.2 * programs, "%d sets of sizes were replayed, one for each five programs", counts.played)
   fuzz:claim(counts.bounded >= 0.01 * programs, "%d traces have numbers as sizes, one for each hundred programs", counts.bounded)
+  fuzz:claim(counts.parts >= 0.06 * programs, "%d programs are in parts, 6 of a hundred", counts.parts)
+  fuzz:claim(counts.linked >= 0.2 * programs, "%d parts were entered without Lua, one for each five programs", counts.linked)
   fuzz:claim(counts.wrong_steps < 0.02 * calls, "%d steps between calls raise", counts.wrong_steps)
 end
 print(("fuzz_lua: %d programs, seed %d: %d compiled calls, %d raise; captures %d, in %d programs; %d sets of sizes replayed, "
   .. "%d traces with numbers as sizes")
   :format(programs, fuzz.seed, calls, counts.raised, counts.captures, counts.captured, counts.played,
     counts.bounded)
-  .. (", %d in parts"):format(counts.parts)
+  .. (", %d in parts, of which %d were entered without Lua"):format(counts.parts, counts.linked)
   .. ("; %d calls answered without Lua, in %d programs; %.0f s"):format(counts.skips, counts.skipping, fuzz:seconds()))
 print_aborts(fuzz.only and 100 or 12)
 fuzz:leave()

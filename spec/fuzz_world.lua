@@ -6,7 +6,8 @@
 -- arguments of the next call. Two loads of one text are two equal worlds. Half of the steps change nothing, so that what
 -- was captured is met again. In two programs of five nearly every step gives most tensors another number of rows instead,
 -- in every third one nearly every step changes small whole numbers, which are positions and bounds.
--- Each eighth program learns: it asks for gradients, of arguments and of leaves.
+-- Each eighth program learns: it asks for gradients, of arguments and of leaves. Each eighth one breaks: it reads and says
+-- what no trace holds.
 
 local F = dofile((debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or ".") .. "/fuzz_function.lua")
 local OBJECT, NUMBERS, STRINGS = F.OBJECT, F.NUMBERS, F.STRINGS
@@ -265,7 +266,8 @@ function M.make(seed)
   local r = g.r
   g.m, g.n, g.wild, g.sizes = r(4), r(4), r(100) <= 60, r(100) <= 40
   g.bounds = r(100) <= 33
-  g.learns = seed % 8 == 0
+  g.learns, g.breaks = seed % 8 == 0, seed % 8 == 4
+  if g.breaks then g.wild = false end
   local out = outside(g)
   for _, node in ipairs(classes(g)) do out[#out + 1] = node end
   out[#out + 1] = "G_n, G_s, G_x = 1.5, 'global', fresh(12, M, N)"

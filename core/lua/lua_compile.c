@@ -503,6 +503,7 @@ void ty_lua_open_compile(lua_State *L, int m, int t) {
                                  {"_answers", compile_answers},
                                  {"_link", ty_lua_link},
                                  {"_link_exit", ty_lua_link_exit},
+                                 {"_unlink", ty_lua_unlink},
                                  {"_forget_parts", compile_forget_parts},
                                  {NULL, NULL}};
   (void)t;

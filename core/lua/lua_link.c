@@ -202,6 +202,14 @@ int ty_lua_link_exit(lua_State *L) {
   return 0;
 }
 
+/* unlink(link): Lua runs what it stands for */
+int ty_lua_unlink(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TUSERDATA);
+  Link *k = lua_touserdata(L, 1);
+  k->step[0].op = LINK_NATIVE;
+  return 0;
+}
+
 /* What FORL does: whether there is another turn. */
 static bool turn(lua_State *L, int at) {
   double i = lua_tonumber(L, at), stop = lua_tonumber(L, at + 1), by = lua_tonumber(L, at + 2);
@@ -266,8 +274,10 @@ static bool push_reader(lua_State *L, State *S, const LinkStep *s, int regs, int
 /* The results of a tail call are left on top. False: nothing has changed. */
 static bool read_data(lua_State *L, State *S, const LinkStep *s, int regs, int env) {
   const int top = lua_gettop(L), nargs = s->op == LINK_INDEX ? 2 : s->nargs,
-            nresults = s->op == LINK_INDEX ? 1 : s->nresults;
-  if (!push_reader(L, S, s, regs, env) || lua_pcall(L, nargs, nresults, 0)) {
+            nresults = s->op == LINK_INDEX ? 1 : s->nresults,
+            asked = s->op == LINK_ONE ? LUA_MULTRET : nresults;
+  if (!push_reader(L, S, s, regs, env) || lua_pcall(L, nargs, asked, 0) ||
+      (s->op == LINK_ONE && lua_gettop(L) != top + 1)) {
     lua_settop(L, top);
     return false;
   }
@@ -283,7 +293,7 @@ static const LinkStep *run_link(lua_State *L, State *S, const Link *k, int regs,
   while (s->op != LINK_EXIT && s->op != LINK_RETURN) {
     i32 next = s->next;
     if (s->op == LINK_NATIVE) return NULL;
-    if (s->op == LINK_CALL || s->op == LINK_INDEX) { /* the first, if any */
+    if (s->op == LINK_CALL || s->op == LINK_ONE || s->op == LINK_INDEX) { /* the first, if any */
       if (!read_data(L, S, s, regs, env)) return NULL;
     } else if (s->op == LINK_FOR) {
       if (!turn(L, regs + s->a)) next = s->other;

@@ -22,6 +22,7 @@ bool ty_lua_is_shared(lua_State *L, int f, const void *shared);
 /* Instructions between two parts, and their operands, by the names that Lua gives them. Registers count from 1,
 ** instructions from 0.
 **   call      a: the function's register; args: that of its first argument; then numbers of arguments and results
+**   one       the same where it must give one result
 **   index     a: the result's register; args, nargs: those of two tensors, of which the second says what is read
 **   for       a: the loop's first register; other: the instruction behind the loop
 **   move      a, args: registers, to and from
@@ -33,7 +34,7 @@ bool ty_lua_is_shared(lua_State *L, int f, const void *shared);
 **             args: the number of what walks; nresults; other: the instruction behind the loop */
 /* clang-format off */
 #define LINK_OPS(_) \
-  _(CALL, "call") _(INDEX, "index") _(FOR, "for") _(MOVE, "move") _(CONSTANT, "constant") _(EXIT, "exit") \
+  _(CALL, "call") _(ONE, "one") _(INDEX, "index") _(FOR, "for") _(MOVE, "move") _(CONSTANT, "constant") _(EXIT, "exit") \
   _(RETURN, "return") _(NATIVE, "native") _(WALK, "walk")
 /* clang-format on */
 #define LINK_OPERANDS(_) _(next) _(a) _(other) _(args) _(nargs) _(nresults)
@@ -66,5 +67,6 @@ typedef struct Link {
 int ty_link_follow(lua_State *L, State *S, int n, int stash, int hand_out);
 int ty_lua_link(lua_State *L);
 int ty_lua_link_exit(lua_State *L);
+int ty_lua_unlink(lua_State *L);
 
 #endif

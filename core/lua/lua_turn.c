@@ -251,6 +251,7 @@ static bool run_link(Turns *t) {
     TurnValue *r = &t->reg[s->a];
     switch ((LinkOp)s->op) {
     case LINK_CALL:
+    case LINK_ONE:
       if (s->nargs != 1 || s->nresults != 1 || !is_reader(t, *r)) return false;
       if (!read_item(t, t->reg[s->args], r)) return false;
       break;

@@ -145,7 +145,7 @@ local function parts_of(core, h)
       hand_on = function(changed) return core._hand_on(h.fn, changed) end,
       is_disabled = function(fn) return disabled[fn] end,
       part_of = function(compiled) return core._part(handle_of[compiled].fn, handle_of[compiled].handle) end,
-      link = core._link, link_exit = core._link_exit,
+      link = core._link, link_exit = core._link_exit, unlink = core._unlink,
       has_own_globals = function(whole)
         core._reset(h.handle) -- the next call comes here
         h.own_globals = whole

@@ -15,7 +15,9 @@
 -- 4. A `for k in pairs(t)` that is entered in its middle walks by next and key: ITERN becomes ITERC, ISNEXT a jump.
 -- 5. What has exits is not for LuaJIT's trace compiler, which looks for the beginning of a loop before the place that
 --    its end jumps to.
--- 6. What `...` stands for comes behind the registers.
+-- 6. What `...` stands for comes behind the registers. So do the results of a call that the next instruction takes as
+--    many as there are of: what goes on there is a function with `...`, which puts them where that looks for them. That
+--    is not for functions with `...` of their own.
 -- 7. Functions that need more registers or upvalues than there can be are refused.
 
 local bytecode = require "tycho.capture.bytecode"
@@ -39,7 +41,8 @@ local internals = require("tycho").internals
 local new_table = internals.capture.table
 
 local MOST_REGISTERS, MOST_UPVALUES = 240, 60
-local NOJIT = 8 -- flag of a prototype: it is not compiled to traces
+local VARARG, NOJIT = 2, 8 -- flags of a prototype: it has `...`; it is not compiled to traces
+local ANY = 255 -- registers in use where as many values are handed on as there are
 
 -- The parts of a prototype's dump -------------------------------------------------------------------------------------
 
@@ -201,13 +204,58 @@ local passes = { JMP = true, LOOP = true, FORL = true, ITERC = true, ITERN = tru
   UCLO = true }
 local moves = { MOV = true, KPRI = true, KSHORT = true, KNUM = true, KSTR = true, KNIL = true }
 
+--- The position of what takes all results of the call at a position; nil where they are as many as it says.
+---@param proto tycho.Prototype
+---@param at integer
+---@return integer|nil
+function M.taker(proto, at)
+  local code = proto.code
+  if code[at].name ~= "CALL" or code[at].b > 0 then return nil end
+  local to = code[at + 1].name == "UCLO" and at + 2 or at + 1
+  return takes_many[code[to].name] and to or nil
+end
+
+--- The function's register of the call that takes all results of the one at a position, if one does.
+---@param proto tycho.Prototype
+---@param at integer
+---@return integer|nil
+function M.taker_calls(proto, at)
+  local to = M.taker(proto, at)
+  return to and M.calls(proto, to) and proto.code[to].a or nil
+end
+
+--- The first of the registers whose values the call at a position takes as many as there are of; nil where it does not,
+--- or what runs from there on cannot be handed them.
+---@param proto tycho.Prototype
+---@param at integer
+---@return integer|nil
+function M.handed(proto, at)
+  local ins = proto.code[at]
+  if proto.vararg then return nil end
+  return ins.name == "CALLM" and ins.a + proto.fr2 + 1 + ins.c or ins.name == "CALLMT" and ins.a + proto.fr2 + 1 + ins.d
+    or nil
+end
+
+--- The registers below `first` that are live before a position, where those from there on are handed: a set, and the
+--- highest one.
+local function live_below(proto, at, first)
+  local live, top = {}, 0
+  for r in pairs((flows.live_before(proto.flow, at))) do
+    if r < first then live[r], top = true, max(top, r) end
+  end
+  return live, top
+end
+
+--- The same behind the call at a position, whose results are handed on.
+local function live_beside(proto, at) return live_below(proto, at + 1, proto.code[at].a) end
+
 --- Where what is run natively begins, so that the values that an instruction takes are all in registers.
 ---@param proto tycho.Prototype
 ---@param at integer
 ---@return integer
 function M.start(proto, at)
   local code = proto.code
-  while takes_many[code[at].name] do
+  while takes_many[code[at].name] and not M.handed(proto, at) do
     at = at - 1
     if code[at].name == "UCLO" then at = at - 1 end
   end
@@ -258,11 +306,13 @@ local constants = { KPRI = true, KSHORT = true, KNUM = true, KSTR = true }
 ---@param proto tycho.Prototype
 ---@param start integer
 ---@param exits integer[]
+---@param handed integer|nil the number of the exit that begins with the call that takes all results of the one at the
+---position
 ---@return integer|nil width registers that it needs
 ---@return table[]? steps {op, next, a, other, args, nargs, nresults}, see lua_link.c; next and other count from 0
 ---@return any[]? constants by their positions, which their steps have as args
 ---@return integer? n of them
-function M.steps(proto, start, exits)
+function M.steps(proto, start, exits, handed)
   local code, steps, known, number, values, n_values, walk = proto.code, {}, {}, {}, {}, 0, nil
   local _, width = flows.live_before(proto.flow, start)
   if proto.vararg then return nil end
@@ -283,6 +333,23 @@ function M.steps(proto, start, exits)
       if not live[r] then put_constant(r, nil) end
     end
     put { op = "exit", a = number[to], nargs = n }
+  end
+  local taker = code[M.taker(proto, start)]
+  local is_handed = taker and (handed or taker.name == "RETM")
+  --- The call gives one result, which is handed on, behind the registers, or returned behind others.
+  local function hand_on(step)
+    step.op, step.nresults = "one", 1
+    width = max(width, step.a)
+    if taker.name == "RETM" then
+      put { op = "return", a = taker.a, nargs = taker.d + 1 }
+      return
+    end
+    local live, n = live_beside(proto, start)
+    for r = 1, n do
+      if not live[r] then put_constant(r, nil) end
+    end
+    if step.a > n + 1 then put { op = "move", next = #steps + 1, a = n + 1, args = step.a } end
+    put { op = "exit", a = handed, nargs = n + 1 }
   end
   local visit
   --- What follows an instruction that changes registers: nothing that Lua would have to do from the beginning.
@@ -320,12 +387,15 @@ function M.steps(proto, start, exits)
       if not step.next then return nil end
       step.other, from_start = visit(at + 2)
       if not step.other then return nil end
-    elseif at == start and (name == "CALL" and ins.b > 0 or name == "CALLT") then
+    elseif at == start and (name == "CALL" and (ins.b > 0 or is_handed) or name == "CALLT") then
       local tail = name == "CALLT"
       local step = put { op = "call", a = ins.a, args = ins.a + proto.fr2 + 1, nargs = (tail and ins.d or ins.c) - 1,
         nresults = tail and -1 or ins.b - 1 }
       width = max(width, ins.a + step.nresults - 1)
-      if tail then
+      if name == "CALL" and ins.b == 0 then
+        step.next = #steps
+        hand_on(step)
+      elseif tail then
         step.next = #steps
         put { op = "return", nargs = -1 }
       else
@@ -425,8 +495,12 @@ function M.ready(f)
   return proto
 end
 
---- The registers that are live before a position.
-function M.live(proto, at) return (flows.live_before(proto.flow, at)) end
+--- The registers that are live before a position, but for those that are handed.
+function M.live(proto, at)
+  local first = M.handed(proto, at)
+  if first then return (live_below(proto, at, first)) end
+  return (flows.live_before(proto.flow, at))
+end
 
 --- Whether the instruction is a call whose function stands in its first register.
 function M.calls(proto, at)
@@ -440,8 +514,31 @@ function M.hands_on(proto, at)
   return behind ~= nil and behind.name == "CALLM"
 end
 
---- What is put before the code of what begins at a position: so many instructions.
-M.SHIFT = 1
+--- What is put before the code of what begins at a position: so many instructions, and where it is handed results.
+M.SHIFT, M.SHIFT_HANDED = 1, 2
+
+--- f from behind a call on, given the registers 1 to n and all that the call has given.
+---@param f function
+---@param proto tycho.Prototype
+---@param at integer of the call, of which there is a function that runs it natively
+---@return function
+function M.rest_handed(f, proto, at)
+  local _, n = live_beside(proto, at)
+  local p = split(proto)
+  p.flags, p.params, p.framesize = p.flags + VARARG, n, max(p.framesize, n + 1)
+  not_for_traces(p)
+  walk_by_key(proto, p, at)
+  local line, code, lines = p.lines[at + 1], p.code, p.lines
+  p.code, p.lines = {}, {}
+  append(p, { three("VARG", proto.code[at].a - 1, 0, n), jump(2, at + 1 + M.SHIFT_HANDED, ANY) }, line)
+  for i, ins in ipairs(code) do
+    p.code[M.SHIFT_HANDED + i], p.lines[M.SHIFT_HANDED + i] = ins, lines[i]
+  end
+  if p.debug_size > 0 then p.variables = moved(p.variables, M.SHIFT_HANDED) end
+  local g = load_like(f, proto, joined(proto, p, 0))
+  lay_out(proto, f, g)
+  return g
+end
 
 --- f from a position on, given the registers 1 to n, of which those that are live there count.
 ---@param f function
@@ -466,11 +563,13 @@ function M.rest(f, proto, at)
   return g, n
 end
 
---- What runs natively from a position on, given the registers 1 to n; behind it rest(position) goes on.
+--- What runs natively from a position on, given the registers 1 to n, and behind them what it is handed; behind it
+--- rest(position) goes on.
 ---@param f function
 ---@param proto tycho.Prototype
 ---@param at integer
----@param prepare function|nil what is called takes the place of prepare(what is called)
+---@param prepare function|nil what is called takes the place of prepare(what is called): by what takes all results of
+---the call at the position, if one does
 ---@param rest fun(at: integer, put: fun(f: function)): function what takes over at a position, asked for when it is
 ---first come to; put(f) makes it another function
 ---@return function|nil
@@ -479,9 +578,11 @@ end
 function M.native(f, proto, at, prepare, rest)
   local flow, p = proto.flow, split(proto)
   if proto.code[at].name == "FNEW" then return nil, "its variables would stay behind" end
+  local first = M.handed(proto, at)
   local _, n = flows.live_before(flow, at)
+  if first then _, n = live_below(proto, at, first) end
   local exits, tops, list = region_of(proto, flow, at), {}, {}
-  local before = prepare and 5 or 1
+  local before = (prepare and 5 or 1) + (first and 1 or 0)
   local widest = n + 3
   for _, e in ipairs(exits) do
     if not tops[e[2]] then
@@ -500,11 +601,15 @@ function M.native(f, proto, at, prepare, rest)
   local line = p.lines[at]
   local head = {}
   if prepare then
-    local a = proto.code[at].a - 1
+    local a = (M.taker_calls(proto, at) or proto.code[at].a) - 1
     head = { two("UGET", n, p.n_upvalues + #list), two("MOV", n + 1 + proto.fr2, a), three("CALL", n, 2, 2),
       two("MOV", a, n) }
   end
-  head[#head + 1] = jump(before, at + before, n)
+  if first then
+    p.flags = p.flags + VARARG
+    head[#head + 1] = three("VARG", first - 1, 0, n)
+  end
+  head[#head + 1] = jump(before, at + before, first and ANY or n)
   local code, lines = p.code, p.lines
   p.code, p.lines = {}, {}
   append(p, head, line)

@@ -1035,7 +1035,7 @@ local function capture(core, handle, options, f, ...)
     local results, rs, n, frame = evaluate.run(w, f, fs, args, shadows, w.narg)
     local at, resume, link = frame and frame.at, nil, nil
     if at then
-      results, rs, n, resume, link = options.parts:leave(frame, function(v) return w:reads_data(v) end)
+      results, rs, n, resume, link = options.parts:leave(frame, w)
     end
     if options.cut and not at then w:abort("it goes another way when it is captured again") end
     w.goes_on = at ~= nil

@@ -259,6 +259,15 @@ return function(World)
     return disabled and disabled[f]
   end
 
+  --- Whether a call of a function may be part of a trace, as far as is known without its arguments.
+  function World:may_hold_call(f)
+    if type(f) ~= "function" or is_disabled(self, f) then return false end
+    if models[f] or self.closures[f] then return true end
+    local name = self:owner(f)
+    if name or not self.C.is_native(f) then return not refusal(name, 1) end
+    return false
+  end
+
   --- Whether a Lua function is better run than evaluated: models, and Tycho's own when nothing symbolic is given.
   function World:prefers_native(f, args, shadows, n)
     local grad = self.core.internals.grad
@@ -334,7 +343,11 @@ return function(World)
     end
     name = names.library[f]
     local row = native_table.library[name]
+    local itself = row and row.capture == "itself"
+    if itself and self.stack.depth == 1 and self.stack.direct and type(args[1]) == "number" and args[1] >= 2 then
+      self:abort("calls " .. name, row.hint, "unknown") -- about who calls the function
+    end
     return self:abort(format("calls %s", name or "an unknown C function"), row and row.hint or OUTSIDE,
-      not name and "unknown" or row and row.capture == "itself" and "itself" or nil)
+      not name and "unknown" or itself and "itself" or nil)
   end
 end

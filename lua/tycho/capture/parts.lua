@@ -15,12 +15,14 @@
 -- 3. A call whose callee holds the reason is run natively, and calls the compiled callee instead.
 -- 4. Where no more than a read of data and turns of loops stand between two parts, a link leads from one to the other
 --    without Lua (lua_link.c). It gives up where something else happens, and Lua does the same.
--- 5. A part costs about a microsecond. One that does too little for that, and does not lead to one that does more, is
+-- 5. In f(x:item()) a link hands the number on to a part that begins with the call of f. If that is not kept, f is
+--    called natively, as the function that was compiled of it.
+-- 6. A part costs about a microsecond. One that does too little for that, and does not lead to one that does more, is
 --    not kept: from there on the function runs as it is, and one that is cut there after as little is not cut at all.
 
 local continuation = require "tycho.capture.continuation"
 
-local sort, format = table.sort, string.format
+local sort, format, floor, unpack = table.sort, string.format, math.floor, unpack
 local type, pairs, ipairs, next, setmetatable, rawget = type, pairs, ipairs, next, setmetatable, rawget
 local get_metatable = type(debug) == "table" and debug.getmetatable
 
@@ -29,6 +31,7 @@ if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures 
 local M = {}
 
 local MOST = 64 -- places where one function is cut
+local HANDED = 0.5 -- is added to the position of a call for what begins behind it and is given its results
 local TRIES = 16 -- calls of what goes on that show whether it does enough
 
 --- Operations, and nanoseconds that these take: a part that has less does too little. Specs keep them all.
@@ -63,8 +66,9 @@ end
 -- Sites ---------------------------------------------------------------------------------------------------------------
 
 --- The place before an instruction, where parts end; nil where the function cannot be cut. inside: what it calls holds
---- the reason. unknown: what it calls may give its caller other globals.
-function Whole:site(at, inside, unknown)
+--- the reason. unknown: what is called may give its caller other globals; may_link: but for what a read of data hands
+--- its results to.
+function Whole:site(at, inside, unknown, may_link)
   local key = (inside and "inside " or unknown and "unknown " or "") .. at
   local site = self.sites[key]
   if site ~= nil then return site or nil end
@@ -88,11 +92,12 @@ function Whole:site(at, inside, unknown)
   local function rest(to, put)
     return behind(self:rest(to, function(run) put(behind(run)) end))
   end
-  native, n, exits = continuation.native(self.f, self.proto, at, inside and prepare or nil, rest)
+  local called = inside or continuation.taker_calls(self.proto, at)
+  native, n, exits = continuation.native(self.f, self.proto, at, called and prepare or nil, rest)
   if native then
     local hand_on = self.hand_on
     site = { at = at, live = continuation.live(self.proto, at), n = n, exits = exits, ends = {}, native = native,
-      resume = function() return native(hand_on()) end, may_link = not (inside or unknown) }
+      resume = function() return native(hand_on()) end, may_link = may_link }
   end
   self.sites[key] = site or false
   return site
@@ -121,26 +126,30 @@ function Whole:take_globals()
 end
 
 --- The places where loops begin a turn anew around a position, in the rest that begins there.
-local function turns_around(whole, at)
+local function turns_around(whole, at, shift)
   local cuts = {}
   for q, ins in ipairs(whole.proto.code) do
     local place = nil
     if ins.name == "FORL" and ins.target <= at and at <= q then place = q end
     if ins.name == "ITERL" and ins.target <= at and at <= q then place = q - 1 end
     if ins.name == "LOOP" and q < at and (ins.target <= q or at < ins.target) then place = q end
-    if place and place ~= at and whole:site(place, false) then cuts[place + continuation.SHIFT] = true end
+    if place and place ~= at and whole:site(place, false, false, true) then cuts[place + shift] = true end
   end
   return next(cuts) and cuts or nil
 end
 
 --- What leads from a site to what follows it without Lua, or nil. reader: the function that is called there, if any.
-function Whole:link(site, reader)
+--- hands: what takes all results of that is a call that may begin a part.
+function Whole:link(site, reader, hands)
   if not site.may_link then return nil end
-  local width, steps, constants, n = continuation.steps(self.proto, site.at, site.exits)
+  local leads = { unpack(site.exits) }
+  if hands then leads[#leads + 1] = site.at + HANDED end
+  local width, steps, constants, n = continuation.steps(self.proto, site.at, site.exits, hands and #leads)
   if not width then return nil end
+  if hands then self.handing[site.at + HANDED], site.leads = site, leads end
   local link = self.new_link { owner = self.f, shared = self.shared, reader = reader or false, native = site.resume,
     width = width, steps = steps, constants = constants, nconstants = n }
-  for k, to in ipairs(site.exits) do
+  for k, to in ipairs(leads) do
     local entered, resume = false, nil
     local function put()
       local rest = self.rests[to]
@@ -163,9 +172,12 @@ end
 function Whole:rest(at, put)
   local rest = self.rests[at]
   if not rest then
-    local raw = assert(continuation.rest(self.f, self.proto, at))
-    local parts = setmetatable({ whole = self, shift = continuation.SHIFT, begins = at, raw = raw, sites = {},
-      cuts = turns_around(self, at) }, Parts)
+    local handed = at % 1 > 0
+    local raw = handed and continuation.rest_handed(self.f, self.proto, at - HANDED)
+      or assert(continuation.rest(self.f, self.proto, at))
+    local shift = handed and continuation.SHIFT_HANDED or continuation.SHIFT
+    local parts = setmetatable({ whole = self, shift = shift, begins = at, raw = raw, sites = {},
+      cuts = turns_around(self, floor(at), shift) }, Parts)
     rest = { parts = parts, puts = {}, compiled = self.compile(raw, parts) }
     rest.run = rest.compiled
     self.rests[at] = rest
@@ -185,7 +197,7 @@ function Parts:pays(seen)
   if seen[self] then return false end
   seen[self] = true
   for site in pairs(self.sites) do
-    for _, to in ipairs(site.exits) do
+    for _, to in ipairs(site.leads or site.exits) do
       local rest = self.whole.rests[to]
       if rest and rest.parts:pays(seen) then return true end
     end
@@ -209,12 +221,20 @@ function Whole:try(at)
   end)
 end
 
+--- The results of a read are not handed on to a part: they are taken natively.
+function Whole:unlink(at)
+  local site = self.handing[at]
+  self.unlink_site(site.link)
+  self.handing[at], site.leads = nil, nil
+end
+
 --- From a position on the function runs as it is.
 function Whole:run_natively(at)
   local rest = self.rests[at]
   if rest.native then return end
   rest.native = true
   put_all(rest, rest.parts.raw)
+  if self.handing[at] then self:unlink(at) end
   for _, site in pairs(self.sites) do
     if site and self:is_native(site) then
       for parts in pairs(site.ends) do parts:give_up() end
@@ -236,7 +256,7 @@ end
 
 --- Whether nothing behind a site is captured.
 function Whole:is_native(site)
-  for _, to in ipairs(site.exits) do
+  for _, to in ipairs(site.leads or site.exits) do
     if not (self.rests[to] and self.rests[to].native) then return false end
   end
   return true
@@ -251,9 +271,15 @@ function Parts:cuts_with(cut)
   local at = cut.at - self.shift
   local start = at >= 1 and continuation.start(self.whole.proto, at) or 0
   if start < 1 then return nil end
-  local inside = cut.inside and continuation.calls(self.whole.proto, start)
-  local unknown = cut.inside or cut.unknown or continuation.hands_on(self.whole.proto, start)
-  self.asked = self.whole:site(start, inside, unknown)
+  local whole, begins = self.whole, self.begins
+  local handed = begins and whole.handing[begins] and cut.turns == 0
+  if handed and start <= continuation.taker(whole.proto, begins - HANDED) then
+    whole:run_natively(begins) -- what takes the results is run from where they are read
+    return nil
+  end
+  local inside = cut.inside and continuation.calls(whole.proto, start)
+  local unknown = cut.inside or cut.unknown
+  self.asked = whole:site(start, inside, unknown or continuation.hands_on(whole.proto, start), not unknown)
   if not self.asked then return nil end
   local cuts = { [start + self.shift] = cut.turns }
   for place, always in pairs(self.cuts or {}) do cuts[place] = always end
@@ -263,13 +289,17 @@ end
 --- What a part gives that ends where its frame stands: the registers that are live and what `...` stands for, their
 --- shadows, how many there are, and what goes on with them: in Lua, and without it if there is such a way.
 ---@param frame table
----@param reads_data fun(f: any): boolean
-function Parts:leave(frame, reads_data)
+---@param world table what is evaluated
+function Parts:leave(frame, world)
   local at, R, S = frame.at, frame.R, frame.S
-  local site = self.cuts and self.cuts[at] and self.whole:site(at - self.shift, false) or self.asked
+  local site = self.cuts and self.cuts[at] and self.whole:site(at - self.shift, false, false, true) or self.asked
   local results, shadows, n = {}, {}, site.n
   for r in pairs(site.live) do results[r], shadows[r] = R[r], S[r] end
-  if self.whole.proto.vararg then
+  local first = continuation.handed(self.whole.proto, site.at)
+  if first then
+    for k = 1, frame.multi do results[n + k], shadows[n + k] = R[first + k - 1], S[first + k - 1] end
+    n = n + frame.multi
+  elseif self.whole.proto.vararg then
     for k = 1, frame.n_extra do results[n + k], shadows[n + k] = frame.extra[k], frame.extra_shadows[k] end
     n = n + frame.n_extra
   end
@@ -277,7 +307,9 @@ function Parts:leave(frame, reads_data)
   if site.link == nil then
     local ins = self.whole.proto.code[site.at]
     local reader = continuation.calls(self.whole.proto, site.at) and R[ins.a]
-    site.link = (not reader or reads_data(reader)) and self.whole:link(site, reader) or false
+    local caller = continuation.taker_calls(self.whole.proto, site.at)
+    local hands = caller and world:may_hold_call(R[caller])
+    site.link = (not reader or world:reads_data(reader)) and self.whole:link(site, reader, hands) or false
   end
   return results, shadows, n, site.resume, site.link or nil
 end
@@ -313,7 +345,7 @@ function Parts:list()
   local lines = self.whole.proto.lines or {}
   for i, place in ipairs(at) do
     local rest = self.whole.rests[place]
-    list[i] = { line = lines[place], run = not rest.native and rest.compiled or nil }
+    list[i] = { line = lines[floor(place)], run = not rest.native and rest.compiled or nil }
   end
   return list
 end
@@ -355,17 +387,18 @@ end
 --- What is to be known of a function that may be captured in parts; nil and a reason where it may not.
 ---@param f function
 ---@param how {compile: function, may_compile: function, is_disabled: function, hand_on: function, drop: function,
----has_own_globals: function, part_of: function, link: function, link_exit: function}
+---has_own_globals: function, part_of: function, link: function, link_exit: function, unlink: function}
 ---@return tycho.Parts|false
 ---@return string? reason
 function M.new(f, how)
   local proto, why = continuation.ready(f)
   if not proto then return false, why end
   local whole = setmetatable({ f = f, proto = proto, sites = {}, rests = {}, makers = {}, count = 0, callees = {},
+    handing = {}, -- by place: the sites whose links hand results on to it
     ncallees = 0,
     compile = how.compile, may_compile = how.may_compile, is_disabled = how.is_disabled,
     has_own_globals = how.has_own_globals, part_of = how.part_of, new_link = how.link,
-    set_exit = how.link_exit }, Whole)
+    set_exit = how.link_exit, unlink_site = how.unlink }, Whole)
   whole.hand_on, whole.shared = how.hand_on(function() whole:share() end)
   return setmetatable({ whole = whole, shift = 0, sites = {}, drop = how.drop }, Parts)
 end
