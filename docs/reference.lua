@@ -57,6 +57,8 @@ local files = {
   scan = "Gradients", hooks = "Gradients", anomaly = "Gradients", gradcheck = "Gradients", compile = "Compilation",
   graph_passes = "Compilation", files = "Files", checkpoint = "Files", profile = "Looking at work", progress = "Looking at work",
   show = "Looking at work", help = "Looking at work", autocast = "Gradients", init = "Settings and devices",
+  arrangement = "Joining, repeating, moving", special = "Mathematics", statistics = "Reductions",
+  places = "Joining, repeating, moving", draws = "Random numbers",
 }
 local moved = {
   masked_fill = "Joining, repeating, moving", index_add = "Joining, repeating, moving", one_hot = "Making tensors",
@@ -64,7 +66,10 @@ local moved = {
   equal = "Comparison and bits", allclose = "Comparison and bits", isclose = "Comparison and bits",
   logical_and = "Comparison and bits", logical_or = "Comparison and bits", logical_xor = "Comparison and bits",
   logical_not = "Comparison and bits", isnan = "Comparison and bits", isinf = "Comparison and bits",
-  isfinite = "Comparison and bits", data = "Looking at tensors", plot = "Charts",
+  isfinite = "Comparison and bits", signbit = "Comparison and bits", logspace = "Making tensors",
+  tril_indices = "Making tensors", triu_indices = "Making tensors", vander = "Making tensors", diag = "Shapes and views",
+  trace = "Products", kron = "Products", rot90 = "Shapes and views", fliplr = "Shapes and views",
+  flipud = "Shapes and views", data = "Looking at tensors", plot = "Charts",
 }
 for _, name in ipairs { "mse_loss", "l1_loss", "huber_loss", "smooth_l1_loss", "cross_entropy", "nll_loss", "bce_with_logits",
   "kl_div" } do

@@ -36,6 +36,18 @@ function Tensor:abs() end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:abs_() end
 
+---the same as abs: the magnitude, element by element
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
+function Tensor:absolute() end
+
+---the same as abs: the magnitude, element by element; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:absolute_() end
+
 ---the angle in radians whose cosine is x
 ---Accuracy: within 2 ulp of the exact result.
 ---Raises where an argument is neither a tensor nor a number.
@@ -102,6 +114,42 @@ function Tensor:add(b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:add_(b) end
 
+---x + value * a / b, element by element.
+---Shape of the result: broadcast of the arguments
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@param opts? {value: number?} # 1
+---@return tycho.Tensor # the broadcast shape
+function Tensor:addcdiv(a, b, opts) end
+
+---x + value * a / b; written to the first argument
+---Shape of the result: broadcast of the arguments
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@param opts? {value: number?} # 1
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:addcdiv_(a, b, opts) end
+
+---x + value * a * b, element by element.
+---Shape of the result: broadcast of the arguments
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@param opts? {value: number?} # 1
+---@return tycho.Tensor # the broadcast shape
+function Tensor:addcmul(a, b, opts) end
+
+---x + value * a * b; written to the first argument
+---Shape of the result: broadcast of the arguments
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@param opts? {value: number?} # 1
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:addcmul_(a, b, opts) end
+
 ---beta * c + alpha * (a x b).
 ---Shape of the result: [n, m]
 ---Raises where inner sizes differ, or c does not broadcast to the product.
@@ -136,6 +184,20 @@ function Tensor:all(dims, keepdim) end
 ---@return boolean
 function Tensor:allclose(b, opts) end
 
+---the same as max: the largest element over dims; NaN wins
+---Raises where a dim is out of range, or nothing is to be chosen from. One result: positions are argmax.
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; the dtype of x
+function Tensor:amax(dims, keepdim) end
+
+---the same as min: the smallest element over dims; NaN wins
+---Raises where a dim is out of range, or nothing is to be chosen from. One result: positions are argmin.
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; the dtype of x
+function Tensor:amin(dims, keepdim) end
+
 ---Whether any element is not zero.
 ---Shape of the result: x without the dims
 ---Raises where a dim is out of range or given twice.
@@ -143,6 +205,92 @@ function Tensor:allclose(b, opts) end
 ---@param keepdim? boolean # false
 ---@return tycho.Tensor # bool, x without the dims; false of nothing
 function Tensor:any(dims, keepdim) end
+
+---the same as acos: the angle in radians whose cosine is x
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function Tensor:arccos() end
+
+---the same as acos: the angle in radians whose cosine is x; written to the first argument
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:arccos_() end
+
+---the same as acosh: the inverse hyperbolic cosine; NaN below 1
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function Tensor:arccosh() end
+
+---the same as acosh: the inverse hyperbolic cosine; NaN below 1; written to the first argument
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:arccosh_() end
+
+---the same as asin: the angle in radians whose sine is x
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function Tensor:arcsin() end
+
+---the same as asin: the angle in radians whose sine is x; written to the first argument
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:arcsin_() end
+
+---the same as asinh: the inverse hyperbolic sine
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function Tensor:arcsinh() end
+
+---the same as asinh: the inverse hyperbolic sine; written to the first argument
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:arcsinh_() end
+
+---the same as atan: the angle in radians whose tangent is x
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function Tensor:arctan() end
+
+---the same as atan2: the angle of the point (b, a) in radians
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; a float dtype stays; integers and bool give the default float
+function Tensor:arctan2(b) end
+
+---the same as atan2: the angle of the point (b, a) in radians; written to the first argument
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:arctan2_(b) end
+
+---the same as atan: the angle in radians whose tangent is x; written to the first argument
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:arctan_() end
+
+---the same as atanh: the inverse hyperbolic tangent
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function Tensor:arctanh() end
+
+---the same as atanh: the inverse hyperbolic tangent; written to the first argument
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:arctanh_() end
 
 ---position of the first largest element; NaN wins
 ---Raises where the dim is out of range, or nothing is to be chosen from.
@@ -164,6 +312,21 @@ function Tensor:argmin(dim, keepdim) end
 ---@param descending? boolean # false
 ---@return tycho.Tensor # the sizes of x; i64, positions from 1
 function Tensor:argsort(dim, descending) end
+
+---the same as nonzero: positions of the elements that are not zero, one row each: i64 [count, ndim]
+---Raises where x is no tensor.
+---@return tycho.Tensor # [count, ndim]; i64, positions from 1
+function Tensor:argwhere() end
+
+---The elements of x, in row-major order, that stand at offset + sum of (index - 1) * stride.
+---As PyTorch's of a contiguous tensor, but a copy: elements may come more than once.
+---Shape of the result: the sizes
+---Raises where an element lies outside of x, or a size or stride is negative.
+---@param sizes integer[]
+---@param strides integer[] # one a dim, in elements
+---@param offset? integer # the first element, 1
+---@return tycho.Tensor # these sizes, the dtype of x
+function Tensor:as_strided(sizes, strides, offset) end
 
 ---the angle in radians whose sine is x
 ---Accuracy: within 2 ulp of the exact result.
@@ -226,6 +389,24 @@ function Tensor:atanh() end
 ---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:atanh_() end
+
+---x, a number as one element.
+---Shape of the result: x, or [1]
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x, [1] of no dims
+function Tensor:atleast_1d() end
+
+---x with two dims at least; a vector is a row
+---Shape of the result: x, or [1, n]
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x, [1, n] of a vector
+function Tensor:atleast_2d() end
+
+---x with three dims at least: a vector is [1, n, 1], a matrix [n, m, 1].
+---Shape of the result: x, [1, n, 1] or [n, m, 1]
+---Raises where x is no tensor.
+---@return tycho.Tensor # at least three dims
+function Tensor:atleast_3d() end
 
 ---The mean of each window.
 ---Options: stride = kernel, padding = 0 (of zeros), ceil_mode = false, count_include_pad = true.
@@ -330,6 +511,25 @@ function Tensor:bitwise_xor_(b) end
 ---@return tycho.Tensor # [batch, n, m]
 function Tensor:bmm(b) end
 
+---the same as expand: dims of size 1 repeated without a copy; -1 keeps a size
+---Raises where a dim that is not 1 would change.
+---@param sizes integer|integer[] # one by one, or in a table; new dims stand in front
+---@param ... integer # the others
+---@return tycho.Tensor # these sizes, sharing the memory of x
+function Tensor:broadcast_to(sizes, ...) end
+
+---The cube root, of the sign of x.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function Tensor:cbrt() end
+
+---the cube root, of the sign of x; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:cbrt_() end
+
 ---the next whole number above
 ---Accuracy: exact, or rounded once.
 ---Raises where an argument is neither a tensor nor a number.
@@ -365,10 +565,34 @@ function Tensor:clamp(min, max) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:clamp_(min, max) end
 
+---the same as clamp: x, not below min and not above max; either may be nil
+---Shape of the result: broadcast of the arguments
+---Raises where neither bound is given, or the sizes do not broadcast.
+---@param min? tycho.Tensor|number
+---@param max? tycho.Tensor|number
+---@return tycho.Tensor # the broadcast shape, the promoted dtype
+function Tensor:clip(min, max) end
+
+---the same as clamp: x, not below min and not above max; either may be nil; written to the first argument
+---Shape of the result: broadcast of the arguments
+---Raises where neither bound is given, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param min? tycho.Tensor|number
+---@param max? tycho.Tensor|number
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:clip_(min, max) end
+
 ---a copy with memory of its own
 ---Raises where x is no tensor.
 ---@return tycho.Tensor # the sizes and dtype of x; gradients flow through
 function Tensor:clone() end
+
+---All choices of r elements of a vector, by their places in ascending order.
+---Shape of the result: [count, r]
+---Raises where x is no vector, or r is negative.
+---@param r? integer # 2
+---@param with_replacement? boolean # false; true: an element may come more than once
+---@return tycho.Tensor # [count, r]
+function Tensor:combinations(r, with_replacement) end
 
 ---x if its elements lie row by row, else such a copy
 ---Raises where x is no tensor.
@@ -524,10 +748,45 @@ function Tensor:cumsum(dim) end
 ---@return ffi.cdata* # to the first element; x:stride() tells where the others lie
 function Tensor:data() end
 
+---Degrees as radians.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x, floats
+function Tensor:deg2rad() end
+
+---degrees as radians; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:deg2rad_() end
+
 ---x without its past: no gradient goes through this view
 ---Raises where x is no tensor.
 ---@return tycho.Tensor # a view of x
 function Tensor:detach() end
+
+---Of a vector the matrix with that diagonal, of a matrix its diagonal.
+---Shape of the result: [n, n] or [n]
+---Raises where x has another number of dims.
+---@param offset? integer # 0; above zero: above the main diagonal
+---@return tycho.Tensor # [n + |offset|, n + |offset|], or the diagonal as a view
+function Tensor:diag(offset) end
+
+---A new matrix, or stack of them, whose diagonals are the vectors along the last dim of x.
+---Shape of the result: x with two dims for the last
+---Raises where the dims are the same or out of range.
+---@param offset? integer # 0; above zero: above the main diagonal
+---@param dim1? integer # where the rows are in the result, -2
+---@param dim2? integer # where the columns are, -1
+---@return tycho.Tensor # x with two dims of n + |offset| in place of the last
+function Tensor:diag_embed(offset, dim1, dim2) end
+
+---The matrix whose diagonal are all elements of x in row-major order.
+---Shape of the result: [n, n]
+---Raises where x is no tensor.
+---@param offset? integer # 0; above zero: above the main diagonal
+---@return tycho.Tensor # [n + |offset|, n + |offset|]
+function Tensor:diagflat(offset) end
 
 ---the diagonal of two dims as the last dim, a view; offset > 0: above the main one
 ---Raises where a dim is out of range, or both are the same.
@@ -536,6 +795,18 @@ function Tensor:detach() end
 ---@param dim2? integer # 2
 ---@return tycho.Tensor # a view; the diagonal is the last dim
 function Tensor:diagonal(offset, dim1, dim2) end
+
+---The logarithmic derivative of the gamma function; NaN at -1, -2 ..., of infinite magnitude at 0.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function Tensor:digamma() end
+
+---the logarithmic derivative of the gamma function; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:digamma_() end
 
 ---the number of dims.
 ---The same as x.ndim.
@@ -556,6 +827,20 @@ function Tensor:div(b) end
 ---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:div_(b) end
+
+---the same as div: quotient; integers give a float
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; a float dtype stays; integers and bool give the default float
+function Tensor:divide(b) end
+
+---the same as div: quotient; integers give a float; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:divide_(b) end
 
 ---The sum of the products of two vectors.
 ---Shape of the result: 0-d
@@ -629,6 +914,18 @@ function Tensor:erf() end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:erf_() end
 
+---1 - erf(x), accurate where that is near zero.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function Tensor:erfc() end
+
+---1 - erf(x), accurate where that is near zero; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:erfc_() end
+
 ---the inverse of the error function
 ---Accuracy: within 3 ulp of the exact result.
 ---Raises where an argument is neither a tensor nor a number.
@@ -690,6 +987,18 @@ function Tensor:expm1_() end
 ---@return tycho.Tensor # x itself
 function Tensor:fill_(value) end
 
+---the same as trunc: the whole part, towards zero
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
+function Tensor:fix() end
+
+---the same as trunc: the whole part, towards zero; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:fix_() end
+
 ---dims first to last as one
 ---Raises where a dim is out of range, or the first lies behind the last.
 ---@param first? integer # 1
@@ -703,6 +1012,25 @@ function Tensor:flatten(first, last) end
 ---@param ... integer # the others, where they stand one by one
 ---@return tycho.Tensor # a view
 function Tensor:flip(dims, ...) end
+
+---Columns in reverse order: along the second dim.
+---Shape of the result: x
+---Raises where x has fewer than two dims.
+---@return tycho.Tensor # the sizes of x, a view
+function Tensor:fliplr() end
+
+---Rows in reverse order: along the first dim.
+---Shape of the result: x
+---Raises where x has no dims.
+---@return tycho.Tensor # the sizes of x, a view
+function Tensor:flipud() end
+
+---a to the power b, in f64
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, f64
+function Tensor:float_power(b) end
 
 ---the next whole number below
 ---Accuracy: exact, or rounded once.
@@ -730,6 +1058,20 @@ function Tensor:floor_divide(b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:floor_divide_(b) end
 
+---The larger; a number is larger than NaN.
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, the promoted dtype
+function Tensor:fmax(b) end
+
+---The smaller; a number is smaller than NaN.
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, the promoted dtype
+function Tensor:fmin(b) end
+
 ---remainder with the dividend's sign; an integer by 0 gives 0
 ---Accuracy: exact, or rounded once.
 ---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
@@ -743,6 +1085,18 @@ function Tensor:fmod(b) end
 ---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:fmod_(b) end
+
+---What stands behind the point: x - trunc(x), of the sign of x.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:frac() end
+
+---what stands behind the point, of the sign of x; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:frac_() end
 
 ---one number in the shape and dtype of x
 ---Raises where the first argument is no tensor, or the value does not fit the dtype.
@@ -780,11 +1134,30 @@ function Tensor:gelu(opts) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:gelu_(opts) end
 
+---the same as outer: all products of an element of a with one of b
+---Shape of the result: [n, m]
+---Raises where an argument is no vector.
+---@param b tycho.Tensor # [m]
+---@return tycho.Tensor # [n, m]
+function Tensor:ger(b) end
+
 ---one element as a number or boolean
 ---Raises where there is not one index for each dim, or one is out of range.
 ---@param ... integer # one index for each dim, 1-based, negative from the end
 ---@return number|boolean
 function Tensor:get(...) end
+
+---the same as gt: bool: a above b
+---Raises where sizes do not broadcast.
+---@param b tycho.Tensor|number
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
+function Tensor:greater(b) end
+
+---the same as ge: bool: a above or equal to b
+---Raises where sizes do not broadcast.
+---@param b tycho.Tensor|number
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
+function Tensor:greater_equal(b) end
 
 ---bool: a above b.
 ---Operators such as < give Lua booleans, so comparisons are methods.
@@ -792,6 +1165,13 @@ function Tensor:get(...) end
 ---@param b tycho.Tensor|number
 ---@return tycho.Tensor # the sizes of a and b, broadcast; bool
 function Tensor:gt(b) end
+
+---0 below zero, 1 above, `value` at zero.
+---Shape of the result: broadcast of x and value
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param value tycho.Tensor|number # broadcasts with x
+---@return tycho.Tensor # the broadcast shape
+function Tensor:heaviside(value) end
 
 ---Half the squared difference up to delta, beyond it delta * (|difference| - delta / 2). Huber 1964.
 ---Shape of the result: 0-d, or the broadcast of x and y
@@ -817,6 +1197,30 @@ function Tensor:hypot(b) end
 ---@param b tycho.Tensor|number # broadcasts with a
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:hypot_(b) end
+
+---The modified Bessel function of the first kind and order 0.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function Tensor:i0() end
+
+---the modified Bessel function of the first kind, order 0; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:i0_() end
+
+---The modified Bessel function of the first kind and order 1.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function Tensor:i1() end
+
+---the modified Bessel function of the first kind, order 1; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:i1_() end
 
 ---x with src's places added at the positions of a dim that the index names, one after the other.
 ---Shape of the result: x
@@ -903,6 +1307,13 @@ function Tensor:item() end
 ---@return tycho.Tensor # 0-d, or the broadcast shape
 function Tensor:kl_div(target, opts) end
 
+---Kronecker's product: every element of a times all of b, as blocks.
+---Shape of the result: each size the product of the two
+---Raises where an argument is no tensor, or the result has more than 8 dims on the way.
+---@param b tycho.Tensor # at most 4 dims, as a
+---@return tycho.Tensor # each size the product of the two
+function Tensor:kron(b) end
+
 ---the magnitudes of the differences, their mean by default
 ---Shape of the result: 0-d, or the broadcast of x and y
 ---Raises where sizes differ so that each would be repeated to fit the other, or the reduction is not known.
@@ -920,6 +1331,13 @@ function Tensor:l1_loss(y, opts) end
 ---@param opts? {dims: integer|integer[]|nil, eps: number?} # the last dim, 1e-5
 ---@return tycho.Tensor # shape and dtype of x
 function Tensor:layer_norm(weight, bias, opts) end
+
+---x times 2 to the power n
+---Shape of the result: broadcast of x and n
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param n tycho.Tensor|number
+---@return tycho.Tensor # the broadcast shape, floats
+function Tensor:ldexp(n) end
 
 ---bool: a below or equal to b
 ---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
@@ -956,6 +1374,33 @@ function Tensor:lerp(b, weight) end
 ---@param weight tycho.Tensor|number
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:lerp_(b, weight) end
+
+---the same as lt: bool: a below b
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
+function Tensor:less(b) end
+
+---the same as le: bool: a below or equal to b
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
+function Tensor:less_equal(b) end
+
+---The logarithm of the magnitude of the gamma function; inf at 0, -1, -2 ...
+---Near its zeros below 0 the error is absolute, some 1e-16.
+---Shape of the result: x
+---Formula: Stirling's series, a polynomial near 1 and 2, reflection below 0
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function Tensor:lgamma() end
+
+---the logarithm of the magnitude of the gamma function; written to the first argument
+---Shape of the result: x
+---Formula: Stirling's series, a polynomial near 1 and 2, reflection below 0
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:lgamma_() end
 
 ---the natural logarithm; -inf at zero, NaN below
 ---Accuracy: within 2 ulp of the exact result.
@@ -1029,6 +1474,13 @@ function Tensor:log_softmax_(dim) end
 ---@return tycho.Tensor # the broadcast shape, floats
 function Tensor:logaddexp(b) end
 
+---log2(2^a + 2^b) without overflow.
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, floats
+function Tensor:logaddexp2(b) end
+
 ---log(exp(a) + exp(b)) without overflow; written to the first argument
 ---Shape of the result: broadcast of a and b
 ---Formula: max(a, b) + log1p(exp(-|a - b|))
@@ -1096,6 +1548,20 @@ function Tensor:logical_xor(b) end
 ---@param b tycho.Tensor|number|boolean # broadcasts with a
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:logical_xor_(b) end
+
+---log(x / (1 - x)), the inverse of sigmoid; NaN outside of 0 to 1.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param eps? number # x is kept from eps to 1 - eps; without it nothing is
+---@return tycho.Tensor # shape of x, floats
+function Tensor:logit(eps) end
+
+---log(x / (1 - x)), the inverse of sigmoid; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param eps? number # x is kept from eps to 1 - eps; without it nothing is
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:logit_(eps) end
 
 ---log(sum(exp(x))) without overflow; -inf of nothing.
 ---Shape of the result: x without the dims
@@ -1248,6 +1714,13 @@ function Tensor:mish() end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:mish_() end
 
+---the same as movedim: dims moved to other places, the rest in order; a view
+---Raises where a dim is given twice or out of range, or the lists differ in length.
+---@param from integer|integer[]
+---@param to integer|integer[] # where those dims are in the result
+---@return tycho.Tensor # a view
+function Tensor:moveaxis(from, to) end
+
 ---dims moved to other places, the rest in order; a view
 ---Raises where a dim is given twice or out of range, or the lists differ in length.
 ---@param from integer|integer[]
@@ -1284,6 +1757,20 @@ function Tensor:mul_(b) end
 ---@param replacement? boolean # false: no position comes twice
 ---@return tycho.Tensor # [n] or [rows, n]; i64, positions from 1
 function Tensor:multinomial(n, replacement) end
+
+---the same as mul: product, element by element
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
+function Tensor:multiply(b) end
+
+---the same as mul: product, element by element; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:multiply_(b) end
 
 ---numbers in place of NaN and infinities; the dtype's largest by default
 ---Shape of the result: x
@@ -1329,6 +1816,18 @@ function Tensor:neg() end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:neg_() end
 
+---the same as neg: the negative, element by element
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
+function Tensor:negative() end
+
+---the same as neg: the negative, element by element; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:negative_() end
+
 ---Minus the log-probability of each label.
 ---Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
 ---nothing.
@@ -1362,6 +1861,12 @@ function Tensor:norm(p, dims, keepdim) end
 ---@param std? number # 1
 ---@return tycho.Tensor # x itself
 function Tensor:normal_(mean, std) end
+
+---the same as ne: bool: not equal; NaN differs from all
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
+function Tensor:not_equal(b) end
 
 ---the number of elements
 ---Raises where x is no tensor.
@@ -1402,6 +1907,20 @@ function Tensor:pad(pairs, value) end
 ---@return tycho.Tensor # a view
 function Tensor:permute(dims, ...) end
 
+---Channels moved into blocks of r x r places.
+---Shape of the result: [..., c, h r, w r]
+---Raises where x has fewer than three dims, or r^2 does not divide the channels.
+---@param factor integer # r
+---@return tycho.Tensor # [..., c, h r, w r]
+function Tensor:pixel_shuffle(factor) end
+
+---Blocks of r x r places moved into channels.
+---Shape of the result: [..., c r^2, h, w]
+---Raises where x has fewer than three dims, or r does not divide the places.
+---@param factor integer # r
+---@return tycho.Tensor # [..., c r^2, h, w]
+function Tensor:pixel_unshuffle(factor) end
+
 ---a to the power b; integers wrap, a negative exponent truncates
 ---Accuracy: within 2 ulp of the exact result.
 ---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
@@ -1422,6 +1941,18 @@ function Tensor:pow_(b) end
 ---@param keepdim? boolean # false
 ---@return tycho.Tensor # x without the dims; integers and bool give i64; 1 of nothing
 function Tensor:prod(dims, keepdim) end
+
+---Radians as degrees.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x, floats
+function Tensor:rad2deg() end
+
+---radians as degrees; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:rad2deg_() end
 
 ---uniform numbers from 0 to below 1 in the shape and dtype of x
 ---Raises where x is no tensor, or the dtype no float.
@@ -1523,6 +2054,14 @@ function Tensor:rms_norm(weight, opts) end
 ---@param dims? integer|integer[] # flattened, and back
 ---@return tycho.Tensor # the sizes of x
 function Tensor:roll(shifts, dims) end
+
+---x turned by k quarters in the plane of two dims, from the first to the second.
+---Shape of the result: x, two sizes exchanged
+---Raises where there are not two different dims.
+---@param k? integer # 1; below zero it turns back
+---@param dims? integer[] # {1, 2}
+---@return tycho.Tensor # a view; the two sizes are exchanged for an odd k
+function Tensor:rot90(k, dims) end
 
 ---the nearest whole number, half to even
 ---Accuracy: exact, or rounded once.
@@ -1653,6 +2192,12 @@ function Tensor:sign() end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:sign_() end
 
+---Whether the sign is that of -1: -0 has it.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # bool, shape of x
+function Tensor:signbit() end
+
 ---x * sigmoid(x), also called swish. Elfwing, Uchibe, Doya 2017, arXiv:1702.03118.
 ---Shape of the result: x
 ---Raises where x is not floating.
@@ -1677,6 +2222,18 @@ function Tensor:sin() end
 ---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:sin_() end
+
+---sin(pi x) / (pi x), 1 at zero.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x, floats
+function Tensor:sinc() end
+
+---sin(pi x) / (pi x), 1 at zero; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:sinc_() end
 
 ---the hyperbolic sine
 ---Accuracy: within 3 ulp of the exact result.
@@ -1821,6 +2378,20 @@ function Tensor:sub(b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:sub_(b) end
 
+---the same as sub: difference, element by element
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
+function Tensor:subtract(b) end
+
+---the same as sub: difference, element by element; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:subtract_(b) end
+
 ---sum over dims.
 ---The order of the sum depends on the shape alone: the bits are the same for any layout, machine and number of threads.
 ---Raises where a dim is out of range or given twice, or the list is empty.
@@ -1828,6 +2399,20 @@ function Tensor:sub_(b) end
 ---@param keepdim? boolean # false: the dims go; true: they stay with size 1
 ---@return tycho.Tensor # x without the dims; integers and bool give i64; 0 of nothing
 function Tensor:sum(dims, keepdim) end
+
+---the same as transpose: two dims exchanged, as a view
+---Raises where a dim is out of range.
+---@param dim1 integer
+---@param dim2 integer
+---@return tycho.Tensor # a view
+function Tensor:swapaxes(dim1, dim2) end
+
+---the same as transpose: two dims exchanged, as a view
+---Raises where a dim is out of range.
+---@param dim1 integer
+---@param dim2 integer
+---@return tycho.Tensor # a view
+function Tensor:swapdims(dim1, dim2) end
 
 ---the transpose of a matrix, as a view
 ---Raises where x has more than two dims.
@@ -1865,6 +2450,15 @@ function Tensor:tanh() end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:tanh_() end
 
+---x cut along a dim: into so many parts, of which the first ones are longer by one where it does not divide, or
+---behind the places that are listed.
+---Shape of the result: x cut along the dim
+---Raises where the number is below 1, or a place is out of order or range.
+---@param parts integer|integer[] # how many; or how many places stand before each cut
+---@param dim? integer # 1
+---@return tycho.Tensor[] # views
+function Tensor:tensor_split(parts, dim) end
+
 ---Sums products over pairs of dims: the last `dims` of a with the first of b, or the listed ones.
 ---Shape of the result: other dims of a, then of b
 ---Raises where the dims that are summed differ in number or size.
@@ -1888,6 +2482,11 @@ function Tensor:tile(counts) end
 ---@return string? message # the sizes of x
 function Tensor:to(where) end
 
+---the same as totable: the elements in nested tables; a number when x has no dims
+---Raises where x is no tensor, or an i64 is no Lua number exactly.
+---@return table|number|boolean # nested tables, one level a dim
+function Tensor:tolist() end
+
 ---two results: the k largest (or smallest) elements of a dim in order; and their positions
 ---Raises where k is larger than the dim.
 ---@param k integer
@@ -1901,6 +2500,12 @@ function Tensor:topk(k, dim, largest) end
 ---Raises where x is no tensor, or an i64 is no Lua number exactly.
 ---@return table|number|boolean # nested tables, one level a dim
 function Tensor:totable() end
+
+---The sum of a matrix's main diagonal.
+---Shape of the result: 0-d
+---Raises where x is no matrix.
+---@return tycho.Tensor # 0-d; integers and bool give i64
+function Tensor:trace() end
 
 ---two dims exchanged, as a view
 ---Raises where a dim is out of range.
@@ -1936,6 +2541,20 @@ function Tensor:triu(k) end
 ---@param k? integer # 0; above zero: higher
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:triu_(k) end
+
+---the same as div: quotient; integers give a float
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; a float dtype stays; integers and bool give the default float
+function Tensor:true_divide(b) end
+
+---the same as div: quotient; integers give a float; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:true_divide_(b) end
 
 ---the whole part, towards zero
 ---Accuracy: exact, or rounded once.
@@ -1991,6 +2610,14 @@ function Tensor:unique() end
 ---@return tycho.Tensor # a view
 function Tensor:unsqueeze(dim) end
 
+---Powers of the elements of a vector, as columns.
+---Shape of the result: [n, columns]
+---Raises where x is no vector, or a number is negative.
+---@param columns? integer # n
+---@param increasing? boolean # false: the highest power first
+---@return tycho.Tensor # [n, columns]
+function Tensor:vander(columns, increasing) end
+
 ---The variance, in two passes: the squares of what differs from the mean, divided by count - correction.
 ---Shape of the result: x without the dims
 ---Formula: sum((x - mean(x))^2) / (n - correction)
@@ -2022,6 +2649,27 @@ function Tensor:view_as(dtype) end
 ---@return tycho.Tensor # the sizes of all three, broadcast; the dtypes of a and b, promoted
 function Tensor:where(a, b) end
 
+---a * log(1 + b), 0 where a is 0.
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, floats
+function Tensor:xlog1py(b) end
+
+---a * log(b), 0 where a is 0 though b be 0, too.
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, floats
+function Tensor:xlogy(b) end
+
+---a * log(b), 0 where a is 0; written to the first argument
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:xlogy_(b) end
+
 ---writes 0 to every element of x
 ---Raises where x is a leaf that requires a gradient.
 ---@return tycho.Tensor # x itself
@@ -2051,6 +2699,20 @@ function ty.abs(x) end
 ---@param x tycho.Tensor|number # any dtype, any shape
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.abs_(x) end
+
+---the same as abs: the magnitude, element by element
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
+function ty.absolute(x) end
+
+---the same as abs: the magnitude, element by element; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.absolute_(x) end
 
 ---the angle in radians whose cosine is x
 ---Accuracy: within 2 ulp of the exact result.
@@ -2128,6 +2790,46 @@ function ty.add(a, b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.add_(a, b) end
 
+---x + value * a / b, element by element.
+---Shape of the result: broadcast of the arguments
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param x tycho.Tensor
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@param opts? {value: number?} # 1
+---@return tycho.Tensor # the broadcast shape
+function ty.addcdiv(x, a, b, opts) end
+
+---x + value * a / b; written to the first argument
+---Shape of the result: broadcast of the arguments
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@param opts? {value: number?} # 1
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.addcdiv_(x, a, b, opts) end
+
+---x + value * a * b, element by element.
+---Shape of the result: broadcast of the arguments
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param x tycho.Tensor
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@param opts? {value: number?} # 1
+---@return tycho.Tensor # the broadcast shape
+function ty.addcmul(x, a, b, opts) end
+
+---x + value * a * b; written to the first argument
+---Shape of the result: broadcast of the arguments
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@param opts? {value: number?} # 1
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.addcmul_(x, a, b, opts) end
+
 ---beta * c + alpha * (a x b).
 ---Shape of the result: [n, m]
 ---Raises where inner sizes differ, or c does not broadcast to the product.
@@ -2166,6 +2868,22 @@ function ty.all(x, dims, keepdim) end
 ---@return boolean
 function ty.allclose(a, b, opts) end
 
+---the same as max: the largest element over dims; NaN wins
+---Raises where a dim is out of range, or nothing is to be chosen from. One result: positions are argmax.
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; the dtype of x
+function ty.amax(x, dims, keepdim) end
+
+---the same as min: the smallest element over dims; NaN wins
+---Raises where a dim is out of range, or nothing is to be chosen from. One result: positions are argmin.
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; the dtype of x
+function ty.amin(x, dims, keepdim) end
+
 ---Whether any element is not zero.
 ---Shape of the result: x without the dims
 ---Raises where a dim is out of range or given twice.
@@ -2185,6 +2903,106 @@ function ty.any(x, dims, keepdim) end
 ---@return tycho.Tensor # [ceil((stop - start) / step)]; f32
 ---@overload fun(stop: number, opts?: {dtype: tycho.dtype?, device: string?}): tycho.Tensor
 function ty.arange(start, stop, step, opts) end
+
+---the same as acos: the angle in radians whose cosine is x
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function ty.arccos(x) end
+
+---the same as acos: the angle in radians whose cosine is x; written to the first argument
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.arccos_(x) end
+
+---the same as acosh: the inverse hyperbolic cosine; NaN below 1
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function ty.arccosh(x) end
+
+---the same as acosh: the inverse hyperbolic cosine; NaN below 1; written to the first argument
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.arccosh_(x) end
+
+---the same as asin: the angle in radians whose sine is x
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function ty.arcsin(x) end
+
+---the same as asin: the angle in radians whose sine is x; written to the first argument
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.arcsin_(x) end
+
+---the same as asinh: the inverse hyperbolic sine
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function ty.arcsinh(x) end
+
+---the same as asinh: the inverse hyperbolic sine; written to the first argument
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.arcsinh_(x) end
+
+---the same as atan: the angle in radians whose tangent is x
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function ty.arctan(x) end
+
+---the same as atan2: the angle of the point (b, a) in radians
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; a float dtype stays; integers and bool give the default float
+function ty.arctan2(a, b) end
+
+---the same as atan2: the angle of the point (b, a) in radians; written to the first argument
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.arctan2_(a, b) end
+
+---the same as atan: the angle in radians whose tangent is x; written to the first argument
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.arctan_(x) end
+
+---the same as atanh: the inverse hyperbolic tangent
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function ty.arctanh(x) end
+
+---the same as atanh: the inverse hyperbolic tangent; written to the first argument
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.arctanh_(x) end
 
 ---position of the first largest element; NaN wins
 ---Raises where the dim is out of range, or nothing is to be chosen from.
@@ -2209,6 +3027,23 @@ function ty.argmin(x, dim, keepdim) end
 ---@param descending? boolean # false
 ---@return tycho.Tensor # the sizes of x; i64, positions from 1
 function ty.argsort(x, dim, descending) end
+
+---the same as nonzero: positions of the elements that are not zero, one row each: i64 [count, ndim]
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # [count, ndim]; i64, positions from 1
+function ty.argwhere(x) end
+
+---The elements of x, in row-major order, that stand at offset + sum of (index - 1) * stride.
+---As PyTorch's of a contiguous tensor, but a copy: elements may come more than once.
+---Shape of the result: the sizes
+---Raises where an element lies outside of x, or a size or stride is negative.
+---@param x tycho.Tensor
+---@param sizes integer[]
+---@param strides integer[] # one a dim, in elements
+---@param offset? integer # the first element, 1
+---@return tycho.Tensor # these sizes, the dtype of x
+function ty.as_strided(x, sizes, strides, offset) end
 
 ---the angle in radians whose sine is x
 ---Accuracy: within 2 ulp of the exact result.
@@ -2281,6 +3116,27 @@ function ty.atanh(x) end
 ---@param x tycho.Tensor|number # any dtype, any shape
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.atanh_(x) end
+
+---x, a number as one element.
+---Shape of the result: x, or [1]
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # the sizes of x, [1] of no dims
+function ty.atleast_1d(x) end
+
+---x with two dims at least; a vector is a row
+---Shape of the result: x, or [1, n]
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # the sizes of x, [1, n] of a vector
+function ty.atleast_2d(x) end
+
+---x with three dims at least: a vector is [1, n, 1], a matrix [n, m, 1].
+---Shape of the result: x, [1, n, 1] or [n, m, 1]
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # at least three dims
+function ty.atleast_3d(x) end
 
 ---calls fn(...) with the products of layers in that half float; sums, softmax, norms, losses give f32
 ---Raises where the dtype is no half float, or fn no function; and what fn raises.
@@ -2408,6 +3264,13 @@ function ty.bitwise_xor_(a, b) end
 ---@return string? message
 function ty.blas(on) end
 
+---The matrices as blocks along a diagonal, zeros elsewhere; a vector is a row.
+---Shape of the result: [rows added up, columns added up]
+---Raises where a tensor has more than two dims, or none is given.
+---@param ... tycho.Tensor|tycho.Tensor[] # the blocks; or one table of them
+---@return tycho.Tensor # [rows added up, columns added up], the promoted dtype
+function ty.block_diag(...) end
+
 ---The matrix products of two stacks of matrices.
 ---Shape of the result: [batch, n, m]
 ---Raises where an argument has not three dims, or the sizes do not fit.
@@ -2416,12 +3279,34 @@ function ty.blas(on) end
 ---@return tycho.Tensor # [batch, n, m]
 function ty.bmm(a, b) end
 
+---a table of the tensors broadcast to the sizes of all
+---Shape of the result: broadcast of all
+---Raises where sizes do not broadcast, or none is given.
+---@param ... tycho.Tensor|tycho.Tensor[] # the tensors; or one table of them
+---@return tycho.Tensor[] # views of the same sizes
+function ty.broadcast_tensors(...) end
+
+---the same as expand: dims of size 1 repeated without a copy; -1 keeps a size
+---Raises where a dim that is not 1 would change.
+---@param x tycho.Tensor
+---@param sizes integer|integer[] # one by one, or in a table; new dims stand in front
+---@param ... integer # the others
+---@return tycho.Tensor # these sizes, sharing the memory of x
+function ty.broadcast_to(x, sizes, ...) end
+
 ---How many milliseconds a capture may take inside a call; one that needs more is given up, and waits for warmup.
 ---math.huge, as it is at first: as many as it needs. Without an argument nothing changes. Gives the budget so far.
 ---Raises where it is no number from 0.
 ---@param ms? number
 ---@return number
 function ty.budget(ms) end
+
+---All choices of one element of each vector, the last one changing first.
+---Shape of the result: [product of the sizes, vectors]
+---Raises where an argument is no vector, or none is given.
+---@param ... tycho.Tensor|tycho.Tensor[] # vectors; or one table of them
+---@return tycho.Tensor # [product of the sizes, vectors]; of one vector it is that
+function ty.cartesian_prod(...) end
 
 ---the tensors of a list behind each other along a dim.
 ---Dtypes are promoted.
@@ -2430,6 +3315,20 @@ function ty.budget(ms) end
 ---@param dim? integer # 1
 ---@return tycho.Tensor # the sizes of that dim added up
 function ty.cat(list, dim) end
+
+---The cube root, of the sign of x.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function ty.cbrt(x) end
+
+---the cube root, of the sign of x; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.cbrt_(x) end
 
 ---the next whole number above
 ---Accuracy: exact, or rounded once.
@@ -2490,6 +3389,24 @@ function ty.clamp(x, min, max) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.clamp_(x, min, max) end
 
+---the same as clamp: x, not below min and not above max; either may be nil
+---Shape of the result: broadcast of the arguments
+---Raises where neither bound is given, or the sizes do not broadcast.
+---@param x tycho.Tensor # any shape
+---@param min? tycho.Tensor|number
+---@param max? tycho.Tensor|number
+---@return tycho.Tensor # the broadcast shape, the promoted dtype
+function ty.clip(x, min, max) end
+
+---the same as clamp: x, not below min and not above max; either may be nil; written to the first argument
+---Shape of the result: broadcast of the arguments
+---Raises where neither bound is given, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # any shape
+---@param min? tycho.Tensor|number
+---@param max? tycho.Tensor|number
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.clip_(x, min, max) end
+
 ---Scales the gradients so that their p-norm together is at most `limit`. Gives the norm before.
 ---Raises where the parameters are no tensors, or a number is negative.
 ---@param params tycho.Tensor|tycho.Tensor[] # those without a gradient are passed over
@@ -2510,6 +3427,22 @@ function ty.clip_grad_value_(params, v) end
 ---@return tycho.Tensor # the sizes and dtype of x; gradients flow through
 function ty.clone(x) end
 
+---Vectors as columns, matrices beside them.
+---Shape of the result: [n, columns]
+---Raises where the list is empty, or the numbers of rows differ.
+---@param list tycho.Tensor[]
+---@return tycho.Tensor # [n, columns]
+function ty.column_stack(list) end
+
+---All choices of r elements of a vector, by their places in ascending order.
+---Shape of the result: [count, r]
+---Raises where x is no vector, or r is negative.
+---@param x tycho.Tensor # [n]
+---@param r? integer # 2
+---@param with_replacement? boolean # false; true: an element may come more than once
+---@return tycho.Tensor # [count, r]
+function ty.combinations(x, r, with_replacement) end
+
 ---A function that runs f's tensor operations in fused kernels, with the results of f to the bit. Compiling twice
 ---gives the same function. Options: fast = true lets the engine contract and re-associate for this function:
 ---results may then differ from eager in the last bits. fullgraph = true: a call that cannot be captured whole
@@ -2522,6 +3455,20 @@ function ty.clone(x) end
 ---@param opts? tycho.CompileOptions
 ---@return function|table # of the same arguments and results
 function ty.compile(f, opts) end
+
+---the same as cat: the tensors of a list behind each other along a dim
+---Raises where the list is empty, or sizes differ in another dim.
+---@param list tycho.Tensor[]
+---@param dim? integer # 1
+---@return tycho.Tensor # the sizes of that dim added up
+function ty.concat(list, dim) end
+
+---the same as cat: the tensors of a list behind each other along a dim
+---Raises where the list is empty, or sizes differ in another dim.
+---@param list tycho.Tensor[]
+---@param dim? integer # 1
+---@return tycho.Tensor # the sizes of that dim added up
+function ty.concatenate(list, dim) end
 
 ---x if its elements lie row by row, else such a copy
 ---Raises where x is no tensor.
@@ -2725,6 +3672,20 @@ function ty.deadline(ms, fn, ...) end
 ---@return tycho.dtype # the default so far
 function ty.default_dtype(name) end
 
+---Degrees as radians.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats
+function ty.deg2rad(x) end
+
+---degrees as radians; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.deg2rad_(x) end
+
 ---x without its past: no gradient goes through this view
 ---Raises where x is no tensor.
 ---@param x tycho.Tensor
@@ -2754,6 +3715,32 @@ function ty.deterministic(on) end
 ---@return string? message
 function ty.device(name) end
 
+---Of a vector the matrix with that diagonal, of a matrix its diagonal.
+---Shape of the result: [n, n] or [n]
+---Raises where x has another number of dims.
+---@param x tycho.Tensor # [n], or [n, m]
+---@param offset? integer # 0; above zero: above the main diagonal
+---@return tycho.Tensor # [n + |offset|, n + |offset|], or the diagonal as a view
+function ty.diag(x, offset) end
+
+---A new matrix, or stack of them, whose diagonals are the vectors along the last dim of x.
+---Shape of the result: x with two dims for the last
+---Raises where the dims are the same or out of range.
+---@param x tycho.Tensor # [..., n]
+---@param offset? integer # 0; above zero: above the main diagonal
+---@param dim1? integer # where the rows are in the result, -2
+---@param dim2? integer # where the columns are, -1
+---@return tycho.Tensor # x with two dims of n + |offset| in place of the last
+function ty.diag_embed(x, offset, dim1, dim2) end
+
+---The matrix whose diagonal are all elements of x in row-major order.
+---Shape of the result: [n, n]
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@param offset? integer # 0; above zero: above the main diagonal
+---@return tycho.Tensor # [n + |offset|, n + |offset|]
+function ty.diagflat(x, offset) end
+
 ---the diagonal of two dims as the last dim, a view; offset > 0: above the main one
 ---Raises where a dim is out of range, or both are the same.
 ---@param x tycho.Tensor # at least two dims
@@ -2762,6 +3749,20 @@ function ty.device(name) end
 ---@param dim2? integer # 2
 ---@return tycho.Tensor # a view; the diagonal is the last dim
 function ty.diagonal(x, offset, dim1, dim2) end
+
+---The logarithmic derivative of the gamma function; NaN at -1, -2 ..., of infinite magnitude at 0.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function ty.digamma(x) end
+
+---the logarithmic derivative of the gamma function; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.digamma_(x) end
 
 ---the number of dims.
 ---The same as x.ndim.
@@ -2793,6 +3794,22 @@ function ty.div(a, b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.div_(a, b) end
 
+---the same as div: quotient; integers give a float
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; a float dtype stays; integers and bool give the default float
+function ty.divide(a, b) end
+
+---the same as div: quotient; integers give a float; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.divide_(a, b) end
+
 ---The sum of the products of two vectors.
 ---Shape of the result: 0-d
 ---Raises where an argument is no vector, or the sizes differ.
@@ -2820,6 +3837,13 @@ function ty.dropout(x, p, training) end
 ---@param training? boolean # true; false gives x
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.dropout_(x, p, training) end
+
+---Tensors one behind the other along the third dim: vectors are [1, n, 1].
+---Shape of the result: the third sizes added up
+---Raises where the list is empty, or sizes differ in another dim.
+---@param list tycho.Tensor[]
+---@return tycho.Tensor # at least three dims
+function ty.dstack(list) end
 
 ---Sums of products by Einstein's convention, as NumPy's einsum: one letter a dim; letters that the output lacks are
 ---summed; "..." stands for broadcast dims; without "->" the output has the letters that stand once, in alphabetical
@@ -2899,6 +3923,20 @@ function ty.erf(x) end
 ---@param x tycho.Tensor|number # any dtype, any shape
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.erf_(x) end
+
+---1 - erf(x), accurate where that is near zero.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function ty.erfc(x) end
+
+---1 - erf(x), accurate where that is near zero; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.erfc_(x) end
 
 ---the inverse of the error function
 ---Accuracy: within 3 ulp of the exact result.
@@ -3019,6 +4057,20 @@ function ty.eye(n, m, opts) end
 ---@return tycho.Tensor # x itself
 function ty.fill_(x, value) end
 
+---the same as trunc: the whole part, towards zero
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
+function ty.fix(x) end
+
+---the same as trunc: the whole part, towards zero; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.fix_(x) end
+
 ---dims first to last as one
 ---Raises where a dim is out of range, or the first lies behind the last.
 ---@param x tycho.Tensor
@@ -3034,6 +4086,28 @@ function ty.flatten(x, first, last) end
 ---@param ... integer # the others, where they stand one by one
 ---@return tycho.Tensor # a view
 function ty.flip(x, dims, ...) end
+
+---Columns in reverse order: along the second dim.
+---Shape of the result: x
+---Raises where x has fewer than two dims.
+---@param x tycho.Tensor # at least two dims
+---@return tycho.Tensor # the sizes of x, a view
+function ty.fliplr(x) end
+
+---Rows in reverse order: along the first dim.
+---Shape of the result: x
+---Raises where x has no dims.
+---@param x tycho.Tensor # at least one dim
+---@return tycho.Tensor # the sizes of x, a view
+function ty.flipud(x) end
+
+---a to the power b, in f64
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, f64
+function ty.float_power(a, b) end
 
 ---the next whole number below
 ---Accuracy: exact, or rounded once.
@@ -3065,6 +4139,22 @@ function ty.floor_divide(a, b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.floor_divide_(a, b) end
 
+---The larger; a number is larger than NaN.
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, the promoted dtype
+function ty.fmax(a, b) end
+
+---The smaller; a number is smaller than NaN.
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, the promoted dtype
+function ty.fmin(a, b) end
+
 ---remainder with the dividend's sign; an integer by 0 gives 0
 ---Accuracy: exact, or rounded once.
 ---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
@@ -3080,6 +4170,20 @@ function ty.fmod(a, b) end
 ---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.fmod_(a, b) end
+
+---What stands behind the point: x - trunc(x), of the sign of x.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape and dtype of x
+function ty.frac(x) end
+
+---what stands behind the point, of the sign of x; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.frac_(x) end
 
 ---a tensor over memory of others, which the anchor keeps alive
 ---Raises where the pointer is a number, or an array too small for the sizes. What the pointer leads to is not checked.
@@ -3139,6 +4243,14 @@ function ty.gelu(x, opts) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.gelu_(x, opts) end
 
+---the same as outer: all products of an element of a with one of b
+---Shape of the result: [n, m]
+---Raises where an argument is no vector.
+---@param a tycho.Tensor # [n]
+---@param b tycho.Tensor # [m]
+---@return tycho.Tensor # [n, m]
+function ty.ger(a, b) end
+
 ---one element as a number or boolean
 ---Raises where there is not one index for each dim, or one is out of range.
 ---@param x tycho.Tensor
@@ -3175,6 +4287,20 @@ function ty.gradcheck(fn, args, opts) end
 ---@return tycho.Graph
 function ty.graph(f, ...) end
 
+---the same as gt: bool: a above b
+---Raises where sizes do not broadcast.
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
+function ty.greater(a, b) end
+
+---the same as ge: bool: a above or equal to b
+---Raises where sizes do not broadcast.
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
+function ty.greater_equal(a, b) end
+
 ---bool: a above b.
 ---Operators such as < give Lua booleans, so comparisons are methods.
 ---Raises where sizes do not broadcast.
@@ -3182,6 +4308,14 @@ function ty.graph(f, ...) end
 ---@param b tycho.Tensor|number
 ---@return tycho.Tensor # the sizes of a and b, broadcast; bool
 function ty.gt(a, b) end
+
+---0 below zero, 1 above, `value` at zero.
+---Shape of the result: broadcast of x and value
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param x tycho.Tensor
+---@param value tycho.Tensor|number # broadcasts with x
+---@return tycho.Tensor # the broadcast shape
+function ty.heaviside(x, value) end
 
 ---The help of a function as text; of a group the calls in it. Without an argument all names are printed; a list of
 ---them is given, groups as "nn.*".
@@ -3197,6 +4331,13 @@ function ty.help(what) end
 ---@param argnum? integer # 1
 ---@return fun(...): tycho.Tensor
 function ty.hessian(f, argnum) end
+
+---Tensors side by side: along the second dim, vectors along their only one.
+---Shape of the result: the second sizes added up
+---Raises where the list is empty, or sizes differ in another dim.
+---@param list tycho.Tensor[]
+---@return tycho.Tensor # at least one dim
+function ty.hstack(list) end
 
 ---Half the squared difference up to delta, beyond it delta * (|difference| - delta / 2). Huber 1964.
 ---Shape of the result: 0-d, or the broadcast of x and y
@@ -3225,6 +4366,34 @@ function ty.hypot(a, b) end
 ---@param b tycho.Tensor|number # broadcasts with a
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.hypot_(a, b) end
+
+---The modified Bessel function of the first kind and order 0.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function ty.i0(x) end
+
+---the modified Bessel function of the first kind, order 0; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.i0_(x) end
+
+---The modified Bessel function of the first kind and order 1.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function ty.i1(x) end
+
+---the modified Bessel function of the first kind, order 1; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.i1_(x) end
 
 ---x with src's places added at the positions of a dim that the index names, one after the other.
 ---Shape of the result: x
@@ -3345,6 +4514,14 @@ function ty.jvp(f, x, v) end
 ---@return tycho.Tensor # 0-d, or the broadcast shape
 function ty.kl_div(x, target, opts) end
 
+---Kronecker's product: every element of a times all of b, as blocks.
+---Shape of the result: each size the product of the two
+---Raises where an argument is no tensor, or the result has more than 8 dims on the way.
+---@param a tycho.Tensor
+---@param b tycho.Tensor # at most 4 dims, as a
+---@return tycho.Tensor # each size the product of the two
+function ty.kron(a, b) end
+
 ---the magnitudes of the differences, their mean by default
 ---Shape of the result: 0-d, or the broadcast of x and y
 ---Raises where sizes differ so that each would be repeated to fit the other, or the reduction is not known.
@@ -3364,6 +4541,14 @@ function ty.l1_loss(x, y, opts) end
 ---@param opts? {dims: integer|integer[]|nil, eps: number?} # the last dim, 1e-5
 ---@return tycho.Tensor # shape and dtype of x
 function ty.layer_norm(x, weight, bias, opts) end
+
+---x times 2 to the power n
+---Shape of the result: broadcast of x and n
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param x tycho.Tensor|number
+---@param n tycho.Tensor|number
+---@return tycho.Tensor # the broadcast shape, floats
+function ty.ldexp(x, n) end
 
 ---bool: a below or equal to b
 ---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
@@ -3405,6 +4590,37 @@ function ty.lerp(a, b, weight) end
 ---@param weight tycho.Tensor|number
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.lerp_(a, b, weight) end
+
+---the same as lt: bool: a below b
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
+function ty.less(a, b) end
+
+---the same as le: bool: a below or equal to b
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
+function ty.less_equal(a, b) end
+
+---The logarithm of the magnitude of the gamma function; inf at 0, -1, -2 ...
+---Near its zeros below 0 the error is absolute, some 1e-16.
+---Shape of the result: x
+---Formula: Stirling's series, a polynomial near 1 and 2, reflection below 0
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function ty.lgamma(x) end
+
+---the logarithm of the magnitude of the gamma function; written to the first argument
+---Shape of the result: x
+---Formula: Stirling's series, a polynomial near 1 and 2, reflection below 0
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.lgamma_(x) end
 
 ---count numbers in equal steps, both ends included
 ---Raises where the count is no whole number from 0.
@@ -3527,6 +4743,14 @@ function ty.log_softmax_(x, dim) end
 ---@return tycho.Tensor # the broadcast shape, floats
 function ty.logaddexp(a, b) end
 
+---log2(2^a + 2^b) without overflow.
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, floats
+function ty.logaddexp2(a, b) end
+
 ---log(exp(a) + exp(b)) without overflow; written to the first argument
 ---Shape of the result: broadcast of a and b
 ---Formula: max(a, b) + log1p(exp(-|a - b|))
@@ -3604,6 +4828,33 @@ function ty.logical_xor(a, b) end
 ---@param b tycho.Tensor|number|boolean # broadcasts with a
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.logical_xor_(a, b) end
+
+---log(x / (1 - x)), the inverse of sigmoid; NaN outside of 0 to 1.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@param eps? number # x is kept from eps to 1 - eps; without it nothing is
+---@return tycho.Tensor # shape of x, floats
+function ty.logit(x, eps) end
+
+---log(x / (1 - x)), the inverse of sigmoid; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # any shape
+---@param eps? number # x is kept from eps to 1 - eps; without it nothing is
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.logit_(x, eps) end
+
+---Numbers whose logarithms are evenly spaced: base^start to base^stop.
+---Shape of the result: [count]
+---Raises where the count is no whole number from 0.
+---@param start number # exponent of the first
+---@param stop number # exponent of the last
+---@param count integer # how many
+---@param base? number # 10
+---@param opts? {dtype: tycho.dtype?, device: string?}
+---@return tycho.Tensor # [count]; f32
+function ty.logspace(start, stop, count, base, opts) end
 
 ---log(sum(exp(x))) without overflow; -inf of nothing.
 ---Shape of the result: x without the dims
@@ -3790,6 +5041,14 @@ function ty.mish(x) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.mish_(x) end
 
+---the same as movedim: dims moved to other places, the rest in order; a view
+---Raises where a dim is given twice or out of range, or the lists differ in length.
+---@param x tycho.Tensor
+---@param from integer|integer[]
+---@param to integer|integer[] # where those dims are in the result
+---@return tycho.Tensor # a view
+function ty.moveaxis(x, from, to) end
+
 ---dims moved to other places, the rest in order; a view
 ---Raises where a dim is given twice or out of range, or the lists differ in length.
 ---@param x tycho.Tensor
@@ -3831,6 +5090,22 @@ function ty.mul_(a, b) end
 ---@param replacement? boolean # false: no position comes twice
 ---@return tycho.Tensor # [n] or [rows, n]; i64, positions from 1
 function ty.multinomial(weights, n, replacement) end
+
+---the same as mul: product, element by element
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
+function ty.multiply(a, b) end
+
+---the same as mul: product, element by element; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.multiply_(a, b) end
 
 ---numbers in place of NaN and infinities; the dtype's largest by default
 ---Shape of the result: x
@@ -3881,6 +5156,20 @@ function ty.neg(x) end
 ---@param x tycho.Tensor|number # any dtype, any shape
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.neg_(x) end
+
+---the same as neg: the negative, element by element
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
+function ty.negative(x) end
+
+---the same as neg: the negative, element by element; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.negative_(x) end
 
 ---Minus the log-probability of each label.
 ---Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
@@ -3935,6 +5224,13 @@ function ty.normal(mean, std, sizes, opts) end
 ---@param std? number # 1
 ---@return tycho.Tensor # x itself
 function ty.normal_(x, mean, std) end
+
+---the same as ne: bool: not equal; NaN differs from all
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
+function ty.not_equal(a, b) end
 
 ---the number of elements
 ---Raises where x is no tensor.
@@ -3994,6 +5290,22 @@ function ty.pass(name, fn) end
 ---@return tycho.Tensor # a view
 function ty.permute(x, dims, ...) end
 
+---Channels moved into blocks of r x r places.
+---Shape of the result: [..., c, h r, w r]
+---Raises where x has fewer than three dims, or r^2 does not divide the channels.
+---@param x tycho.Tensor # [..., c r^2, h, w]
+---@param factor integer # r
+---@return tycho.Tensor # [..., c, h r, w r]
+function ty.pixel_shuffle(x, factor) end
+
+---Blocks of r x r places moved into channels.
+---Shape of the result: [..., c r^2, h, w]
+---Raises where x has fewer than three dims, or r does not divide the places.
+---@param x tycho.Tensor # [..., c, h r, w r]
+---@param factor integer # r
+---@return tycho.Tensor # [..., c r^2, h, w]
+function ty.pixel_unshuffle(x, factor) end
+
 ---A plot, still empty; or rows of plots as one. Options: title, xlabel, ylabel; xscale, yscale = "log"; xlim, ylim =
 ---{low, high}; width, height in pixels, beside others in proportion; legend = false or a corner such as "top left" (by
 ---default where there is
@@ -4002,6 +5314,15 @@ function ty.permute(x, dims, ...) end
 ---@param opts? {title: string?, xlabel: string?, ylabel: string?, xscale: "linear"|"log"|nil, yscale: "linear"|"log"|nil, xlim: number[]?, ylim: number[]?, width: number?, height: number?, legend: boolean|string|nil, grid: boolean?, theme: string?, axes: boolean?, [integer]: tycho.Plot[]}
 ---@return tycho.Plot
 function ty.plot(opts) end
+
+---The n-th derivative of digamma. Below zero only of n = 0 and 1, NaN for others.
+---Shape of the result: x
+---Formula: (-1)^(n + 1) n! zeta(n + 1, x)
+---Raises where n is no whole number from 0, or x no tensor.
+---@param n integer
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function ty.polygamma(n, x) end
 
 ---a to the power b; integers wrap, a negative exponent truncates
 ---Accuracy: within 2 ulp of the exact result.
@@ -4050,6 +5371,20 @@ function ty.profile(fn, path) end
 ---@param opts? {label: string?, unit: string?, per_step: number?, total: integer?, curve: string|string[]|nil, height: integer?}
 ---@return tycho.Progress
 function ty.progress(what, opts) end
+
+---Radians as degrees.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats
+function ty.rad2deg(x) end
+
+---radians as degrees; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.rad2deg_(x) end
 
 ---uniform numbers from 0 to below 1.
 ---Every call takes the next stream of the seed, compiled or not: the numbers are the same in both, on every machine.
@@ -4210,6 +5545,15 @@ function ty.rms_norm(x, weight, opts) end
 ---@return tycho.Tensor # the sizes of x
 function ty.roll(x, shifts, dims) end
 
+---x turned by k quarters in the plane of two dims, from the first to the second.
+---Shape of the result: x, two sizes exchanged
+---Raises where there are not two different dims.
+---@param x tycho.Tensor
+---@param k? integer # 1; below zero it turns back
+---@param dims? integer[] # {1, 2}
+---@return tycho.Tensor # a view; the two sizes are exchanged for an odd k
+function ty.rot90(x, k, dims) end
+
 ---the nearest whole number, half to even
 ---Accuracy: exact, or rounded once.
 ---Raises where an argument is neither a tensor nor a number.
@@ -4223,6 +5567,13 @@ function ty.round(x) end
 ---@param x tycho.Tensor|number # any dtype, any shape
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.round_(x) end
+
+---the same as vstack: tensors one below the other; vectors are rows
+---Shape of the result: the first sizes added up
+---Raises where the list is empty, or sizes differ in another dim than the first.
+---@param list tycho.Tensor[]
+---@return tycho.Tensor # at least two dims; the first sizes added up
+function ty.row_stack(list) end
 
 ---an iterator over i, x[i] along dim 1.
 ---for i, row in x:rows() do ... end. Rows are views.
@@ -4412,6 +5763,13 @@ function ty.sign(x) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.sign_(x) end
 
+---Whether the sign is that of -1: -0 has it.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # bool, shape of x
+function ty.signbit(x) end
+
 ---x * sigmoid(x), also called swish. Elfwing, Uchibe, Doya 2017, arXiv:1702.03118.
 ---Shape of the result: x
 ---Raises where x is not floating.
@@ -4440,6 +5798,20 @@ function ty.sin(x) end
 ---@param x tycho.Tensor|number # any dtype, any shape
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.sin_(x) end
+
+---sin(pi x) / (pi x), 1 at zero.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats
+function ty.sinc(x) end
+
+---sin(pi x) / (pi x), 1 at zero; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.sinc_(x) end
 
 ---the hyperbolic sine
 ---Accuracy: within 3 ulp of the exact result.
@@ -4634,6 +6006,22 @@ function ty.sub(a, b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.sub_(a, b) end
 
+---the same as sub: difference, element by element
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
+function ty.subtract(a, b) end
+
+---the same as sub: difference, element by element; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.subtract_(a, b) end
+
 ---sum over dims.
 ---The order of the sum depends on the shape alone: the bits are the same for any layout, machine and number of threads.
 ---Raises where a dim is out of range or given twice, or the list is empty.
@@ -4642,6 +6030,22 @@ function ty.sub_(a, b) end
 ---@param keepdim? boolean # false: the dims go; true: they stay with size 1
 ---@return tycho.Tensor # x without the dims; integers and bool give i64; 0 of nothing
 function ty.sum(x, dims, keepdim) end
+
+---the same as transpose: two dims exchanged, as a view
+---Raises where a dim is out of range.
+---@param x tycho.Tensor
+---@param dim1 integer
+---@param dim2 integer
+---@return tycho.Tensor # a view
+function ty.swapaxes(x, dim1, dim2) end
+
+---the same as transpose: two dims exchanged, as a view
+---Raises where a dim is out of range.
+---@param x tycho.Tensor
+---@param dim1 integer
+---@param dim2 integer
+---@return tycho.Tensor # a view
+function ty.swapdims(x, dim1, dim2) end
 
 ---waits until devices have done what they were asked for; raises what went wrong there.
 ---On the CPU there is nothing to wait for.
@@ -4698,6 +6102,16 @@ function ty.tanh_(x) end
 ---@return tycho.Tensor # the sizes of the nesting; of a number no dims
 function ty.tensor(data, opts) end
 
+---x cut along a dim: into so many parts, of which the first ones are longer by one where it does not divide, or
+---behind the places that are listed.
+---Shape of the result: x cut along the dim
+---Raises where the number is below 1, or a place is out of order or range.
+---@param x tycho.Tensor
+---@param parts integer|integer[] # how many; or how many places stand before each cut
+---@param dim? integer # 1
+---@return tycho.Tensor[] # views
+function ty.tensor_split(x, parts, dim) end
+
 ---Sums products over pairs of dims: the last `dims` of a with the first of b, or the listed ones.
 ---Shape of the result: other dims of a, then of b
 ---Raises where the dims that are summed differ in number or size.
@@ -4731,6 +6145,12 @@ function ty.tile(x, counts) end
 ---@return string? message # the sizes of x
 function ty.to(x, where) end
 
+---the same as totable: the elements in nested tables; a number when x has no dims
+---Raises where x is no tensor, or an i64 is no Lua number exactly.
+---@param x tycho.Tensor
+---@return table|number|boolean # nested tables, one level a dim
+function ty.tolist(x) end
+
 ---two results: the k largest (or smallest) elements of a dim in order; and their positions
 ---Raises where k is larger than the dim.
 ---@param x tycho.Tensor
@@ -4746,6 +6166,13 @@ function ty.topk(x, k, dim, largest) end
 ---@param x tycho.Tensor
 ---@return table|number|boolean # nested tables, one level a dim
 function ty.totable(x) end
+
+---The sum of a matrix's main diagonal.
+---Shape of the result: 0-d
+---Raises where x is no matrix.
+---@param x tycho.Tensor # [n, m]
+---@return tycho.Tensor # 0-d; integers and bool give i64
+function ty.trace(x) end
 
 ---two dims exchanged, as a view
 ---Raises where a dim is out of range.
@@ -4781,6 +6208,16 @@ function ty.tril(x, k) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.tril_(x, k) end
 
+---Rows and columns of the elements on and below the k-th diagonal, row by row.
+---Shape of the result: [2, count]
+---Raises where a size is negative.
+---@param n integer # rows
+---@param m? integer # columns, n
+---@param k? integer # the diagonal, 0; above zero: higher
+---@param opts? {device: string?}
+---@return tycho.Tensor # [2, count], i64, from 1
+function ty.tril_indices(n, m, k, opts) end
+
 ---The matrices in the last two dims, with zeros below the k-th diagonal.
 ---Shape of the result: x
 ---Raises where x has fewer than two dims.
@@ -4796,6 +6233,32 @@ function ty.triu(x, k) end
 ---@param k? integer # 0; above zero: higher
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.triu_(x, k) end
+
+---Rows and columns of the elements on and above the k-th diagonal, row by row.
+---Shape of the result: [2, count]
+---Raises where a size is negative.
+---@param n integer # rows
+---@param m? integer # columns, n
+---@param k? integer # the diagonal, 0; above zero: higher
+---@param opts? {device: string?}
+---@return tycho.Tensor # [2, count], i64, from 1
+function ty.triu_indices(n, m, k, opts) end
+
+---the same as div: quotient; integers give a float
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; a float dtype stays; integers and bool give the default float
+function ty.true_divide(a, b) end
+
+---the same as div: quotient; integers give a float; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.true_divide_(a, b) end
 
 ---the whole part, towards zero
 ---Accuracy: exact, or rounded once.
@@ -4876,6 +6339,15 @@ function ty.unsqueeze(x, dim) end
 ---@return fun(...): tycho.Tensor, ...
 function ty.value_and_grad(f, argnums) end
 
+---Powers of the elements of a vector, as columns.
+---Shape of the result: [n, columns]
+---Raises where x is no vector, or a number is negative.
+---@param x tycho.Tensor # [n]
+---@param columns? integer # n
+---@param increasing? boolean # false: the highest power first
+---@return tycho.Tensor # [n, columns]
+function ty.vander(x, columns, increasing) end
+
 ---The variance, in two passes: the squares of what differs from the mean, divided by count - correction.
 ---Shape of the result: x without the dims
 ---Formula: sum((x - mean(x))^2) / (n - correction)
@@ -4914,6 +6386,13 @@ function ty.view_as(x, dtype) end
 ---@return fun(...): ...
 function ty.vmap(f, in_dims, out_dims, opts) end
 
+---Tensors one below the other: vectors are rows.
+---Shape of the result: the first sizes added up
+---Raises where the list is empty, or sizes differ in another dim than the first.
+---@param list tycho.Tensor[]
+---@return tycho.Tensor # at least two dims; the first sizes added up
+function ty.vstack(list) end
+
 ---Calls f once so that later calls find their trace: no budget applies, and a capture that waits for its turn is
 ---tried. Gives f's results; what f writes is written.
 ---Raises where f is no compiled function, and what f raises.
@@ -4930,6 +6409,30 @@ function ty.warmup(f, ...) end
 ---@param b tycho.Tensor|number
 ---@return tycho.Tensor # the sizes of all three, broadcast; the dtypes of a and b, promoted
 function ty.where(condition, a, b) end
+
+---a * log(1 + b), 0 where a is 0.
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, floats
+function ty.xlog1py(a, b) end
+
+---a * log(b), 0 where a is 0 though b be 0, too.
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, floats
+function ty.xlogy(a, b) end
+
+---a * log(b), 0 where a is 0; written to the first argument
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.xlogy_(a, b) end
 
 ---writes 0 to every element of x
 ---Raises where x is a leaf that requires a gradient.
