@@ -59,6 +59,7 @@ local files = {
   show = "Looking at work", help = "Looking at work", autocast = "Gradients", init = "Settings and devices",
   arrangement = "Joining, repeating, moving", special = "Mathematics", statistics = "Reductions",
   places = "Joining, repeating, moving", draws = "Random numbers",
+  dtypes = "Copies, dtypes, memory",
 }
 local moved = {
   masked_fill = "Joining, repeating, moving", index_add = "Joining, repeating, moving", one_hot = "Making tensors",
@@ -69,7 +70,11 @@ local moved = {
   isfinite = "Comparison and bits", signbit = "Comparison and bits", logspace = "Making tensors",
   tril_indices = "Making tensors", triu_indices = "Making tensors", vander = "Making tensors", diag = "Shapes and views",
   trace = "Products", kron = "Products", rot90 = "Shapes and views", fliplr = "Shapes and views",
-  flipud = "Shapes and views", data = "Looking at tensors", plot = "Charts",
+  flipud = "Shapes and views", bucketize = "Sorting and searching", isin = "Sorting and searching",
+  msort = "Sorting and searching", kthvalue = "Sorting and searching", mode = "Sorting and searching",
+  bincount = "Reductions", select = "Shapes and views", interp = "Mathematics", polyval = "Mathematics",
+  polyfit = "Products", convolve = "Convolution and pooling", new_zeros = "Making tensors", new_ones = "Making tensors",
+  new_full = "Making tensors", new_empty = "Making tensors", new_tensor = "Making tensors", data = "Looking at tensors", plot = "Charts",
 }
 for _, name in ipairs { "mse_loss", "l1_loss", "huber_loss", "smooth_l1_loss", "cross_entropy", "nll_loss", "bce_with_logits",
   "kl_div" } do

@@ -5,6 +5,9 @@ local H = require "spec.helper"
 local ty = H.ty
 local fixtures = require "spec.fixtures.names"
 
+local F64 = { dtype = "f64" }
+local function I(...) return ty.tensor({ ... }, { dtype = "i64" }) end
+
 --- Cases: {name, function of the fixture's inputs, ...}.
 --   near      how near the values must be, relative to 1 + |value|: 1e-13
 --   single    the same for f32: 1e-5; false: not compared
@@ -78,7 +81,92 @@ local cases = {
   { "float_power", function(x) return x:float_power(2.5) end, single = false },
   { "addcmul", function(x, a, b) return x:addcmul(a, b, { value = 0.5 }) end },
   { "addcdiv", function(x, a, b) return x:addcdiv(a, b, { value = -2 }) end },
+
+  { "take_along_dim", function(x, i) return x:take_along_dim(i + 1, 2) end },
+  { "take_along_dim_broadcast", function(x, i) return x:take_along_dim(i + 1, 1) end },
+  { "take_along_dim_flat", function(x, i) return x:take_along_dim(i + 1) end },
+  { "index_copy", function(x, s) return x:index_copy(1, I(3, 1), s) end },
+  { "index_fill", function(x) return x:index_fill(2, I(4, -4), -1.5) end },
+  { "index_put", function(x, v) return x:index_put({ I(1, 3), I(2, 4) }, v) end },
+  { "index_put_rows", function(x, v) return x:index_put({ I(-1, 1) }, v) end },
+  { "index_put_added", function(x, v) return x:index_put({ I(1, 3, 1), I(2, 4, 2) }, v, true) end },
+  { "index_put_mask", function(x) return x:index_put({ ty.tensor { true, false, true } }, 9) end, reads = true },
+  { "masked_scatter", function(x, s)
+    return x:masked_scatter(ty.tensor { { true, false, true }, { false, true, true } }, s)
+  end },
+  { "select", function(x) return x:select(2, -1) end },
+  { "select_scatter", function(x, s) return x:select_scatter(s, 2, 1) end },
+  { "slice_scatter", function(x, s) return x:slice_scatter(s, 2, 1, 4, 2) end },
+  { "diagonal_scatter", function(x, s) return x:diagonal_scatter(s, 1) end },
+  { "isin", function(x, values) return x:isin(values) end },
+  { "isin_not", function(x) return x:isin(I(3, 1), { invert = true }) end },
+  { "bucketize", function(x) return x:bucketize(ty.tensor({ -1, 0, 2 }, F64)) end },
+  { "bucketize_right", function(x) return x:bucketize(ty.tensor({ -1, 0, 2 }, F64), true) end },
+  { "msort", function(x) return x:msort() end },
+  { "kthvalue", function(x) return x:kthvalue(2, 1) end },
+  { "kthvalue_kept", function(x) return (x:kthvalue(3, nil, true)) end },
+  { "mode", function(x) return x:mode() end },
+  { "mode_columns", function(x) return (x:mode(1, true)) end },
+  { "bincount", function() return I(1, 3, 3, 6):bincount() end, reads = true },
+  { "bincount_weights", function(w) return I(1, 3, 3, 6):bincount(w, 7) end, reads = true },
+
+  { "nansum", function(x) return x:nansum(2) end },
+  { "nanmean", function(x) return x:nanmean(1) end },
+  { "nanmax", function(x) return x:nanmax(1) end },
+  { "nanmin", function(x) return x:nanmin(1, true) end },
+  { "quantile", function(x) return x:quantile(0.3) end },
+  { "quantile_many", function(x) return x:quantile(ty.tensor({ 0, 0.25, 0.6, 1 }, F64), 2) end },
+  { "quantile_kept", function(x) return x:quantile(0.4, 1, true) end },
+  { "quantile_nan", function(x) return x:quantile(0.5, 2) end },
+  { "nanquantile", function(x) return x:nanquantile(ty.tensor({ 0.25, 0.9 }, F64), 1) end },
+  { "nanmedian", function(x) return x:nanmedian(2) end },
+  { "percentile", function(x) return x:percentile(30, 2) end },
+  { "aminmax", function(x) return x:aminmax(2) end },
+  { "ptp", function(x) return x:ptp(1) end },
+  { "var_mean", function(x) return x:var_mean(2, false, { correction = 0 }) end },
+  { "std_mean", function(x) return x:std_mean(1, true) end },
+  { "average", function(x, w) return x:average(2, w) end },
+  { "cov", function(x) return x:cov() end },
+  { "cov_weights", function(x, w) return x:cov { correction = 0, fweights = I(1, 2, 3, 1), aweights = w } end },
+  { "cov_vector", function(x) return x:cov() end },
+  { "corrcoef", function(x) return x:corrcoef() end },
+  { "histc", function(x) return x:histc(7) end },
+  { "histc_between", function(x) return x:histc(4, -1, 1) end },
+  { "histogram", function(x) return x:histogram(5) end },
+  { "histogram_density", function(x, w)
+    return x:histogram(4, { range = { -1, 2 }, weight = w, density = true })
+  end },
+  { "histogram_edges", function(x) return (x:histogram(ty.tensor({ -1, 0, 0.5, 2 }, F64))) end },
+  { "diff", function(x) return x:diff() end },
+  { "diff_twice", function(x) return x:diff(2, 1) end },
+  { "diff_more", function(x, a) return x:diff(1, -1, { prepend = a, append = a }) end },
+  { "trapezoid", function(y) return y:trapezoid() end },
+  { "trapezoid_at", function(y, x) return y:trapezoid(x, { dim = 1 }) end },
+  { "cumulative_trapezoid", function(y) return y:cumulative_trapezoid { dx = 0.5, dim = 1 } end },
+  { "interp", function(x) return x:interp(ty.tensor({ -1, 0, 2.5 }, F64), ty.tensor({ 3, 1, 4 }, F64)) end,
+    single = false },
+  { "interp_sides", function(x)
+    return x:interp(ty.tensor({ -1, 0, 2.5 }, F64), ty.tensor({ 3, 1, 4 }, F64), { left = -7, right = 8 })
+  end, single = false },
+  { "polyval", function(p, x) return p:polyval(x) end },
+  { "polyfit", function(x, y) return x:polyfit(y, 2) end, reads = true, near = 1e-11, single = 1e-2, slope = 1e-9 },
 }
+
+for _, way in ipairs { "lower", "higher", "nearest", "midpoint" } do
+  cases[#cases + 1] = { "quantile_" .. way, function(x)
+    return x:quantile(ty.tensor({ 0.1, 0.6 }, F64), -1, { interpolation = way })
+  end }
+end
+for _, mode in ipairs { "full", "same", "valid" } do
+  cases[#cases + 1] = { "convolve_" .. mode, function(a, v) return a:convolve(v, mode) end }
+end
+local spread = ty.tensor({ { 1, 2, 2, 3 }, { 2, 2, 1, 3 }, { 1, 1, 1, 1 } }, { dtype = "i64" })
+for _, kind in ipairs { "sum", "prod", "mean", "amax", "amin" } do
+  cases[#cases + 1] = { "scatter_reduce_" .. kind, function(x, s) return x:scatter_reduce(2, spread, s, kind) end }
+  cases[#cases + 1] = { "scatter_reduce_without_" .. kind, function(x, s)
+    return x:scatter_reduce(2, spread, s, kind, { include_self = false })
+  end }
+end
 
 --- A tensor of a fixture.
 local function tensor(v)
@@ -226,6 +314,7 @@ describe("other names of functions", function()
     { "fix", function() return b:fix(), b:trunc() end },
     { "argwhere", function() return a:argwhere(), a:nonzero() end },
     { "row_stack", function() return ty.row_stack { a, b }, ty.vstack { a, b } end },
+    { "trapz", function() return a:trapz(), a:trapezoid() end },
     { "ger", function() return a[1]:ger(b[1]), a[1]:outer(b[1]) end },
   }
 
@@ -255,4 +344,172 @@ describe("other names of functions", function()
     assert.same(ty.help "amax", ty.help(ty.amax))
     assert.same(ty.help "max", ty.help(ty.max))
   end)
+end)
+
+describe("dtypes", function()
+  local names = { "bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64" }
+
+  it("promote_types and result_type give what operations make of two", function()
+    for _, a in ipairs(names) do
+      for _, b in ipairs(names) do
+        local x, y = ty.zeros({ 1 }, { dtype = a }), ty.zeros({ 1 }, { dtype = b })
+        assert.equal(ty.maximum(x, y).dtype, ty.promote_types(a, b), a .. " " .. b)
+        assert.equal(ty.maximum(x, y).dtype, ty.result_type(x, y), a .. " " .. b)
+      end
+    end
+    assert.equal("f16", ty.result_type(ty.zeros({ 1 }, { dtype = "f16" }), 1))
+    assert.equal("f32", ty.result_type(ty.zeros({ 1 }, { dtype = "i32" }), 0.5))
+    assert.truthy(H.raises(ty.promote_types, "f32", "f33"):find("a dtype must be one of", 1, true))
+    assert.truthy(H.raises(ty.result_type, 1, 2):find "^result_type: one argument must be a tensor")
+  end)
+
+  it("finfo and iinfo are true of their numbers", function()
+    for _, name in ipairs { "f16", "bf16", "f32", "f64" } do
+      local f, o = ty.finfo(name), { dtype = name }
+      local function is(v) return ty.tensor(v, o):item() end
+      assert.equal(f.max, is(f.max))
+      assert.equal(f.min, is(f.min))
+      assert.equal(f.tiny, is(f.tiny))
+      assert.equal(math.huge, ty.tensor(f.max, o):mul(2):item())
+      assert.truthy(ty.tensor(1, o):add(f.eps):item() > 1)
+      assert.equal(1, ty.tensor(1, o):add(f.eps / 2):item())
+      assert.equal(f.smallest_subnormal, is(f.smallest_subnormal))
+      assert.equal(0, ty.tensor(f.smallest_subnormal, o):mul(0.5):item())
+    end
+    for _, name in ipairs { "u8", "i8", "i16", "i32" } do
+      local i, o = ty.iinfo(name), { dtype = name }
+      assert.equal(i.max, ty.tensor(i.max, o):item())
+      assert.equal(i.min, ty.tensor(i.max, o):add(1):item())
+      assert.equal(name:match "%d+", tostring(i.bits))
+    end
+    assert.truthy(H.raises(ty.finfo, "i32"):find "^finfo: argument 1 must be a float dtype")
+    assert.truthy(H.raises(ty.iinfo, "f32"):find "^iinfo: argument 1 must be an integer dtype")
+  end)
+
+  it("casts by name, type_as and new tensors have them", function()
+    local x = ty.tensor { 0, 1.75, -2 }
+    local casts = { float = "f32", double = "f64", half = "f16", bfloat16 = "bf16", long = "i64", int = "i32", short = "i16",
+      char = "i8", bool = "bool" }
+    for name, dtype in pairs(casts) do H.same(x:to(dtype), x[name](x)) end
+    H.same(x:abs():to "u8", x:abs():byte())
+    assert.same({ "f64", "i64" }, { x:double().dtype, x:long().dtype })
+    assert.same({ "f16", "f32", "bf16", "i32", "i16", "i8", "bool" }, { x:half().dtype, x:float().dtype, x:bfloat16().dtype,
+      x:int().dtype, x:short().dtype, x:char().dtype, x:bool().dtype })
+    local d = x:double()
+    assert.equal("f64", x:type_as(d).dtype)
+    assert.same({ 4, 8, 1 }, { x:element_size(), d:element_size(), x:bool():element_size() })
+    H.same(ty.zeros({ 2, 3 }, F64), d:new_zeros(2, 3))
+    H.same(ty.ones({ 2, 3 }, F64), d:new_ones({ 2, 3 }))
+    H.same(ty.full({ 2 }, 7, F64), d:new_full({ 2 }, 7))
+    H.same(ty.tensor({ 1, 2 }, F64), d:new_tensor { 1, 2 })
+    assert.same({ "f64", { 2 } }, { d:new_empty(2).dtype, d:new_empty(2).shape })
+    assert.equal("i64", d:new_zeros(2, { dtype = "i64" }).dtype)
+    assert.truthy(H.raises(d.new_zeros, d, -1):find "^new_zeros: ")
+    assert.truthy(H.raises(d.new_full, d, { 2 }, "a"):find "^new_full: ")
+  end)
+end)
+
+describe("draws", function()
+  before_each(function() ty.manual_seed(11) end)
+  after_each(function() ty.manual_seed() end)
+
+  --- Mean and variance.
+  local function moments(x)
+    local v, m = x:double():var_mean()
+    return m:item(), v:item()
+  end
+
+  local kinds = { -- by name: the draw, its mean and variance
+    bernoulli_ = { function(x) return x:bernoulli_(0.3) end, 0.3, 0.21 },
+    exponential_ = { function(x) return x:exponential_(2) end, 0.5, 0.25 },
+    geometric_ = { function(x) return x:geometric_(0.4) end, 2.5, 3.75 },
+    log_normal_ = { function(x) return x:log_normal_(0.2, 0.5):log() end, 0.2, 0.25 },
+    cauchy_ = { function(x) return x:cauchy_(1, 2):sub_(1):div_(2):atan_() end, 0, math.pi ^ 2 / 12 },
+    poisson = { function(x) return ty.poisson(x:fill_(3.5)) end, 3.5, 3.5 },
+    poisson_large = { function(x) return ty.poisson(x:fill_(900)) end, 900, 900 },
+  }
+
+  for name, kind in pairs(kinds) do
+    it(name .. " has its mean and variance, in f32 and f64, the same numbers compiled", function()
+      for _, dtype in ipairs { "f32", "f64" } do
+        local n = name:find "large" and 4000 or 40000
+        ty.manual_seed(4)
+        local y = kind[1](ty.zeros({ n }, { dtype = dtype }))
+        assert.equal(dtype, y.dtype)
+        local mean, variance = moments(y)
+        assert.near(kind[2], mean, 5 * math.sqrt(kind[3] / n))
+        assert.near(kind[3], variance, 12 * (kind[3] + kind[2]) / math.sqrt(n))
+        if not name:find "large" then
+          ty.manual_seed(4)
+          H.same(y, ty.compile(kind[1])(ty.zeros({ n }, { dtype = dtype })))
+        end
+      end
+    end)
+  end
+
+  it("poisson draws each number as often as it is likely", function()
+    local n, y = 40000, ty.poisson(ty.full({ 40000 }, 2.5))
+    local p = math.exp(-2.5)
+    for k = 0, 8 do
+      assert.near(p, y:eq(k):sum():item() / n, 5 * math.sqrt(p / n))
+      p = p * 2.5 / (k + 1)
+    end
+    assert.same({ 0, 0 }, ty.poisson(ty.zeros(2)):totable())
+    assert.truthy(H.raises(ty.poisson, ty.tensor { -1 }):find "^poisson: means must be finite and not negative")
+  end)
+
+  it("bernoulli_ takes a chance for each element, and raises for bad arguments", function()
+    assert.same({ 0, 1, 0 }, ty.zeros(3):bernoulli_(ty.tensor { 0, 1, 0 }):totable())
+    assert.truthy(H.raises(function() ty.zeros(2):bernoulli_(2) end):find "^bernoulli_: ")
+    assert.truthy(H.raises(function() ty.zeros(2):exponential_(0) end):find "^exponential_: argument 2")
+    assert.truthy(H.raises(function() ty.zeros(2):geometric_(1) end):find "^geometric_: argument 2")
+    assert.truthy(H.raises(function() ty.zeros(2):long():exponential_() end):find "^exponential_: argument 1 must be of floats")
+    assert.truthy(H.raises(function() ty.zeros(2):requires_grad_():cauchy_() end):find "^cauchy_: ")
+    assert.truthy(H.raises(function() ty.zeros(2):log_normal_(0, 0) end):find "^log_normal_: ")
+  end)
+end)
+
+describe("arguments that do not fit raise, and name the function:", function()
+  local x, i = ty.ones(2, 3), ty.ones({ 2 }, { dtype = "i64" })
+  local calls = {
+    { "diag", function() return ty.ones(1, 1, 1):diag() end, "1 or 2 dims" },
+    { "rot90", function() return x:rot90(1, { 1, 1 }) end, "dims must differ" },
+    { "kron", function() return x:kron(3) end, "must be a tensor" },
+    { "combinations", function() return x:combinations() end, "must have 1 dim" },
+    { "tensor_split", function() return x:tensor_split(0) end, "at least 1" },
+    { "as_strided", function() return x:as_strided({ 4 }, { 2 }) end, "lie outside" },
+    { "pixel_shuffle", function() return ty.ones(3, 2, 2):pixel_shuffle(2) end, "does not divide" },
+    { "vstack", function() return ty.vstack {} end, "no tensors" },
+    { "logspace", function() return ty.logspace(0, 1, -1) end, "logspace" },
+    { "take_along_dim", function() return x:take_along_dim(ty.full({ 2, 1 }, 4, { dtype = "i64" }), 2) end, "out of range" },
+    { "index_copy", function() return x:index_copy(1, i, x:t()) end, "source must have sizes" },
+    { "index_fill", function() return x:long():index_fill(1, i, 0.5) end, "does not fit" },
+    { "index_put", function() return x:index_put({ i, i, i }, 1) end, "3 index tensors" },
+    { "masked_scatter", function() return x:masked_scatter(x:gt(0), ty.ones(5)) end, "out of range" },
+    { "select", function() return x:select(1, 3) end, "out of range 1..2" },
+    { "scatter_reduce", function() return x:scatter_reduce(1, ty.ones({ 1, 3 }, { dtype = "i64" }), x, "median") end, "argument 5" },
+    { "bucketize", function() return x:bucketize(x) end, "boundaries must have one dim" },
+    { "kthvalue", function() return x:kthvalue(4) end, "k must lie from 1 to 3" },
+    { "mode", function() return ty.ones(2, 0):mode() end, "nothing to choose from" },
+    { "bincount", function() return ty.zeros({ 2 }, { dtype = "i64" }):bincount() end, "count from 1" },
+    { "quantile", function() return x:quantile(1.5) end, "must lie from 0 to 1" },
+    { "percentile", function() return x:percentile(101) end, "must lie from 0 to 100" },
+    { "cov", function() return ty.ones(1, 1, 1):cov() end, "at most 2 dims" },
+    { "histc", function() return x:histc(0) end, "at least 1" },
+    { "histogram", function() return x:histogram(3, { range = { 2, 1 } }) end, "in reverse" },
+    { "trapezoid", function() return x:trapezoid(0.5) end, "{dx = ...}" },
+    { "diff", function() return x:diff(-1) end, "must not be negative" },
+    { "interp", function() return x:interp(i, ty.ones(3)) end, "as many values as points" },
+    { "convolve", function() return ty.ones(2):convolve(ty.ones(2), "half") end, "argument 3" },
+    { "polyfit", function() return ty.ones(2):polyfit(ty.ones(3), 1) end, "sizes do not fit" },
+    { "addcmul", function() return x:addcmul(ty.ones(2), 1) end, "do not broadcast" },
+    { "polygamma", function() return ty.polygamma(-1, x) end, "must not be negative" },
+    { "logit", function() return x:logit "a" end, "must be a number" },
+  }
+  for _, c in ipairs(calls) do
+    it(c[1], function()
+      local why = H.raises(c[2])
+      assert.truthy(why:find("^" .. c[1] .. ": ") and why:find(c[3], 1, true), why)
+    end)
+  end
 end)

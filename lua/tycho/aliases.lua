@@ -1,5 +1,5 @@
---- aliases.lua -- other names of functions, as PyTorch and NumPy call them: arguments, texts and checks are those of the
--- function.
+--- aliases.lua -- other names of functions, as PyTorch and NumPy call them: arguments, texts and checks are the
+-- function's.
 
 --- {name, the function's}; inplace: there is a form with a trailing _, too.
 local rows = {
@@ -14,6 +14,7 @@ local rows = {
   { "arcsinh", "asinh", inplace = true }, { "arccosh", "acosh", inplace = true },
   { "arctanh", "atanh", inplace = true }, { "fix", "trunc", inplace = true }, { "argwhere", "nonzero" },
   { "row_stack", "vstack" }, { "ger", "outer" },
+  { "trapz", "trapezoid" },
 }
 
 ---@param alias fun(name: string, of: string, only: string?, inplace: boolean?) see functions.lua

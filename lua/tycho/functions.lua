@@ -102,7 +102,7 @@ return function(ty)
   end
 
   for _, group in ipairs { "maths", "reductions", "products", "neural", "convolution", "attention", "arrangement",
-    "special" } do
+    "special", "dtypes", "places", "statistics", "draws" } do
     require("tycho." .. group)(ty, check, row)
   end
   require("tycho.aliases")(alias)

@@ -198,6 +198,15 @@ function Tensor:amax(dims, keepdim) end
 ---@return tycho.Tensor # x without the dims; the dtype of x
 function Tensor:amin(dims, keepdim) end
 
+---two results: the smallest and the largest element
+---Shape of the result: x without the dims
+---Raises where the dim is out of range, or nothing is to be chosen from.
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor least
+---@return tycho.Tensor largest # x without the dims; the dtype of x
+function Tensor:aminmax(dims, keepdim) end
+
 ---Whether any element is not zero.
 ---Shape of the result: x without the dims
 ---Raises where a dim is out of range or given twice.
@@ -408,6 +417,14 @@ function Tensor:atleast_2d() end
 ---@return tycho.Tensor # at least three dims
 function Tensor:atleast_3d() end
 
+---The mean with a weight for each element, as NumPy's.
+---Shape of the result: x without the dim
+---Raises where the weights have other sizes than x, or than its dim.
+---@param dim? integer # all
+---@param weights? tycho.Tensor # sizes of x, or a vector along dim
+---@return tycho.Tensor # x without the dim; floats
+function Tensor:average(dim, weights) end
+
 ---The mean of each window.
 ---Options: stride = kernel, padding = 0 (of zeros), ceil_mode = false, count_include_pad = true.
 ---Shape of the result: the places become windows
@@ -449,6 +466,27 @@ function Tensor:bce_with_logits(y, opts) end
 ---@param opts? {dtype: tycho.dtype?, device: string?}
 ---@return tycho.Tensor # these sizes, or those of p; f32
 function Tensor:bernoulli(sizes, opts) end
+
+---writes 1 with probability p, else 0, to x, returns it
+---Shape of the result: x
+---Raises where p lies outside of 0 to 1, or x is a leaf that requires a gradient.
+---@param p? number|tycho.Tensor # 0.5; a tensor broadcasts to x
+---@return tycho.Tensor # x itself
+function Tensor:bernoulli_(p) end
+
+---x converted to bf16
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x
+function Tensor:bfloat16() end
+
+---How often each of the numbers 1, 2, ... comes, or the sums of their weights. Reads the largest number.
+---Shape of the result: [the largest number]
+---Raises where x is no vector of integers, or a number is below 1.
+---@param weights? tycho.Tensor # [n]
+---@param minlength? integer # 0: how long the result is at least
+---@return tycho.Tensor # [the largest number, or minlength]; i64, or the dtype of the weights
+function Tensor:bincount(weights, minlength) end
 
 ---bits set in both
 ---Accuracy: exact, or rounded once.
@@ -511,12 +549,40 @@ function Tensor:bitwise_xor_(b) end
 ---@return tycho.Tensor # [batch, n, m]
 function Tensor:bmm(b) end
 
+---Whether each element is not zero.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x, bool
+function Tensor:bool() end
+
 ---the same as expand: dims of size 1 repeated without a copy; -1 keeps a size
 ---Raises where a dim that is not 1 would change.
 ---@param sizes integer|integer[] # one by one, or in a table; new dims stand in front
 ---@param ... integer # the others
 ---@return tycho.Tensor # these sizes, sharing the memory of x
 function Tensor:broadcast_to(sizes, ...) end
+
+---In which of the intervals between ascending boundaries each element lies, as searchsorted.
+---Shape of the result: x
+---Raises where the boundaries are no vector.
+---@param boundaries tycho.Tensor # [n], ascending; that is not checked
+---@param right? boolean # false: before an equal boundary; true: behind it
+---@return tycho.Tensor # shape of x; i64, from 1 (below all) to n + 1
+function Tensor:bucketize(boundaries, right) end
+
+---x converted to u8
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x
+function Tensor:byte() end
+
+---writes Cauchy's numbers to x, returns it
+---Shape of the result: x
+---Raises where x is no float tensor, sigma is not above 0, or x is a leaf that requires a gradient.
+---@param median? number # 0
+---@param sigma? number # 1: half of the width at half of the height
+---@return tycho.Tensor # x itself
+function Tensor:cauchy_(median, sigma) end
 
 ---The cube root, of the sign of x.
 ---Shape of the result: x
@@ -541,6 +607,12 @@ function Tensor:ceil() end
 ---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:ceil_() end
+
+---x converted to i8
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x
+function Tensor:char() end
 
 ---a table of at most n views of about equal size
 ---Raises where n is below 1.
@@ -655,6 +727,14 @@ function Tensor:conv_transpose1d(weight, bias, opts) end
 ---@return tycho.Tensor # [batch, out, ...], of sizes as in one dim
 function Tensor:conv_transpose2d(weight, bias, opts) end
 
+---The convolution of two vectors: sums of a[i] * v[k - i]. As NumPy's.
+---Shape of the result: [n + m - 1]
+---Raises where an argument is no vector or empty, or the mode is not known.
+---@param v tycho.Tensor # [m]
+---@param mode? "full"|"same"|"valid" # "full": all that overlaps; "same": the middle; "valid": where all overlaps
+---@return tycho.Tensor # [n + m - 1], [max(n, m)] or [max(n, m) - min(n, m) + 1]; floats
+function Tensor:convolve(v, mode) end
+
 ---writes y, broadcast and cast, to the elements of x
 ---Raises where y does not broadcast to x, or x is a leaf that requires a gradient.
 ---@param y tycho.Tensor|number|boolean
@@ -674,6 +754,12 @@ function Tensor:copysign(b) end
 ---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:copysign_(b) end
+
+---The correlations of variables, rows of x: covariances divided by the deviations, from -1 to 1.
+---Shape of the result: [variables, variables]
+---Raises where x has more than two dims.
+---@return tycho.Tensor # [variables, variables], 0-d of one; floats
+function Tensor:corrcoef() end
 
 ---the cosine of x radians
 ---Accuracy: within 1 ulp of the exact result.
@@ -706,6 +792,13 @@ function Tensor:cosh_() end
 ---@param keepdim? boolean # false
 ---@return tycho.Tensor # i64, x without the dims
 function Tensor:count_nonzero(dims, keepdim) end
+
+---The covariances of variables: rows of x, observations are columns.
+---Shape of the result: [variables, variables]
+---Raises where x has more than two dims, or weights do not fit.
+---@param opts? {correction: number?, fweights: tycho.Tensor?, aweights: tycho.Tensor?} # correction = 1; how often each observation comes, and how much it weighs
+---@return tycho.Tensor # [variables, variables], 0-d of one; floats
+function Tensor:cov(opts) end
 
 ---Minus the log-probability of each label under softmax(x); or of probabilities: -sum(target * log_softmax(x)).
 ---Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
@@ -741,6 +834,14 @@ function Tensor:cumprod(dim) end
 ---@param dim integer # may be left out for a vector
 ---@return tycho.Tensor # the sizes of x; integers and bool give i64
 function Tensor:cumsum(dim) end
+
+---The integral up to each place behind the first, by the trapezoidal rule.
+---Shape of the result: y with one place less
+---Raises where x has another number of places than y along the dim.
+---@param x? tycho.Tensor # where the values stand: a vector, or sizes of y; without it dx apart
+---@param opts? {dx: number?, dim: integer?} # dx = 1, dim = -1
+---@return tycho.Tensor # y with one place less along dim; floats
+function Tensor:cumulative_trapezoid(x, opts) end
 
 ---an FFI pointer to the first element, float * for f32; valid while x or a view of it lives.
 ---A pointer that left makes the tensor's memory visible to others for ever: it is read at once, never deferred.
@@ -796,6 +897,25 @@ function Tensor:diagflat(offset) end
 ---@return tycho.Tensor # a view; the diagonal is the last dim
 function Tensor:diagonal(offset, dim1, dim2) end
 
+---x with src on a diagonal.
+---Shape of the result: x
+---Raises where the dims are out of range or the same, or src has other sizes than the diagonal.
+---@param src tycho.Tensor
+---@param offset? integer # 0; above zero: above the main diagonal
+---@param dim1? integer # 1
+---@param dim2? integer # 2
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:diagonal_scatter(src, offset, dim1, dim2) end
+
+---The differences of neighbours along a dim, n times.
+---Shape of the result: x with n places less
+---Raises where n is negative, or what stands before or behind has other sizes.
+---@param n? integer # 1
+---@param dim? integer # the last
+---@param opts? {prepend: tycho.Tensor?, append: tycho.Tensor?} # what stands before and behind x along dim
+---@return tycho.Tensor # x with n places less along dim
+function Tensor:diff(n, dim, opts) end
+
 ---The logarithmic derivative of the gamma function; NaN at -1, -2 ..., of infinite magnitude at 0.
 ---Shape of the result: x
 ---Raises where x is no tensor.
@@ -849,6 +969,12 @@ function Tensor:divide_(b) end
 ---@return tycho.Tensor # 0-d
 function Tensor:dot(b) end
 
+---x converted to f64
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x
+function Tensor:double() end
+
 ---Elements zeroed by chance p, the others divided by 1 - p; takes a stream of random numbers when training.
 ---Srivastava and others 2014, JMLR 15.
 ---Shape of the result: x
@@ -866,6 +992,12 @@ function Tensor:dropout(p, training) end
 ---@param training? boolean # true; false gives x
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:dropout_(p, training) end
+
+---Bytes of an element.
+---Shape of the result: a number
+---Raises where x is no tensor.
+---@return integer
+function Tensor:element_size() end
 
 ---x above zero, else alpha * (exp(x) - 1).
 ---Clevert, Unterthiner, Hochreiter 2015, arXiv:1511.07289.
@@ -981,6 +1113,13 @@ function Tensor:expm1() end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:expm1_() end
 
+---Writes exponential numbers, of mean 1 / lambda.
+---Shape of the result: x
+---Raises where x is no float tensor, lambda is not above 0, or x is a leaf that requires a gradient.
+---@param lambda? number # 1
+---@return tycho.Tensor # x itself
+function Tensor:exponential_(lambda) end
+
 ---writes a value to every element of x
 ---Raises where the value does not fit the dtype, or x is a leaf that requires a gradient.
 ---@param value number|boolean|tycho.Tensor # a tensor: of one element
@@ -1024,6 +1163,12 @@ function Tensor:fliplr() end
 ---Raises where x has no dims.
 ---@return tycho.Tensor # the sizes of x, a view
 function Tensor:flipud() end
+
+---x converted to f32
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x
+function Tensor:float() end
 
 ---a to the power b, in f64
 ---Shape of the result: broadcast of a and b
@@ -1134,6 +1279,13 @@ function Tensor:gelu(opts) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:gelu_(opts) end
 
+---Writes geometric numbers: how many draws of probability p it takes until one succeeds, from 1.
+---Shape of the result: x
+---Raises where p does not lie between 0 and 1, or x is a leaf that requires a gradient.
+---@param p number # above 0, below 1
+---@return tycho.Tensor # x itself
+function Tensor:geometric_(p) end
+
 ---the same as outer: all products of an element of a with one of b
 ---Shape of the result: [n, m]
 ---Raises where an argument is no vector.
@@ -1166,12 +1318,36 @@ function Tensor:greater_equal(b) end
 ---@return tycho.Tensor # the sizes of a and b, broadcast; bool
 function Tensor:gt(b) end
 
+---x converted to f16
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x
+function Tensor:half() end
+
 ---0 below zero, 1 above, `value` at zero.
 ---Shape of the result: broadcast of x and value
 ---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
 ---@param value tycho.Tensor|number # broadcasts with x
 ---@return tycho.Tensor # the broadcast shape
 function Tensor:heaviside(value) end
+
+---How many elements lie in each of equally wide intervals; the last one holds its end. Others are not counted.
+---Shape of the result: [bins]
+---Raises where bins is below 1, or min above max.
+---@param bins? integer # 100
+---@param min? number # 0
+---@param max? number # 0; where both are equal, those of the elements
+---@return tycho.Tensor # [bins]; floats
+function Tensor:histc(bins, min, max) end
+
+---How many elements lie between edges, and the edges. The last interval holds its end.
+---Shape of the result: [bins] and [bins + 1]
+---Raises where bins is below 1, or the edges are no vector of at least two.
+---@param bins? integer|tycho.Tensor # 10, of equal width; or the edges, ascending
+---@param opts? {range: number[]?, weight: tycho.Tensor?, density: boolean?} # range: {low, high}, by default those of the elements; density: divided by their sum and the widths
+---@return tycho.Tensor counts
+---@return tycho.Tensor edges # [bins] and [bins + 1]; floats
+function Tensor:histogram(bins, opts) end
 
 ---Half the squared difference up to delta, beyond it delta * (|difference| - delta / 2). Huber 1964.
 ---Shape of the result: 0-d, or the broadcast of x and y
@@ -1240,12 +1416,83 @@ function Tensor:index_add(dim, index, src) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:index_add_(dim, index, src) end
 
+---x with src's places written at the positions of a dim that the index names; the last of equal ones wins.
+---Shape of the result: x
+---Raises where the index is not of integers or out of range, or the source has other sizes.
+---@param dim integer
+---@param index tycho.Tensor # integers [n]
+---@param src tycho.Tensor # sizes of x, but n along dim
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:index_copy(dim, index, src) end
+
+---x with src's places written at the index's positions along a dim; written to the first argument
+---Shape of the result: x
+---Raises where the index is not of integers or out of range, or the source has other sizes; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param dim integer
+---@param index tycho.Tensor # integers [n]
+---@param src tycho.Tensor # sizes of x, but n along dim
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:index_copy_(dim, index, src) end
+
+---x with a number at the positions of a dim that the index names.
+---Shape of the result: x
+---Raises where the index is not of integers or out of range, or the value does not fit the dtype.
+---@param dim integer
+---@param index tycho.Tensor # integers [n]
+---@param value number|tycho.Tensor # a number or 0-d tensor
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:index_fill(dim, index, value) end
+
+---x with a number at the index's positions along a dim; written to the first argument
+---Shape of the result: x
+---Raises where the index is not of integers or out of range, or the value does not fit the dtype; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param dim integer
+---@param index tycho.Tensor # integers [n]
+---@param value number|tycho.Tensor # a number or 0-d tensor
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:index_fill_(dim, index, value) end
+
+---x with values written where the tensors of positions meet, one for each of the first dims; their sizes broadcast.
+---A bool tensor names the places where it holds, which reads it. With accumulate values are added, in order; else
+---the last of equal ones wins.
+---Shape of the result: x
+---Raises where positions are out of range, there are more of them than dims, or the values do not broadcast.
+---@param indices tycho.Tensor[] # integers or bool
+---@param values tycho.Tensor|number # broadcasts to the positions and the other dims of x
+---@param accumulate? boolean # false
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:index_put(indices, values, accumulate) end
+
+---x with values written where tensors of positions meet; written to the first argument
+---Shape of the result: x
+---Raises where positions are out of range, there are more of them than dims, or the values do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param indices tycho.Tensor[] # integers or bool
+---@param values tycho.Tensor|number # broadcasts to the positions and the other dims of x
+---@param accumulate? boolean # false
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:index_put_(indices, values, accumulate) end
+
 ---the places of a dim that a 1-d index names
 ---Raises where an index is no integer, or out of range.
 ---@param dim integer
 ---@param index tycho.Tensor|integer[] # integers from 1, negative from the end; one dim
 ---@return tycho.Tensor # that dim as long as the index
 function Tensor:index_select(dim, index) end
+
+---x converted to i32
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x
+function Tensor:int() end
+
+---Values between points, on straight lines; those of the first and the last point beyond them. As NumPy's.
+---Shape of the result: x
+---Raises where the points are no two vectors of the same size, or none.
+---@param xp tycho.Tensor # [n], ascending; that is not checked
+---@param fp tycho.Tensor # [n], the values there
+---@param opts? {left: number?, right: number?} # the values below the first and above the last point
+---@return tycho.Tensor # shape of x; floats
+function Tensor:interp(xp, fp, opts) end
 
 ---Another number of places in each dim behind batch and channels.
 ---Options: size, a number or a list; or scale, likewise; mode = "nearest", or "linear" (also "bilinear"): between
@@ -1277,6 +1524,14 @@ function Tensor:isclose(b, opts) end
 ---Raises where an argument is neither a tensor nor a number.
 ---@return tycho.Tensor # bool, shape of x
 function Tensor:isfinite() end
+
+---Whether each element is one of the values; NaN is none of them.
+---Shape of the result: x
+---Raises where neither is a tensor.
+---@param values tycho.Tensor|number # any shape
+---@param opts? {invert: boolean?} # false; true: whether it is none of them
+---@return tycho.Tensor # bool, shape of x
+function Tensor:isin(values, opts) end
 
 ---Whether x is infinite, of either sign.
 ---Shape of the result: x
@@ -1313,6 +1568,16 @@ function Tensor:kl_div(target, opts) end
 ---@param b tycho.Tensor # at most 4 dims, as a
 ---@return tycho.Tensor # each size the product of the two
 function Tensor:kron(b) end
+
+---The k-th smallest element along a dim, and its position; of equal ones the first.
+---Shape of the result: x without the dim
+---Raises where the dim is out of range, or k outside of 1 to its size.
+---@param k integer # from 1
+---@param dim? integer # the last
+---@param keepdim? boolean # false
+---@return tycho.Tensor values
+---@return tycho.Tensor positions # x without the dim; positions are i64 from 1
+function Tensor:kthvalue(k, dim, keepdim) end
 
 ---the magnitudes of the differences, their mean by default
 ---Shape of the result: 0-d, or the broadcast of x and y
@@ -1450,6 +1715,14 @@ function Tensor:log2_() end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:log_() end
 
+---writes numbers with normal logarithms to x, returns it
+---Shape of the result: x
+---Raises where x is no float tensor, std is not above 0, or x is a leaf that requires a gradient.
+---@param mean? number # 1: of the logarithms
+---@param std? number # 2: of the logarithms
+---@return tycho.Tensor # x itself
+function Tensor:log_normal_(mean, std) end
+
 ---The logarithm of softmax over one dim, exact for small probabilities.
 ---Shape of the result: x
 ---Formula: z - log(sum(exp(z))), z = x - max(x)
@@ -1572,6 +1845,12 @@ function Tensor:logit_(eps) end
 ---@return tycho.Tensor # x without the dims; floats
 function Tensor:logsumexp(dims, keepdim) end
 
+---x converted to i64
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x
+function Tensor:long() end
+
 ---bits moved up; 0 beyond the width or for a negative count
 ---Accuracy: exact, or rounded once.
 ---Raises where an argument is neither a tensor nor a number, or not of integers, or where the sizes do not broadcast.
@@ -1607,6 +1886,22 @@ function Tensor:masked_fill(mask, value) end
 ---@param value tycho.Tensor|number|boolean # a number or 0-d tensor, cast to x's dtype
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:masked_fill_(mask, value) end
+
+---x with the elements of src, in order, where the mask holds.
+---Shape of the result: x
+---Raises where the mask is not bool or does not broadcast to x, or src has fewer elements than the mask has places.
+---@param mask tycho.Tensor # bool, broadcasts to x
+---@param src tycho.Tensor # at least as many elements as the mask holds
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:masked_scatter(mask, src) end
+
+---x with the elements of src, in order, where the mask holds; written to the first argument
+---Shape of the result: x
+---Raises where the mask is not bool or does not broadcast to x, or src has fewer elements than the mask has places; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param mask tycho.Tensor # bool, broadcasts to x
+---@param src tycho.Tensor # at least as many elements as the mask holds
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:masked_scatter_(mask, src) end
 
 ---elements where the bool mask holds, as one row.
 ---The same as x[mask]. Reads data: a compiled function goes on in another part behind it.
@@ -1714,6 +2009,15 @@ function Tensor:mish() end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:mish_() end
 
+---The element that comes most often along a dim, the smallest of several; and the last position where it stands.
+---Shape of the result: x without the dim
+---Raises where the dim is out of range, or nothing is to be chosen from.
+---@param dim? integer # the last
+---@param keepdim? boolean # false
+---@return tycho.Tensor values
+---@return tycho.Tensor positions # x without the dim; positions are i64 from 1
+function Tensor:mode(dim, keepdim) end
+
 ---the same as movedim: dims moved to other places, the rest in order; a view
 ---Raises where a dim is given twice or out of range, or the lists differ in length.
 ---@param from integer|integer[]
@@ -1735,6 +2039,12 @@ function Tensor:movedim(from, to) end
 ---@param opts? {reduction: "mean"|"sum"|"none"|nil} # "mean"
 ---@return tycho.Tensor # 0-d, or the broadcast shape
 function Tensor:mse_loss(y, opts) end
+
+---The elements in ascending order along the first dim.
+---Shape of the result: x
+---Raises where x has no dims.
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:msort() end
 
 ---product, element by element
 ---Accuracy: exact, or rounded once.
@@ -1790,6 +2100,56 @@ function Tensor:nan_to_num(nan, posinf, neginf) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:nan_to_num_(nan, posinf, neginf) end
 
+---The largest of all that is no NaN; NaN where all is.
+---Shape of the result: x without the dims
+---Raises where a dim is out of range, or nothing is to be chosen from.
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; floats
+function Tensor:nanmax(dims, keepdim) end
+
+---The mean of all that is no NaN; NaN of nothing.
+---Shape of the result: x without the dims
+---Raises where a dim is out of range or given twice.
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; floats
+function Tensor:nanmean(dims, keepdim) end
+
+---The middle of all that is no NaN; of an even count the lower one.
+---Shape of the result: x without the dim
+---Raises where the dim is out of range, or nothing is to be chosen from.
+---@param dim? integer # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dim; floats
+function Tensor:nanmedian(dim, keepdim) end
+
+---The smallest of all that is no NaN; NaN where all is.
+---Shape of the result: x without the dims
+---Raises where a dim is out of range, or nothing is to be chosen from.
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; floats
+function Tensor:nanmin(dims, keepdim) end
+
+---As quantile, of all that is no NaN.
+---Shape of the result: x without the dim
+---Raises where q lies outside of 0 to 1, or nothing is to be chosen from.
+---@param q number|tycho.Tensor # 0 to 1, or a vector of such
+---@param dim? integer # all
+---@param keepdim? boolean # false
+---@param opts? {interpolation: "linear"|"lower"|"higher"|"nearest"|"midpoint"|nil} # "linear"
+---@return tycho.Tensor # x without the dim; for a vector q its size before that; floats
+function Tensor:nanquantile(q, dim, keepdim, opts) end
+
+---The sum of all that is no NaN.
+---Shape of the result: x without the dims
+---Raises where a dim is out of range or given twice.
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; integers and bool give i64; 0 of nothing
+function Tensor:nansum(dims, keepdim) end
+
 ---length places of a dim from start on, as a view
 ---Raises where the places are out of range.
 ---@param dim integer
@@ -1827,6 +2187,44 @@ function Tensor:negative() end
 ---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:negative_() end
+
+---Elements of any value in the dtype and on the device of x.
+---Shape of the result: the sizes
+---Raises where x is no tensor, or a size is no whole number from 0.
+---@param ... integer|integer[]|{dtype: tycho.dtype?, device: string?} # the sizes, or a table of them; then options
+---@return tycho.Tensor # these sizes
+function Tensor:new_empty(...) end
+
+---One value in every element, in the dtype and on the device of x.
+---Shape of the result: the sizes
+---Raises where x is no tensor, or the value does not fit the dtype.
+---@param sizes integer|integer[]
+---@param value number|boolean
+---@param opts? {dtype: tycho.dtype?, device: string?} # by default those of x
+---@return tycho.Tensor # these sizes
+function Tensor:new_full(sizes, value, opts) end
+
+---Ones in the dtype and on the device of x.
+---Shape of the result: the sizes
+---Raises where x is no tensor, or a size is no whole number from 0.
+---@param ... integer|integer[]|{dtype: tycho.dtype?, device: string?} # the sizes, or a table of them; then options
+---@return tycho.Tensor # these sizes
+function Tensor:new_ones(...) end
+
+---A copy of data in the dtype and on the device of x.
+---Shape of the result: the sizes
+---Raises where x is no tensor, nested tables are ragged, or a number does not fit.
+---@param data number|boolean|table|tycho.Tensor # nested tables, one level a dim
+---@param opts? {dtype: tycho.dtype?, device: string?} # by default those of x
+---@return tycho.Tensor # the sizes of the nesting
+function Tensor:new_tensor(data, opts) end
+
+---Zeros in the dtype and on the device of x.
+---Shape of the result: the sizes
+---Raises where x is no tensor, or a size is no whole number from 0.
+---@param ... integer|integer[]|{dtype: tycho.dtype?, device: string?} # the sizes, or a table of them; then options
+---@return tycho.Tensor # these sizes
+function Tensor:new_zeros(...) end
 
 ---Minus the log-probability of each label.
 ---Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
@@ -1900,6 +2298,16 @@ function Tensor:outer(b) end
 ---@return tycho.Tensor # each dim longer by before + after
 function Tensor:pad(pairs, value) end
 
+---As quantile, with q in per cent, as NumPy's.
+---Shape of the result: x without the dim
+---Raises where q lies outside of 0 to 100, or nothing is to be chosen from.
+---@param q number|tycho.Tensor # 0 to 100, or a vector of such
+---@param dim? integer # all
+---@param keepdim? boolean # false
+---@param opts? {interpolation: "linear"|"lower"|"higher"|"nearest"|"midpoint"|nil} # "linear"
+---@return tycho.Tensor # x without the dim; for a vector q its size before that; floats
+function Tensor:percentile(q, dim, keepdim, opts) end
+
 ---the dims in another order, as a view
 ---Raises where a dim is missing, given twice or out of range.
 ---@param dims integer|integer[] # every dim once, one by one or in a table
@@ -1921,6 +2329,31 @@ function Tensor:pixel_shuffle(factor) end
 ---@return tycho.Tensor # [..., c r^2, h, w]
 function Tensor:pixel_unshuffle(factor) end
 
+---Numbers of events, of Poisson's distribution with that mean: one for each element. Reads the largest mean.
+---By inversion, in f64: the probabilities of 0, 1, 2, ... are added up until they exceed a uniform number. A large
+---mean is a sum of several draws.
+---Shape of the result: rate
+---Formula: the least k with u < sum of exp(-rate) rate^i / i!, i = 0 to k
+---Raises where a mean is negative or not finite.
+---@return tycho.Tensor # shape and dtype of rate
+function Tensor:poisson() end
+
+---The coefficients of the polynomial of that degree that fits points best, in the sense of least squares; the
+---highest power's first. As NumPy's. Stands on LAPACK.
+---Shape of the result: [degree + 1]
+---Raises where x and y differ in size, or the degree is negative.
+---@param y tycho.Tensor # [n] or [n, curves]
+---@param degree integer
+---@return tycho.Tensor # [degree + 1] or [degree + 1, curves]; floats
+function Tensor:polyfit(y, degree) end
+
+---The value of a polynomial, the highest power's coefficient first. As NumPy's.
+---Shape of the result: x
+---Raises where the coefficients are no vector.
+---@param x tycho.Tensor|number # where
+---@return tycho.Tensor # shape of x
+function Tensor:polyval(x) end
+
 ---a to the power b; integers wrap, a negative exponent truncates
 ---Accuracy: within 2 ulp of the exact result.
 ---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
@@ -1941,6 +2374,24 @@ function Tensor:pow_(b) end
 ---@param keepdim? boolean # false
 ---@return tycho.Tensor # x without the dims; integers and bool give i64; 1 of nothing
 function Tensor:prod(dims, keepdim) end
+
+---The largest element less the smallest.
+---Shape of the result: x without the dims
+---Raises where the dim is out of range, or nothing is to be chosen from.
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims
+function Tensor:ptp(dims, keepdim) end
+
+---What of the elements in order lies at the part q of the way from the first to the last; NaN where one is.
+---Shape of the result: x without the dim
+---Raises where q lies outside of 0 to 1, or nothing is to be chosen from.
+---@param q number|tycho.Tensor # 0 to 1, or a vector of such
+---@param dim? integer # all
+---@param keepdim? boolean # false
+---@param opts? {interpolation: "linear"|"lower"|"higher"|"nearest"|"midpoint"|nil} # "linear": between two elements
+---@return tycho.Tensor # x without the dim; for a vector q its size before that; floats
+function Tensor:quantile(q, dim, keepdim, opts) end
 
 ---Radians as degrees.
 ---Shape of the result: x
@@ -2154,6 +2605,28 @@ function Tensor:scatter_add(dim, index, src) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:scatter_add_(dim, index, src) end
 
+---x with elements of src joined at the index's positions along a dim: by sum, prod, mean, amax or amin.
+---Shape of the result: x
+---Raises where an index is not of integers or out of range, or the kind is not known.
+---@param dim integer
+---@param index tycho.Tensor # integers, as many dims as x
+---@param src tycho.Tensor # at least as large as the index
+---@param reduce "sum"|"prod"|"mean"|"amax"|"amin" # also "mul", "max", "min"
+---@param opts? {include_self: boolean?} # true: the element of x is one of those joined
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:scatter_reduce(dim, index, src, reduce, opts) end
+
+---x with elements of src joined at the index's positions along a dim; written to the first argument
+---Shape of the result: x
+---Raises where an index is not of integers or out of range, or the kind is not known; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param dim integer
+---@param index tycho.Tensor # integers, as many dims as x
+---@param src tycho.Tensor # at least as large as the index
+---@param reduce "sum"|"prod"|"mean"|"amax"|"amin" # also "mul", "max", "min"
+---@param opts? {include_self: boolean?} # true: the element of x is one of those joined
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:scatter_reduce_(dim, index, src, reduce, opts) end
+
 ---where values would go in sorted rows.
 ---Rows must be in ascending order; that is not checked.
 ---Raises where leading sizes differ.
@@ -2162,11 +2635,34 @@ function Tensor:scatter_add_(dim, index, src) end
 ---@return tycho.Tensor # the sizes of values; i64, places from 1 to n + 1
 function Tensor:searchsorted(values, right) end
 
+---The places of a dim at one position, without that dim.
+---Shape of the result: x without the dim
+---Raises where the dim or the position is out of range.
+---@param dim integer
+---@param index integer # from 1, negative from the end
+---@return tycho.Tensor # a view without the dim
+function Tensor:select(dim, index) end
+
+---x with src at one position of a dim.
+---Shape of the result: x
+---Raises where the position is out of range, or src has other sizes than the places there.
+---@param src tycho.Tensor # sizes of x without the dim
+---@param dim integer
+---@param index integer # from 1, negative from the end
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:select_scatter(src, dim, index) end
+
 ---writes one element, returns x
 ---Raises where there is not one index for each dim, one is out of range, or the value does not fit the dtype.
 ---@param ... integer|number|boolean # one index for each dim, then the value
 ---@return tycho.Tensor # x itself
 function Tensor:set(...) end
+
+---x converted to i16
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x
+function Tensor:short() end
 
 ---1 / (1 + exp(-x))
 ---Accuracy: within 3 ulp of the exact result.
@@ -2264,6 +2760,17 @@ function Tensor:size(dim) end
 ---@return tycho.Tensor # a view
 function Tensor:slice(dim, first, last, step) end
 
+---x with src at places of a dim, as x:slice(dim, first, last, step) reads them.
+---Shape of the result: x
+---Raises where the places are out of range, or src has other sizes than they.
+---@param src tycho.Tensor
+---@param dim? integer # 1
+---@param first? integer # 1
+---@param last? integer # the last, included where a step hits it
+---@param step? integer # 1
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:slice_scatter(src, dim, first, last, step) end
+
 ---Huber's loss divided by beta: half the squared difference over beta, beyond beta the difference less beta / 2.
 ---Girshick 2015, arXiv:1504.08083.
 ---Shape of the result: 0-d, or the broadcast of x and y
@@ -2358,6 +2865,16 @@ function Tensor:squeeze(dims, ...) end
 ---@return tycho.Tensor # x without the dims; floats
 function Tensor:std(dims, keepdim, opts) end
 
+---two results: the standard deviation and the mean
+---Shape of the result: x without the dims
+---Raises where a dim is out of range or given twice.
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@param opts? {correction: number?} # 1
+---@return tycho.Tensor deviation
+---@return tycho.Tensor mean # x without the dims; floats
+function Tensor:std_mean(dims, keepdim, opts) end
+
 ---elements in memory from one place of a dim to the next, or a table of all; where the size is 1, as in a contiguous tensor
 ---Raises where the dim is out of range.
 ---@param dim? integer # 1-based, negative from the end
@@ -2425,6 +2942,14 @@ function Tensor:t() end
 ---@param dim? integer # flattened; with it the same as index_select
 ---@return tycho.Tensor # the sizes of the index
 function Tensor:take(index, dim) end
+
+---Elements of x at the index's positions along a dim; the other sizes broadcast. Without a dim x is flattened.
+---Shape of the result: index
+---Raises where the index is not of integers or out of range, or sizes do not broadcast.
+---@param index tycho.Tensor # integers, as many dims as x
+---@param dim? integer # flattened
+---@return tycho.Tensor # the broadcast shape, that of the index along dim
+function Tensor:take_along_dim(index, dim) end
 
 ---the tangent of x radians
 ---Accuracy: within 3 ulp of the exact result.
@@ -2514,6 +3039,22 @@ function Tensor:trace() end
 ---@return tycho.Tensor # a view
 function Tensor:transpose(dim1, dim2) end
 
+---The integral along a dim by the trapezoidal rule.
+---Shape of the result: y without the dim
+---Raises where x has another number of places than y along the dim.
+---@param x? tycho.Tensor # where the values stand: a vector, or sizes of y; without it dx apart
+---@param opts? {dx: number?, dim: integer?} # dx = 1, dim = -1
+---@return tycho.Tensor # y without the dim; floats
+function Tensor:trapezoid(x, opts) end
+
+---the same as trapezoid: the integral by the trapezoidal rule
+---Shape of the result: y without the dim
+---Raises where x has another number of places than y along the dim.
+---@param x? tycho.Tensor # where the values stand: a vector, or sizes of y; without it dx apart
+---@param opts? {dx: number?, dim: integer?} # dx = 1, dim = -1
+---@return tycho.Tensor # y without the dim; floats
+function Tensor:trapz(x, opts) end
+
 ---The matrices in the last two dims, with zeros above the k-th diagonal.
 ---Shape of the result: x
 ---Raises where x has fewer than two dims.
@@ -2567,6 +3108,13 @@ function Tensor:trunc() end
 ---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:trunc_() end
+
+---x in the dtype of another tensor
+---Shape of the result: x
+---Raises where an argument is no tensor.
+---@param other tycho.Tensor
+---@return tycho.Tensor # the sizes of x
+function Tensor:type_as(other) end
 
 ---a table of views, one for each place of a dim, without that dim
 ---Raises where the dim is out of range.
@@ -2627,6 +3175,16 @@ function Tensor:vander(columns, increasing) end
 ---@param opts? {correction: number?} # 1: of a sample; 0: of a population
 ---@return tycho.Tensor # x without the dims; floats
 function Tensor:var(dims, keepdim, opts) end
+
+---two results: the variance and the mean
+---Shape of the result: x without the dims
+---Raises where a dim is out of range or given twice.
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@param opts? {correction: number?} # 1
+---@return tycho.Tensor variance
+---@return tycho.Tensor mean # x without the dims; floats
+function Tensor:var_mean(dims, keepdim, opts) end
 
 ---x with other sizes and the same storage; raises where only a copy would do
 ---Raises where the sizes do not hold as many elements, or the strides need a copy.
@@ -2883,6 +3441,16 @@ function ty.amax(x, dims, keepdim) end
 ---@param keepdim? boolean # false
 ---@return tycho.Tensor # x without the dims; the dtype of x
 function ty.amin(x, dims, keepdim) end
+
+---two results: the smallest and the largest element
+---Shape of the result: x without the dims
+---Raises where the dim is out of range, or nothing is to be chosen from.
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor least
+---@return tycho.Tensor largest # x without the dims; the dtype of x
+function ty.aminmax(x, dims, keepdim) end
 
 ---Whether any element is not zero.
 ---Shape of the result: x without the dims
@@ -3146,6 +3714,15 @@ function ty.atleast_3d(x) end
 ---@return any ... # what fn gives
 function ty.autocast(dtype, fn, ...) end
 
+---The mean with a weight for each element, as NumPy's.
+---Shape of the result: x without the dim
+---Raises where the weights have other sizes than x, or than its dim.
+---@param x tycho.Tensor
+---@param dim? integer # all
+---@param weights? tycho.Tensor # sizes of x, or a vector along dim
+---@return tycho.Tensor # x without the dim; floats
+function ty.average(x, dim, weights) end
+
 ---The mean of each window.
 ---Options: stride = kernel, padding = 0 (of zeros), ceil_mode = false, count_include_pad = true.
 ---Shape of the result: the places become windows
@@ -3192,6 +3769,23 @@ function ty.bce_with_logits(x, y, opts) end
 ---@param opts? {dtype: tycho.dtype?, device: string?}
 ---@return tycho.Tensor # these sizes, or those of p; f32
 function ty.bernoulli(p, sizes, opts) end
+
+---writes 1 with probability p, else 0, to x, returns it
+---Shape of the result: x
+---Raises where p lies outside of 0 to 1, or x is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param p? number|tycho.Tensor # 0.5; a tensor broadcasts to x
+---@return tycho.Tensor # x itself
+function ty.bernoulli_(x, p) end
+
+---How often each of the numbers 1, 2, ... comes, or the sums of their weights. Reads the largest number.
+---Shape of the result: [the largest number]
+---Raises where x is no vector of integers, or a number is below 1.
+---@param x tycho.Tensor # integers [n], from 1
+---@param weights? tycho.Tensor # [n]
+---@param minlength? integer # 0: how long the result is at least
+---@return tycho.Tensor # [the largest number, or minlength]; i64, or the dtype of the weights
+function ty.bincount(x, weights, minlength) end
 
 ---bits set in both
 ---Accuracy: exact, or rounded once.
@@ -3294,6 +3888,15 @@ function ty.broadcast_tensors(...) end
 ---@return tycho.Tensor # these sizes, sharing the memory of x
 function ty.broadcast_to(x, sizes, ...) end
 
+---In which of the intervals between ascending boundaries each element lies, as searchsorted.
+---Shape of the result: x
+---Raises where the boundaries are no vector.
+---@param x tycho.Tensor|number
+---@param boundaries tycho.Tensor # [n], ascending; that is not checked
+---@param right? boolean # false: before an equal boundary; true: behind it
+---@return tycho.Tensor # shape of x; i64, from 1 (below all) to n + 1
+function ty.bucketize(x, boundaries, right) end
+
 ---How many milliseconds a capture may take inside a call; one that needs more is given up, and waits for warmup.
 ---math.huge, as it is at first: as many as it needs. Without an argument nothing changes. Gives the budget so far.
 ---Raises where it is no number from 0.
@@ -3315,6 +3918,15 @@ function ty.cartesian_prod(...) end
 ---@param dim? integer # 1
 ---@return tycho.Tensor # the sizes of that dim added up
 function ty.cat(list, dim) end
+
+---writes Cauchy's numbers to x, returns it
+---Shape of the result: x
+---Raises where x is no float tensor, sigma is not above 0, or x is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@param median? number # 0
+---@param sigma? number # 1: half of the width at half of the height
+---@return tycho.Tensor # x itself
+function ty.cauchy_(x, median, sigma) end
 
 ---The cube root, of the sign of x.
 ---Shape of the result: x
@@ -3547,6 +4159,15 @@ function ty.conv_transpose1d(x, weight, bias, opts) end
 ---@return tycho.Tensor # [batch, out, ...], of sizes as in one dim
 function ty.conv_transpose2d(x, weight, bias, opts) end
 
+---The convolution of two vectors: sums of a[i] * v[k - i]. As NumPy's.
+---Shape of the result: [n + m - 1]
+---Raises where an argument is no vector or empty, or the mode is not known.
+---@param a tycho.Tensor # [n]
+---@param v tycho.Tensor # [m]
+---@param mode? "full"|"same"|"valid" # "full": all that overlaps; "same": the middle; "valid": where all overlaps
+---@return tycho.Tensor # [n + m - 1], [max(n, m)] or [max(n, m) - min(n, m) + 1]; floats
+function ty.convolve(a, v, mode) end
+
 ---writes y, broadcast and cast, to the elements of x
 ---Raises where y does not broadcast to x, or x is a leaf that requires a gradient.
 ---@param x tycho.Tensor
@@ -3569,6 +4190,13 @@ function ty.copysign(a, b) end
 ---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.copysign_(a, b) end
+
+---The correlations of variables, rows of x: covariances divided by the deviations, from -1 to 1.
+---Shape of the result: [variables, variables]
+---Raises where x has more than two dims.
+---@param x tycho.Tensor # [variables, observations], or one variable
+---@return tycho.Tensor # [variables, variables], 0-d of one; floats
+function ty.corrcoef(x) end
 
 ---the cosine of x radians
 ---Accuracy: within 1 ulp of the exact result.
@@ -3606,6 +4234,14 @@ function ty.cosh_(x) end
 ---@param keepdim? boolean # false
 ---@return tycho.Tensor # i64, x without the dims
 function ty.count_nonzero(x, dims, keepdim) end
+
+---The covariances of variables: rows of x, observations are columns.
+---Shape of the result: [variables, variables]
+---Raises where x has more than two dims, or weights do not fit.
+---@param x tycho.Tensor # [variables, observations], or one variable
+---@param opts? {correction: number?, fweights: tycho.Tensor?, aweights: tycho.Tensor?} # correction = 1; how often each observation comes, and how much it weighs
+---@return tycho.Tensor # [variables, variables], 0-d of one; floats
+function ty.cov(x, opts) end
 
 ---Minus the log-probability of each label under softmax(x); or of probabilities: -sum(target * log_softmax(x)).
 ---Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
@@ -3646,6 +4282,15 @@ function ty.cumprod(x, dim) end
 ---@param dim integer # may be left out for a vector
 ---@return tycho.Tensor # the sizes of x; integers and bool give i64
 function ty.cumsum(x, dim) end
+
+---The integral up to each place behind the first, by the trapezoidal rule.
+---Shape of the result: y with one place less
+---Raises where x has another number of places than y along the dim.
+---@param y tycho.Tensor
+---@param x? tycho.Tensor # where the values stand: a vector, or sizes of y; without it dx apart
+---@param opts? {dx: number?, dim: integer?} # dx = 1, dim = -1
+---@return tycho.Tensor # y with one place less along dim; floats
+function ty.cumulative_trapezoid(y, x, opts) end
 
 ---A function whose gradient is the user's: forward(...) gives the result (or a list of them) and what to save;
 ---rule(saved, g, ...) gives a gradient for each argument, nil for none.
@@ -3749,6 +4394,27 @@ function ty.diagflat(x, offset) end
 ---@param dim2? integer # 2
 ---@return tycho.Tensor # a view; the diagonal is the last dim
 function ty.diagonal(x, offset, dim1, dim2) end
+
+---x with src on a diagonal.
+---Shape of the result: x
+---Raises where the dims are out of range or the same, or src has other sizes than the diagonal.
+---@param x tycho.Tensor # at least two dims
+---@param src tycho.Tensor
+---@param offset? integer # 0; above zero: above the main diagonal
+---@param dim1? integer # 1
+---@param dim2? integer # 2
+---@return tycho.Tensor # shape and dtype of x
+function ty.diagonal_scatter(x, src, offset, dim1, dim2) end
+
+---The differences of neighbours along a dim, n times.
+---Shape of the result: x with n places less
+---Raises where n is negative, or what stands before or behind has other sizes.
+---@param x tycho.Tensor # at least one dim
+---@param n? integer # 1
+---@param dim? integer # the last
+---@param opts? {prepend: tycho.Tensor?, append: tycho.Tensor?} # what stands before and behind x along dim
+---@return tycho.Tensor # x with n places less along dim
+function ty.diff(x, n, dim, opts) end
 
 ---The logarithmic derivative of the gamma function; NaN at -1, -2 ..., of infinite magnitude at 0.
 ---Shape of the result: x
@@ -4026,6 +4692,14 @@ function ty.expm1(x) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.expm1_(x) end
 
+---Writes exponential numbers, of mean 1 / lambda.
+---Shape of the result: x
+---Raises where x is no float tensor, lambda is not above 0, or x is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@param lambda? number # 1
+---@return tycho.Tensor # x itself
+function ty.exponential_(x, lambda) end
+
 ---Writes f as one C11 file and its header, which need no library: the same bits, in programs without Lua.
 ---Tensors among the arguments become pointers, numbers doubles; all else that f reads is frozen, weights too.
 ---Options, by name beside the arguments: weights = "inside" (the C file, as it is without) or "beside" (model.bin);
@@ -4056,6 +4730,14 @@ function ty.eye(n, m, opts) end
 ---@param value number|boolean|tycho.Tensor # a tensor: of one element
 ---@return tycho.Tensor # x itself
 function ty.fill_(x, value) end
+
+---The limits of a float dtype: bits, max, min, eps (from 1 to the next number), tiny (the smallest normal number),
+---smallest_subnormal, resolution.
+---Shape of the result: a table
+---Raises where the dtype is no float.
+---@param dtype tycho.dtype
+---@return table<string, number>
+function ty.finfo(dtype) end
 
 ---the same as trunc: the whole part, towards zero
 ---Accuracy: exact, or rounded once.
@@ -4243,6 +4925,14 @@ function ty.gelu(x, opts) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.gelu_(x, opts) end
 
+---Writes geometric numbers: how many draws of probability p it takes until one succeeds, from 1.
+---Shape of the result: x
+---Raises where p does not lie between 0 and 1, or x is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param p number # above 0, below 1
+---@return tycho.Tensor # x itself
+function ty.geometric_(x, p) end
+
 ---the same as outer: all products of an element of a with one of b
 ---Shape of the result: [n, m]
 ---Raises where an argument is no vector.
@@ -4332,6 +5022,26 @@ function ty.help(what) end
 ---@return fun(...): tycho.Tensor
 function ty.hessian(f, argnum) end
 
+---How many elements lie in each of equally wide intervals; the last one holds its end. Others are not counted.
+---Shape of the result: [bins]
+---Raises where bins is below 1, or min above max.
+---@param x tycho.Tensor
+---@param bins? integer # 100
+---@param min? number # 0
+---@param max? number # 0; where both are equal, those of the elements
+---@return tycho.Tensor # [bins]; floats
+function ty.histc(x, bins, min, max) end
+
+---How many elements lie between edges, and the edges. The last interval holds its end.
+---Shape of the result: [bins] and [bins + 1]
+---Raises where bins is below 1, or the edges are no vector of at least two.
+---@param x tycho.Tensor
+---@param bins? integer|tycho.Tensor # 10, of equal width; or the edges, ascending
+---@param opts? {range: number[]?, weight: tycho.Tensor?, density: boolean?} # range: {low, high}, by default those of the elements; density: divided by their sum and the widths
+---@return tycho.Tensor counts
+---@return tycho.Tensor edges # [bins] and [bins + 1]; floats
+function ty.histogram(x, bins, opts) end
+
 ---Tensors side by side: along the second dim, vectors along their only one.
 ---Shape of the result: the second sizes added up
 ---Raises where the list is empty, or sizes differ in another dim.
@@ -4395,6 +5105,13 @@ function ty.i1(x) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.i1_(x) end
 
+---The limits of an integer dtype: bits, min, max. The largest of i64 is 2^63 - 1, which Lua's numbers round to 2^63.
+---Shape of the result: a table
+---Raises where the dtype is no integer.
+---@param dtype tycho.dtype
+---@return table<string, number>
+function ty.iinfo(dtype) end
+
 ---x with src's places added at the positions of a dim that the index names, one after the other.
 ---Shape of the result: x
 ---Raises where the index is not of integers or out of range, or the source has other sizes.
@@ -4415,6 +5132,68 @@ function ty.index_add(x, dim, index, src) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.index_add_(x, dim, index, src) end
 
+---x with src's places written at the positions of a dim that the index names; the last of equal ones wins.
+---Shape of the result: x
+---Raises where the index is not of integers or out of range, or the source has other sizes.
+---@param x tycho.Tensor
+---@param dim integer
+---@param index tycho.Tensor # integers [n]
+---@param src tycho.Tensor # sizes of x, but n along dim
+---@return tycho.Tensor # shape and dtype of x
+function ty.index_copy(x, dim, index, src) end
+
+---x with src's places written at the index's positions along a dim; written to the first argument
+---Shape of the result: x
+---Raises where the index is not of integers or out of range, or the source has other sizes; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param dim integer
+---@param index tycho.Tensor # integers [n]
+---@param src tycho.Tensor # sizes of x, but n along dim
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.index_copy_(x, dim, index, src) end
+
+---x with a number at the positions of a dim that the index names.
+---Shape of the result: x
+---Raises where the index is not of integers or out of range, or the value does not fit the dtype.
+---@param x tycho.Tensor
+---@param dim integer
+---@param index tycho.Tensor # integers [n]
+---@param value number|tycho.Tensor # a number or 0-d tensor
+---@return tycho.Tensor # shape and dtype of x
+function ty.index_fill(x, dim, index, value) end
+
+---x with a number at the index's positions along a dim; written to the first argument
+---Shape of the result: x
+---Raises where the index is not of integers or out of range, or the value does not fit the dtype; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param dim integer
+---@param index tycho.Tensor # integers [n]
+---@param value number|tycho.Tensor # a number or 0-d tensor
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.index_fill_(x, dim, index, value) end
+
+---x with values written where the tensors of positions meet, one for each of the first dims; their sizes broadcast.
+---A bool tensor names the places where it holds, which reads it. With accumulate values are added, in order; else
+---the last of equal ones wins.
+---Shape of the result: x
+---Raises where positions are out of range, there are more of them than dims, or the values do not broadcast.
+---@param x tycho.Tensor
+---@param indices tycho.Tensor[] # integers or bool
+---@param values tycho.Tensor|number # broadcasts to the positions and the other dims of x
+---@param accumulate? boolean # false
+---@return tycho.Tensor # shape and dtype of x
+function ty.index_put(x, indices, values, accumulate) end
+
+---x with values written where tensors of positions meet; written to the first argument
+---Shape of the result: x
+---Raises where positions are out of range, there are more of them than dims, or the values do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param indices tycho.Tensor[] # integers or bool
+---@param values tycho.Tensor|number # broadcasts to the positions and the other dims of x
+---@param accumulate? boolean # false
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.index_put_(x, indices, values, accumulate) end
+
 ---the places of a dim that a 1-d index names
 ---Raises where an index is no integer, or out of range.
 ---@param x tycho.Tensor
@@ -4422,6 +5201,16 @@ function ty.index_add_(x, dim, index, src) end
 ---@param index tycho.Tensor|integer[] # integers from 1, negative from the end; one dim
 ---@return tycho.Tensor # that dim as long as the index
 function ty.index_select(x, dim, index) end
+
+---Values between points, on straight lines; those of the first and the last point beyond them. As NumPy's.
+---Shape of the result: x
+---Raises where the points are no two vectors of the same size, or none.
+---@param x tycho.Tensor # where
+---@param xp tycho.Tensor # [n], ascending; that is not checked
+---@param fp tycho.Tensor # [n], the values there
+---@param opts? {left: number?, right: number?} # the values below the first and above the last point
+---@return tycho.Tensor # shape of x; floats
+function ty.interp(x, xp, fp, opts) end
 
 ---Another number of places in each dim behind batch and channels.
 ---Options: size, a number or a list; or scale, likewise; mode = "nearest", or "linear" (also "bilinear"): between
@@ -4463,6 +5252,15 @@ function ty.isclose(a, b, opts) end
 ---@param x tycho.Tensor # any shape
 ---@return tycho.Tensor # bool, shape of x
 function ty.isfinite(x) end
+
+---Whether each element is one of the values; NaN is none of them.
+---Shape of the result: x
+---Raises where neither is a tensor.
+---@param x tycho.Tensor|number
+---@param values tycho.Tensor|number # any shape
+---@param opts? {invert: boolean?} # false; true: whether it is none of them
+---@return tycho.Tensor # bool, shape of x
+function ty.isin(x, values, opts) end
 
 ---Whether x is infinite, of either sign.
 ---Shape of the result: x
@@ -4521,6 +5319,17 @@ function ty.kl_div(x, target, opts) end
 ---@param b tycho.Tensor # at most 4 dims, as a
 ---@return tycho.Tensor # each size the product of the two
 function ty.kron(a, b) end
+
+---The k-th smallest element along a dim, and its position; of equal ones the first.
+---Shape of the result: x without the dim
+---Raises where the dim is out of range, or k outside of 1 to its size.
+---@param x tycho.Tensor
+---@param k integer # from 1
+---@param dim? integer # the last
+---@param keepdim? boolean # false
+---@return tycho.Tensor values
+---@return tycho.Tensor positions # x without the dim; positions are i64 from 1
+function ty.kthvalue(x, k, dim, keepdim) end
 
 ---the magnitudes of the differences, their mean by default
 ---Shape of the result: 0-d, or the broadcast of x and y
@@ -4715,6 +5524,15 @@ function ty.log2_(x) end
 ---@param x tycho.Tensor|number # any dtype, any shape
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.log_(x) end
+
+---writes numbers with normal logarithms to x, returns it
+---Shape of the result: x
+---Raises where x is no float tensor, std is not above 0, or x is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@param mean? number # 1: of the logarithms
+---@param std? number # 2: of the logarithms
+---@return tycho.Tensor # x itself
+function ty.log_normal_(x, mean, std) end
 
 ---The logarithm of softmax over one dim, exact for small probabilities.
 ---Shape of the result: x
@@ -4913,6 +5731,24 @@ function ty.masked_fill(x, mask, value) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.masked_fill_(x, mask, value) end
 
+---x with the elements of src, in order, where the mask holds.
+---Shape of the result: x
+---Raises where the mask is not bool or does not broadcast to x, or src has fewer elements than the mask has places.
+---@param x tycho.Tensor
+---@param mask tycho.Tensor # bool, broadcasts to x
+---@param src tycho.Tensor # at least as many elements as the mask holds
+---@return tycho.Tensor # shape and dtype of x
+function ty.masked_scatter(x, mask, src) end
+
+---x with the elements of src, in order, where the mask holds; written to the first argument
+---Shape of the result: x
+---Raises where the mask is not bool or does not broadcast to x, or src has fewer elements than the mask has places; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param mask tycho.Tensor # bool, broadcasts to x
+---@param src tycho.Tensor # at least as many elements as the mask holds
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.masked_scatter_(x, mask, src) end
+
 ---elements where the bool mask holds, as one row.
 ---The same as x[mask]. Reads data: a compiled function goes on in another part behind it.
 ---Raises where the mask is not bool, or does not broadcast to x.
@@ -5041,6 +5877,16 @@ function ty.mish(x) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.mish_(x) end
 
+---The element that comes most often along a dim, the smallest of several; and the last position where it stands.
+---Shape of the result: x without the dim
+---Raises where the dim is out of range, or nothing is to be chosen from.
+---@param x tycho.Tensor
+---@param dim? integer # the last
+---@param keepdim? boolean # false
+---@return tycho.Tensor values
+---@return tycho.Tensor positions # x without the dim; positions are i64 from 1
+function ty.mode(x, dim, keepdim) end
+
 ---the same as movedim: dims moved to other places, the rest in order; a view
 ---Raises where a dim is given twice or out of range, or the lists differ in length.
 ---@param x tycho.Tensor
@@ -5065,6 +5911,13 @@ function ty.movedim(x, from, to) end
 ---@param opts? {reduction: "mean"|"sum"|"none"|nil} # "mean"
 ---@return tycho.Tensor # 0-d, or the broadcast shape
 function ty.mse_loss(x, y, opts) end
+
+---The elements in ascending order along the first dim.
+---Shape of the result: x
+---Raises where x has no dims.
+---@param x tycho.Tensor
+---@return tycho.Tensor # shape and dtype of x
+function ty.msort(x) end
 
 ---product, element by element
 ---Accuracy: exact, or rounded once.
@@ -5126,6 +5979,62 @@ function ty.nan_to_num(x, nan, posinf, neginf) end
 ---@param neginf? number # for -inf, the dtype's lowest
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.nan_to_num_(x, nan, posinf, neginf) end
+
+---The largest of all that is no NaN; NaN where all is.
+---Shape of the result: x without the dims
+---Raises where a dim is out of range, or nothing is to be chosen from.
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; floats
+function ty.nanmax(x, dims, keepdim) end
+
+---The mean of all that is no NaN; NaN of nothing.
+---Shape of the result: x without the dims
+---Raises where a dim is out of range or given twice.
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; floats
+function ty.nanmean(x, dims, keepdim) end
+
+---The middle of all that is no NaN; of an even count the lower one.
+---Shape of the result: x without the dim
+---Raises where the dim is out of range, or nothing is to be chosen from.
+---@param x tycho.Tensor
+---@param dim? integer # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dim; floats
+function ty.nanmedian(x, dim, keepdim) end
+
+---The smallest of all that is no NaN; NaN where all is.
+---Shape of the result: x without the dims
+---Raises where a dim is out of range, or nothing is to be chosen from.
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; floats
+function ty.nanmin(x, dims, keepdim) end
+
+---As quantile, of all that is no NaN.
+---Shape of the result: x without the dim
+---Raises where q lies outside of 0 to 1, or nothing is to be chosen from.
+---@param x tycho.Tensor
+---@param q number|tycho.Tensor # 0 to 1, or a vector of such
+---@param dim? integer # all
+---@param keepdim? boolean # false
+---@param opts? {interpolation: "linear"|"lower"|"higher"|"nearest"|"midpoint"|nil} # "linear"
+---@return tycho.Tensor # x without the dim; for a vector q its size before that; floats
+function ty.nanquantile(x, q, dim, keepdim, opts) end
+
+---The sum of all that is no NaN.
+---Shape of the result: x without the dims
+---Raises where a dim is out of range or given twice.
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; integers and bool give i64; 0 of nothing
+function ty.nansum(x, dims, keepdim) end
 
 ---length places of a dim from start on, as a view
 ---Raises where the places are out of range.
@@ -5282,6 +6191,17 @@ function ty.pad(x, pairs, value) end
 ---@param fn fun(graph: tycho.GraphObject, inputs: tycho.Tensor[]): tycho.GraphObject?
 function ty.pass(name, fn) end
 
+---As quantile, with q in per cent, as NumPy's.
+---Shape of the result: x without the dim
+---Raises where q lies outside of 0 to 100, or nothing is to be chosen from.
+---@param x tycho.Tensor
+---@param q number|tycho.Tensor # 0 to 100, or a vector of such
+---@param dim? integer # all
+---@param keepdim? boolean # false
+---@param opts? {interpolation: "linear"|"lower"|"higher"|"nearest"|"midpoint"|nil} # "linear"
+---@return tycho.Tensor # x without the dim; for a vector q its size before that; floats
+function ty.percentile(x, q, dim, keepdim, opts) end
+
 ---the dims in another order, as a view
 ---Raises where a dim is missing, given twice or out of range.
 ---@param x tycho.Tensor
@@ -5315,6 +6235,26 @@ function ty.pixel_unshuffle(x, factor) end
 ---@return tycho.Plot
 function ty.plot(opts) end
 
+---Numbers of events, of Poisson's distribution with that mean: one for each element. Reads the largest mean.
+---By inversion, in f64: the probabilities of 0, 1, 2, ... are added up until they exceed a uniform number. A large
+---mean is a sum of several draws.
+---Shape of the result: rate
+---Formula: the least k with u < sum of exp(-rate) rate^i / i!, i = 0 to k
+---Raises where a mean is negative or not finite.
+---@param rate tycho.Tensor # floats from 0
+---@return tycho.Tensor # shape and dtype of rate
+function ty.poisson(rate) end
+
+---The coefficients of the polynomial of that degree that fits points best, in the sense of least squares; the
+---highest power's first. As NumPy's. Stands on LAPACK.
+---Shape of the result: [degree + 1]
+---Raises where x and y differ in size, or the degree is negative.
+---@param x tycho.Tensor # [n]
+---@param y tycho.Tensor # [n] or [n, curves]
+---@param degree integer
+---@return tycho.Tensor # [degree + 1] or [degree + 1, curves]; floats
+function ty.polyfit(x, y, degree) end
+
 ---The n-th derivative of digamma. Below zero only of n = 0 and 1, NaN for others.
 ---Shape of the result: x
 ---Formula: (-1)^(n + 1) n! zeta(n + 1, x)
@@ -5323,6 +6263,14 @@ function ty.plot(opts) end
 ---@param x tycho.Tensor # any shape
 ---@return tycho.Tensor # shape of x, floats; integers give the default float
 function ty.polygamma(n, x) end
+
+---The value of a polynomial, the highest power's coefficient first. As NumPy's.
+---Shape of the result: x
+---Raises where the coefficients are no vector.
+---@param p tycho.Tensor # [degree + 1]
+---@param x tycho.Tensor|number # where
+---@return tycho.Tensor # shape of x
+function ty.polyval(p, x) end
 
 ---a to the power b; integers wrap, a negative exponent truncates
 ---Accuracy: within 2 ulp of the exact result.
@@ -5371,6 +6319,35 @@ function ty.profile(fn, path) end
 ---@param opts? {label: string?, unit: string?, per_step: number?, total: integer?, curve: string|string[]|nil, height: integer?}
 ---@return tycho.Progress
 function ty.progress(what, opts) end
+
+---The dtype in which two meet, as in a sum of tensors of both: the larger of a kind, the float of a float and an
+---integer; i16 for u8 and i8, f32 for f16 and bf16.
+---Shape of the result: a dtype
+---Raises where a name is no dtype.
+---@param a tycho.dtype
+---@param b tycho.dtype
+---@return tycho.dtype
+function ty.promote_types(a, b) end
+
+---The largest element less the smallest.
+---Shape of the result: x without the dims
+---Raises where the dim is out of range, or nothing is to be chosen from.
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims
+function ty.ptp(x, dims, keepdim) end
+
+---What of the elements in order lies at the part q of the way from the first to the last; NaN where one is.
+---Shape of the result: x without the dim
+---Raises where q lies outside of 0 to 1, or nothing is to be chosen from.
+---@param x tycho.Tensor
+---@param q number|tycho.Tensor # 0 to 1, or a vector of such
+---@param dim? integer # all
+---@param keepdim? boolean # false
+---@param opts? {interpolation: "linear"|"lower"|"higher"|"nearest"|"midpoint"|nil} # "linear": between two elements
+---@return tycho.Tensor # x without the dim; for a vector q its size before that; floats
+function ty.quantile(x, q, dim, keepdim, opts) end
 
 ---Radians as degrees.
 ---Shape of the result: x
@@ -5527,6 +6504,14 @@ function ty.reset(f) end
 ---@param ... integer # the others
 ---@return tycho.Tensor # these sizes; the dtype of x
 function ty.reshape(x, sizes, ...) end
+
+---The dtype of what an operation makes of two tensors or numbers; numbers are weak: they do not widen a float.
+---Shape of the result: a dtype
+---Raises where neither is a tensor.
+---@param a tycho.Tensor|number|boolean
+---@param b tycho.Tensor|number|boolean
+---@return tycho.dtype
+function ty.result_type(a, b) end
 
 ---Over the last dim (or dims): x / sqrt(mean(x^2) + eps) * weight. Zhang, Sennrich 2019, arXiv:1910.07467.
 ---Shape of the result: x
@@ -5698,6 +6683,30 @@ function ty.scatter_add(x, dim, index, src) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.scatter_add_(x, dim, index, src) end
 
+---x with elements of src joined at the index's positions along a dim: by sum, prod, mean, amax or amin.
+---Shape of the result: x
+---Raises where an index is not of integers or out of range, or the kind is not known.
+---@param x tycho.Tensor
+---@param dim integer
+---@param index tycho.Tensor # integers, as many dims as x
+---@param src tycho.Tensor # at least as large as the index
+---@param reduce "sum"|"prod"|"mean"|"amax"|"amin" # also "mul", "max", "min"
+---@param opts? {include_self: boolean?} # true: the element of x is one of those joined
+---@return tycho.Tensor # shape and dtype of x
+function ty.scatter_reduce(x, dim, index, src, reduce, opts) end
+
+---x with elements of src joined at the index's positions along a dim; written to the first argument
+---Shape of the result: x
+---Raises where an index is not of integers or out of range, or the kind is not known; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param dim integer
+---@param index tycho.Tensor # integers, as many dims as x
+---@param src tycho.Tensor # at least as large as the index
+---@param reduce "sum"|"prod"|"mean"|"amax"|"amin" # also "mul", "max", "min"
+---@param opts? {include_self: boolean?} # true: the element of x is one of those joined
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.scatter_reduce_(x, dim, index, src, reduce, opts) end
+
 ---calls fn(...) and frees the tensors made meanwhile, but those that it returns, also in tables
 ---Raises where fn is no function, and what fn raises.
 ---@param fn fun(...): ...
@@ -5713,6 +6722,25 @@ function ty.scope(fn, ...) end
 ---@param right? boolean # false: before equal elements; true: behind them
 ---@return tycho.Tensor # the sizes of values; i64, places from 1 to n + 1
 function ty.searchsorted(sorted, values, right) end
+
+---The places of a dim at one position, without that dim.
+---Shape of the result: x without the dim
+---Raises where the dim or the position is out of range.
+---@param x tycho.Tensor
+---@param dim integer
+---@param index integer # from 1, negative from the end
+---@return tycho.Tensor # a view without the dim
+function ty.select(x, dim, index) end
+
+---x with src at one position of a dim.
+---Shape of the result: x
+---Raises where the position is out of range, or src has other sizes than the places there.
+---@param x tycho.Tensor
+---@param src tycho.Tensor # sizes of x without the dim
+---@param dim integer
+---@param index integer # from 1, negative from the end
+---@return tycho.Tensor # shape and dtype of x
+function ty.select_scatter(x, src, dim, index) end
 
 ---writes one element, returns x
 ---Raises where there is not one index for each dim, one is out of range, or the value does not fit the dtype.
@@ -5845,6 +6873,18 @@ function ty.size(x, dim) end
 ---@param step? integer # 1; below 0 it goes down
 ---@return tycho.Tensor # a view
 function ty.slice(x, dim, first, last, step) end
+
+---x with src at places of a dim, as x:slice(dim, first, last, step) reads them.
+---Shape of the result: x
+---Raises where the places are out of range, or src has other sizes than they.
+---@param x tycho.Tensor
+---@param src tycho.Tensor
+---@param dim? integer # 1
+---@param first? integer # 1
+---@param last? integer # the last, included where a step hits it
+---@param step? integer # 1
+---@return tycho.Tensor # shape and dtype of x
+function ty.slice_scatter(x, src, dim, first, last, step) end
 
 ---Huber's loss divided by beta: half the squared difference over beta, beyond beta the difference less beta / 2.
 ---Girshick 2015, arXiv:1504.08083.
@@ -5983,6 +7023,17 @@ function ty.stats() end
 ---@return tycho.Tensor # x without the dims; floats
 function ty.std(x, dims, keepdim, opts) end
 
+---two results: the standard deviation and the mean
+---Shape of the result: x without the dims
+---Raises where a dim is out of range or given twice.
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@param opts? {correction: number?} # 1
+---@return tycho.Tensor deviation
+---@return tycho.Tensor mean # x without the dims; floats
+function ty.std_mean(x, dims, keepdim, opts) end
+
 ---elements in memory from one place of a dim to the next, or a table of all; where the size is 1, as in a contiguous tensor
 ---Raises where the dim is out of range.
 ---@param x tycho.Tensor
@@ -6065,6 +7116,15 @@ function ty.t(x) end
 ---@param dim? integer # flattened; with it the same as index_select
 ---@return tycho.Tensor # the sizes of the index
 function ty.take(x, index, dim) end
+
+---Elements of x at the index's positions along a dim; the other sizes broadcast. Without a dim x is flattened.
+---Shape of the result: index
+---Raises where the index is not of integers or out of range, or sizes do not broadcast.
+---@param x tycho.Tensor
+---@param index tycho.Tensor # integers, as many dims as x
+---@param dim? integer # flattened
+---@return tycho.Tensor # the broadcast shape, that of the index along dim
+function ty.take_along_dim(x, index, dim) end
 
 ---the tangent of x radians
 ---Accuracy: within 3 ulp of the exact result.
@@ -6181,6 +7241,24 @@ function ty.trace(x) end
 ---@param dim2 integer
 ---@return tycho.Tensor # a view
 function ty.transpose(x, dim1, dim2) end
+
+---The integral along a dim by the trapezoidal rule.
+---Shape of the result: y without the dim
+---Raises where x has another number of places than y along the dim.
+---@param y tycho.Tensor
+---@param x? tycho.Tensor # where the values stand: a vector, or sizes of y; without it dx apart
+---@param opts? {dx: number?, dim: integer?} # dx = 1, dim = -1
+---@return tycho.Tensor # y without the dim; floats
+function ty.trapezoid(y, x, opts) end
+
+---the same as trapezoid: the integral by the trapezoidal rule
+---Shape of the result: y without the dim
+---Raises where x has another number of places than y along the dim.
+---@param y tycho.Tensor
+---@param x? tycho.Tensor # where the values stand: a vector, or sizes of y; without it dx apart
+---@param opts? {dx: number?, dim: integer?} # dx = 1, dim = -1
+---@return tycho.Tensor # y without the dim; floats
+function ty.trapz(y, x, opts) end
 
 ---Ones on and below the k-th diagonal, zeros above.
 ---Shape of the result: [n, m]
@@ -6358,6 +7436,17 @@ function ty.vander(x, columns, increasing) end
 ---@param opts? {correction: number?} # 1: of a sample; 0: of a population
 ---@return tycho.Tensor # x without the dims; floats
 function ty.var(x, dims, keepdim, opts) end
+
+---two results: the variance and the mean
+---Shape of the result: x without the dims
+---Raises where a dim is out of range or given twice.
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@param opts? {correction: number?} # 1
+---@return tycho.Tensor variance
+---@return tycho.Tensor mean # x without the dims; floats
+function ty.var_mean(x, dims, keepdim, opts) end
 
 ---x with other sizes and the same storage; raises where only a copy would do
 ---Raises where the sizes do not hold as many elements, or the strides need a copy.
