@@ -178,6 +178,7 @@ describe("every method that ends in _", function()
     index_copy = { 2, ty.tensor({ 2, 4 }, i64), ty.rand(4, 2) }, index_fill = { 1, ty.tensor({ 3 }, i64), -1 },
     index_put = { { ty.tensor({ 2, 4 }, i64) }, ty.rand(4) }, masked_scatter = { ty.rand(4, 4):gt(0.5), ty.rand(16) },
     scatter_reduce = { 1, ty.ones({ 2, 4 }, i64), ty.rand(2, 4), "amax" },
+    addr = { ty.rand(4), ty.rand(4) },
     clip = { 0.2, 0.8 }, xlogy = { 2 }, addcmul = { ty.rand(4, 4), 2 }, addcdiv = { ty.rand(4, 4), 2 },
     hypot = { 2 }, logaddexp = { 1 }, logical_and = { true }, logical_or = { false }, logical_xor = { true },
   }

@@ -13,6 +13,7 @@ local function I(...) return ty.tensor({ ... }, { dtype = "i64" }) end
 --   single    the same for f32: 1e-5; false: not compared
 --   slope     how near gradients must be: 1e-11; PyTorch's own trigamma is no nearer
 --   reads     it reads values: it is captured in parts, and no vmap computes it for all examples at once
+--   whole     one of ty.linalg that reads nothing
 --   vmap      false: there is nothing to map over, or sizes depend on values
 local cases = {
   { "vstack", function(a, b) return ty.vstack { a, b } end },
@@ -148,9 +149,66 @@ local cases = {
   { "interp_sides", function(x)
     return x:interp(ty.tensor({ -1, 0, 2.5 }, F64), ty.tensor({ 3, 1, 4 }, F64), { left = -7, right = 8 })
   end, single = false },
+  { "mm", function(a, b) return a:mm(b) end },
+  { "mv", function(a, v) return a:mv(v) end },
+  { "addmv", function(c, a, v) return c:addmv(a, v, { alpha = 0.5, beta = -2 }) end },
+  { "addr", function(c, a, b) return c:addr(a, b, { alpha = 2 }) end },
+  { "baddbmm", function(c, a, b) return c:baddbmm(a, b, { beta = 0.5 }) end },
+  { "inner", function(a, b) return a:inner(b) end },
+  { "vecdot", function(a, b) return a:vecdot(b) end },
+  { "cross", function(a, b) return a:cross(b) end },
+  { "cross_columns", function(a, b) return a:cross(b, 1) end },
+  { "cdist", function(a, b) return a:cdist(b) end },
+  { "cdist_stack", function(a, b) return a:cdist(b, 1) end },
+  { "cdist_cubic", function(a, b) return a:cdist(b, 3) end },
+  { "cdist_largest", function(a, b) return a:cdist(b, math.huge) end },
+  { "pdist", function(x) return x:pdist() end },
+
   { "polyval", function(p, x) return p:polyval(x) end },
   { "polyfit", function(x, y) return x:polyfit(y, 2) end, reads = true, near = 1e-11, single = 1e-2, slope = 1e-9 },
 }
+
+-- ty.linalg: what LAPACK computes or a norm decides reads values. Signs and permutations do not matter.
+local la = ty.linalg
+local of_matrices = {
+  { "svdvals", function(a) return la.svdvals(a) end, slope = 1e-9 },
+  { "eigvalsh", function(a) return la.eigvalsh(a + a:transpose(-2, -1)) end, slope = 1e-9 },
+  { "pinv", function(a) return la.pinv(a) end, single = 1e-4, slope = 1e-9 },
+  { "pinv_wide", function(a) return la.pinv(a) end, single = 1e-4, slope = 1e-9 },
+  { "pinv_low_rank", function(a) return la.pinv(a:detach(), { rtol = 1e-5 }) end, single = 1e-4 },
+  { "matrix_rank", function(a) return la.matrix_rank(a), la.matrix_rank(a, { atol = 3 }) end },
+  { "slogdet", function(a) return la.slogdet(a) end, slope = 1e-9 },
+  { "lu", function(a) return la.lu(a) end, slope = 1e-9 },
+  { "lu_tall", function(a) return la.lu(a:detach()) end },
+  { "lu_wide", function(a) return la.lu(a:detach()) end },
+  { "norm", function(x) return la.norm(x), la.norm(x, nil, 1), la.norm(x, 1, 2, true), la.norm(x, "fro"),
+    la.norm(x, math.huge), la.norm(x, 2, { 1, 2 }) end },
+  { "vector_norm", function(x) return la.vector_norm(x, 3, { 1, 2 }), la.vector_norm(x) end, whole = true },
+  { "matrix_norm", function(x)
+    local list = { la.matrix_norm(x), la.matrix_norm(x, "nuc") }
+    for _, p in ipairs { 2, -2, 1, -1, math.huge, -math.huge } do list[#list + 1] = la.matrix_norm(x, p) end
+    list[#list + 1] = la.matrix_norm(x, "fro", { 1, 3 }, true)
+    return list
+  end, slope = 1e-9 },
+  { "cond", function(a) return la.cond(a), la.cond(a, -2), la.cond(a, 1), la.cond(a, "fro") end, slope = 1e-8, near = 1e-11,
+    single = 1e-3 },
+  { "matrix_power", function(a) return la.matrix_power(a, 5), la.matrix_power(a, 0) end, single = 1e-4, whole = true },
+  { "matrix_power_inverse", function(a) return la.matrix_power(a, -3) end, single = 1e-4, slope = 1e-9 },
+  { "multi_dot", function(a, b, c, d) return la.multi_dot { a, b, c, d } end, whole = true },
+  { "matrix_exp", function(a) return la.matrix_exp(a) end, single = 1e-3, near = 1e-12, slope = 1e-9 },
+  { "solve_triangular", function(a, b) return la.solve_triangular(a, b, { upper = true }) end, single = 1e-3, slope = 1e-9 },
+  { "solve_triangular_right", function(a, b)
+    return la.solve_triangular(a, b, { upper = false, left = false, unitriangular = true })
+  end, single = 1e-3, slope = 1e-9 },
+  { "tensorinv", function(a) return la.tensorinv(a, 1) end, single = 1e-3, slope = 1e-9 },
+  { "tensorsolve", function(a, b) return la.tensorsolve(a, b) end, single = 1e-3, slope = 1e-9 },
+}
+local has_lapack = ty.blas(true)
+ty.blas(false)
+for _, c in ipairs(of_matrices) do
+  if not c.whole then c.reads = true end
+  if has_lapack or c.whole then cases[#cases + 1] = c end
+end
 
 for _, way in ipairs { "lower", "higher", "nearest", "midpoint" } do
   cases[#cases + 1] = { "quantile_" .. way, function(x)
@@ -264,7 +322,8 @@ describe("the values of other libraries:", function()
       for _ = 1, 2 do same_results(gradients, { step(unpack(inputs)) }) end
     end)
 
-    if fixture and #fixture.inputs > 0 and not c.reads and c.vmap ~= false then
+    local in_linalg = la[name:match "^%l+_?%l*"] ~= nil
+    if fixture and #fixture.inputs > 0 and (not c.reads or in_linalg) and c.vmap ~= false then
       it(name .. " by vmap", function()
         local first, second, both = {}, {}, {}
         for i, v in ipairs(fixture.inputs) do
@@ -315,6 +374,7 @@ describe("other names of functions", function()
     { "argwhere", function() return a:argwhere(), a:nonzero() end },
     { "row_stack", function() return ty.row_stack { a, b }, ty.vstack { a, b } end },
     { "trapz", function() return a:trapz(), a:trapezoid() end },
+    { "vdot", function() return a[1]:vdot(b[1]), a[1]:dot(b[1]) end },
     { "ger", function() return a[1]:ger(b[1]), a[1]:outer(b[1]) end },
   }
 
@@ -503,6 +563,22 @@ describe("arguments that do not fit raise, and name the function:", function()
     { "convolve", function() return ty.ones(2):convolve(ty.ones(2), "half") end, "argument 3" },
     { "polyfit", function() return ty.ones(2):polyfit(ty.ones(3), 1) end, "sizes do not fit" },
     { "addcmul", function() return x:addcmul(ty.ones(2), 1) end, "do not broadcast" },
+    { "mm", function() return x:mm(x) end, "inner sizes differ" },
+    { "mv", function() return x:mv(x) end, "must have 1 dim" },
+    { "addmv", function() return ty.ones(5):addmv(x, ty.ones(3)) end, "addmv" },
+    { "inner", function() return x:inner(ty.ones(2)) end, "last sizes differ" },
+    { "cross", function() return x:cross(x, 1) end, "must have 3 places" },
+    { "cdist", function() return x:cdist(ty.ones(2, 4)) end, "same length" },
+    { "pinv", function() return la.pinv(ty.ones(3)) end, "needs a matrix" },
+    { "pinv", function() return la.pinv(x, { tol = 1 }) end, "unknown option" },
+    { "matrix_norm", function() return la.matrix_norm(x, 3) end, "must be" },
+    { "norm", function() return la.norm(ty.ones(1, 1, 1), 2) end, "needs one or two dims" },
+    { "matrix_power", function() return la.matrix_power(x, 2) end, "needs square matrices" },
+    { "matrix_exp", function() return la.matrix_exp(x) end, "needs square matrices" },
+    { "multi_dot", function() return la.multi_dot { x, x } end, "inner sizes differ" },
+    { "solve_triangular", function() return la.solve_triangular(x, x) end, "upper must be" },
+    { "tensorinv", function() return la.tensorinv(x, 1) end, "do not make a square" },
+    { "tensorsolve", function() return la.tensorsolve(x, ty.ones(3)) end, "do not fit" },
     { "polygamma", function() return ty.polygamma(-1, x) end, "must not be negative" },
     { "logit", function() return x:logit "a" end, "must be a number" },
   }

@@ -14,7 +14,7 @@ local rows = {
   { "arcsinh", "asinh", inplace = true }, { "arccosh", "acosh", inplace = true },
   { "arctanh", "atanh", inplace = true }, { "fix", "trunc", inplace = true }, { "argwhere", "nonzero" },
   { "row_stack", "vstack" }, { "ger", "outer" },
-  { "trapz", "trapezoid" },
+  { "trapz", "trapezoid" }, { "vdot", "dot" },
 }
 
 ---@param alias fun(name: string, of: string, only: string?, inplace: boolean?) see functions.lua

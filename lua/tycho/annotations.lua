@@ -775,6 +775,16 @@ function ty.linalg.inv(a) end
 ---@return tycho.Tensor # [...]; 0 of a singular matrix
 function ty.linalg.det(a) end
 
+--- Less in danger of overflow than the determinant. Raises where a matrix is not square, or OpenBLAS is missing.
+---@param a tycho.Tensor [..., n, n]
+---@return tycho.Tensor sign, tycho.Tensor logarithm # [...] each; 0 and -inf of a singular matrix
+function ty.linalg.slogdet(a) end
+
+--- Raises where a has fewer than two dims, or OpenBLAS is missing; in the backward pass where matrices are not square.
+---@param a tycho.Tensor [..., n, m]
+---@return tycho.Tensor p, tycho.Tensor l, tycho.Tensor u # [..., n, n], [..., n, k] and [..., k, m], k = min(n, m)
+function ty.linalg.lu(a) end
+
 --- Only the lower triangle is read. Raises where a matrix is not positive definite, or OpenBLAS is missing.
 ---@param a tycho.Tensor [..., n, n]
 ---@return tycho.Tensor # [..., n, n]

@@ -168,6 +168,33 @@ function Tensor:addmm(a, b, opts) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:addmm_(a, b, opts) end
 
+---beta * c + alpha * (a x v).
+---Shape of the result: [n]
+---Raises where inner sizes differ, or c does not broadcast to the product.
+---@param a tycho.Tensor # [n, k]
+---@param v tycho.Tensor # [k]
+---@param opts? {alpha: number?, beta: number?} # both 1
+---@return tycho.Tensor # [n]
+function Tensor:addmv(a, v, opts) end
+
+---beta * c + alpha * (all products of an element of a with one of b).
+---Shape of the result: [n, m]
+---Raises where a or b is no vector, or c does not broadcast to the products.
+---@param a tycho.Tensor # [n]
+---@param b tycho.Tensor # [m]
+---@param opts? {alpha: number?, beta: number?} # both 1
+---@return tycho.Tensor # [n, m]
+function Tensor:addr(a, b, opts) end
+
+---beta * c + alpha * (a outer b); written to the first argument
+---Shape of the result: [n, m]
+---Raises where a or b is no vector, or c does not broadcast to the products; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor # [n]
+---@param b tycho.Tensor # [m]
+---@param opts? {alpha: number?, beta: number?} # both 1
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:addr_(a, b, opts) end
+
 ---Whether all elements are not zero; NaN is not.
 ---Shape of the result: x without the dims
 ---Raises where a dim is out of range or given twice.
@@ -450,6 +477,15 @@ function Tensor:avg_pool2d(kernel, opts) end
 ---@param opts? {retain_graph: boolean?, create_graph: boolean?}
 function Tensor:backward(g, opts) end
 
+---beta * c + alpha * (a x b), for stacks of matrices.
+---Shape of the result: [batch, n, m]
+---Raises where the sizes do not fit, or c does not broadcast to the products.
+---@param a tycho.Tensor # [batch, n, k]
+---@param b tycho.Tensor # [batch, k, m]
+---@param opts? {alpha: number?, beta: number?} # both 1
+---@return tycho.Tensor # [batch, n, m]
+function Tensor:baddbmm(a, b, opts) end
+
 ---Of logits and chances in 0..1: -(y log sigmoid(x) + (1 - y) log(1 - sigmoid(x))), without overflow.
 ---Options: reduction; weight, which multiplies the losses; pos_weight, which multiplies those of y.
 ---Shape of the result: 0-d, or the broadcast of x and y
@@ -595,6 +631,14 @@ function Tensor:cbrt() end
 ---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:cbrt_() end
+
+---The p-norms of the differences of all pairs of rows.
+---Shape of the result: [.., n, m]
+---Raises where rows differ in length, or leading dims do not broadcast.
+---@param b tycho.Tensor # [.., m, k]
+---@param p? number # 2; also 0, 1, math.huge
+---@return tycho.Tensor # [.., n, m]; floats
+function Tensor:cdist(b, p) end
 
 ---the next whole number above
 ---Accuracy: exact, or rounded once.
@@ -799,6 +843,14 @@ function Tensor:count_nonzero(dims, keepdim) end
 ---@param opts? {correction: number?, fweights: tycho.Tensor?, aweights: tycho.Tensor?} # correction = 1; how often each observation comes, and how much it weighs
 ---@return tycho.Tensor # [variables, variables], 0-d of one; floats
 function Tensor:cov(opts) end
+
+---The cross product of vectors of three elements along a dim.
+---Shape of the result: broadcast of a and b
+---Raises where sizes do not broadcast, or the dim has not three places.
+---@param b tycho.Tensor # broadcasts with a
+---@param dim? integer # the last
+---@return tycho.Tensor # the broadcast shape
+function Tensor:cross(b, dim) end
 
 ---Minus the log-probability of each label under softmax(x); or of probabilities: -sum(target * log_softmax(x)).
 ---Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
@@ -1479,6 +1531,13 @@ function Tensor:index_put_(indices, values, accumulate) end
 ---@return tycho.Tensor # that dim as long as the index
 function Tensor:index_select(dim, index) end
 
+---Sums of products over the last dims.
+---Shape of the result: other dims of a, then of b
+---Raises where the last sizes differ.
+---@param b tycho.Tensor # [.., k]
+---@return tycho.Tensor # the other dims of a, then those of b
+function Tensor:inner(b) end
+
 ---x converted to i32
 ---Shape of the result: x
 ---Raises where x is no tensor.
@@ -2009,6 +2068,13 @@ function Tensor:mish() end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:mish_() end
 
+---The product of two matrices.
+---Shape of the result: [n, m]
+---Raises where an argument is no matrix, or inner sizes differ.
+---@param b tycho.Tensor # [k, m]
+---@return tycho.Tensor # [n, m]
+function Tensor:mm(b) end
+
 ---The element that comes most often along a dim, the smallest of several; and the last position where it stands.
 ---Shape of the result: x without the dim
 ---Raises where the dim is out of range, or nothing is to be chosen from.
@@ -2081,6 +2147,13 @@ function Tensor:multiply(b) end
 ---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:multiply_(b) end
+
+---The product of a matrix and a vector.
+---Shape of the result: [n]
+---Raises where the arguments are no matrix and vector, or inner sizes differ.
+---@param v tycho.Tensor # [k]
+---@return tycho.Tensor # [n]
+function Tensor:mv(v) end
 
 ---numbers in place of NaN and infinities; the dtype's largest by default
 ---Shape of the result: x
@@ -2297,6 +2370,13 @@ function Tensor:outer(b) end
 ---@param value? number # 0
 ---@return tycho.Tensor # each dim longer by before + after
 function Tensor:pad(pairs, value) end
+
+---The p-norms of the differences of each row with those behind it.
+---Shape of the result: [n (n - 1) / 2]
+---Raises where x is no matrix.
+---@param p? number # 2; also 0, 1, math.huge
+---@return tycho.Tensor # [n (n - 1) / 2]; floats
+function Tensor:pdist(p) end
 
 ---As quantile, with q in per cent, as NumPy's.
 ---Shape of the result: x without the dim
@@ -3186,6 +3266,21 @@ function Tensor:var(dims, keepdim, opts) end
 ---@return tycho.Tensor mean # x without the dims; floats
 function Tensor:var_mean(dims, keepdim, opts) end
 
+---the same as dot: the sum of the products of two vectors
+---Shape of the result: 0-d
+---Raises where an argument is no vector, or the sizes differ.
+---@param b tycho.Tensor # [n]
+---@return tycho.Tensor # 0-d
+function Tensor:vdot(b) end
+
+---Sums of products along a dim.
+---Shape of the result: broadcast without the dim
+---Raises where sizes do not broadcast.
+---@param b tycho.Tensor # broadcasts with a
+---@param dim? integer # the last
+---@return tycho.Tensor # the broadcast shape without the dim
+function Tensor:vecdot(b, dim) end
+
 ---x with other sizes and the same storage; raises where only a copy would do
 ---Raises where the sizes do not hold as many elements, or the strides need a copy.
 ---@param sizes integer|integer[] # one by one, or in a table; one may be -1
@@ -3407,6 +3502,36 @@ function ty.addmm(c, a, b, opts) end
 ---@param opts? {alpha: number?, beta: number?} # both 1
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.addmm_(c, a, b, opts) end
+
+---beta * c + alpha * (a x v).
+---Shape of the result: [n]
+---Raises where inner sizes differ, or c does not broadcast to the product.
+---@param c tycho.Tensor # broadcasts to [n]
+---@param a tycho.Tensor # [n, k]
+---@param v tycho.Tensor # [k]
+---@param opts? {alpha: number?, beta: number?} # both 1
+---@return tycho.Tensor # [n]
+function ty.addmv(c, a, v, opts) end
+
+---beta * c + alpha * (all products of an element of a with one of b).
+---Shape of the result: [n, m]
+---Raises where a or b is no vector, or c does not broadcast to the products.
+---@param c tycho.Tensor # broadcasts to [n, m]
+---@param a tycho.Tensor # [n]
+---@param b tycho.Tensor # [m]
+---@param opts? {alpha: number?, beta: number?} # both 1
+---@return tycho.Tensor # [n, m]
+function ty.addr(c, a, b, opts) end
+
+---beta * c + alpha * (a outer b); written to the first argument
+---Shape of the result: [n, m]
+---Raises where a or b is no vector, or c does not broadcast to the products; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param c tycho.Tensor # broadcasts to [n, m]
+---@param a tycho.Tensor # [n]
+---@param b tycho.Tensor # [m]
+---@param opts? {alpha: number?, beta: number?} # both 1
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.addr_(c, a, b, opts) end
 
 ---Whether all elements are not zero; NaN is not.
 ---Shape of the result: x without the dims
@@ -3751,6 +3876,16 @@ function ty.avg_pool2d(x, kernel, opts) end
 ---@param opts? {retain_graph: boolean?, create_graph: boolean?}
 function ty.backward(y, g, opts) end
 
+---beta * c + alpha * (a x b), for stacks of matrices.
+---Shape of the result: [batch, n, m]
+---Raises where the sizes do not fit, or c does not broadcast to the products.
+---@param c tycho.Tensor # broadcasts to [batch, n, m]
+---@param a tycho.Tensor # [batch, n, k]
+---@param b tycho.Tensor # [batch, k, m]
+---@param opts? {alpha: number?, beta: number?} # both 1
+---@return tycho.Tensor # [batch, n, m]
+function ty.baddbmm(c, a, b, opts) end
+
 ---Of logits and chances in 0..1: -(y log sigmoid(x) + (1 - y) log(1 - sigmoid(x))), without overflow.
 ---Options: reduction; weight, which multiplies the losses; pos_weight, which multiplies those of y.
 ---Shape of the result: 0-d, or the broadcast of x and y
@@ -3941,6 +4076,15 @@ function ty.cbrt(x) end
 ---@param x tycho.Tensor # any shape
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.cbrt_(x) end
+
+---The p-norms of the differences of all pairs of rows.
+---Shape of the result: [.., n, m]
+---Raises where rows differ in length, or leading dims do not broadcast.
+---@param a tycho.Tensor # [.., n, k]
+---@param b tycho.Tensor # [.., m, k]
+---@param p? number # 2; also 0, 1, math.huge
+---@return tycho.Tensor # [.., n, m]; floats
+function ty.cdist(a, b, p) end
 
 ---the next whole number above
 ---Accuracy: exact, or rounded once.
@@ -4242,6 +4386,15 @@ function ty.count_nonzero(x, dims, keepdim) end
 ---@param opts? {correction: number?, fweights: tycho.Tensor?, aweights: tycho.Tensor?} # correction = 1; how often each observation comes, and how much it weighs
 ---@return tycho.Tensor # [variables, variables], 0-d of one; floats
 function ty.cov(x, opts) end
+
+---The cross product of vectors of three elements along a dim.
+---Shape of the result: broadcast of a and b
+---Raises where sizes do not broadcast, or the dim has not three places.
+---@param a tycho.Tensor
+---@param b tycho.Tensor # broadcasts with a
+---@param dim? integer # the last
+---@return tycho.Tensor # the broadcast shape
+function ty.cross(a, b, dim) end
 
 ---Minus the log-probability of each label under softmax(x); or of probabilities: -sum(target * log_softmax(x)).
 ---Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
@@ -5202,6 +5355,14 @@ function ty.index_put_(x, indices, values, accumulate) end
 ---@return tycho.Tensor # that dim as long as the index
 function ty.index_select(x, dim, index) end
 
+---Sums of products over the last dims.
+---Shape of the result: other dims of a, then of b
+---Raises where the last sizes differ.
+---@param a tycho.Tensor # [.., k]
+---@param b tycho.Tensor # [.., k]
+---@return tycho.Tensor # the other dims of a, then those of b
+function ty.inner(a, b) end
+
 ---Values between points, on straight lines; those of the first and the last point beyond them. As NumPy's.
 ---Shape of the result: x
 ---Raises where the points are no two vectors of the same size, or none.
@@ -5877,6 +6038,14 @@ function ty.mish(x) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.mish_(x) end
 
+---The product of two matrices.
+---Shape of the result: [n, m]
+---Raises where an argument is no matrix, or inner sizes differ.
+---@param a tycho.Tensor # [n, k]
+---@param b tycho.Tensor # [k, m]
+---@return tycho.Tensor # [n, m]
+function ty.mm(a, b) end
+
 ---The element that comes most often along a dim, the smallest of several; and the last position where it stands.
 ---Shape of the result: x without the dim
 ---Raises where the dim is out of range, or nothing is to be chosen from.
@@ -5959,6 +6128,14 @@ function ty.multiply(a, b) end
 ---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.multiply_(a, b) end
+
+---The product of a matrix and a vector.
+---Shape of the result: [n]
+---Raises where the arguments are no matrix and vector, or inner sizes differ.
+---@param a tycho.Tensor # [n, k]
+---@param v tycho.Tensor # [k]
+---@return tycho.Tensor # [n]
+function ty.mv(a, v) end
 
 ---numbers in place of NaN and infinities; the dtype's largest by default
 ---Shape of the result: x
@@ -6190,6 +6367,14 @@ function ty.pad(x, pairs, value) end
 ---@param name string
 ---@param fn fun(graph: tycho.GraphObject, inputs: tycho.Tensor[]): tycho.GraphObject?
 function ty.pass(name, fn) end
+
+---The p-norms of the differences of each row with those behind it.
+---Shape of the result: [n (n - 1) / 2]
+---Raises where x is no matrix.
+---@param x tycho.Tensor # [n, k]
+---@param p? number # 2; also 0, 1, math.huge
+---@return tycho.Tensor # [n (n - 1) / 2]; floats
+function ty.pdist(x, p) end
 
 ---As quantile, with q in per cent, as NumPy's.
 ---Shape of the result: x without the dim
@@ -7448,6 +7633,23 @@ function ty.var(x, dims, keepdim, opts) end
 ---@return tycho.Tensor mean # x without the dims; floats
 function ty.var_mean(x, dims, keepdim, opts) end
 
+---the same as dot: the sum of the products of two vectors
+---Shape of the result: 0-d
+---Raises where an argument is no vector, or the sizes differ.
+---@param a tycho.Tensor # [n]
+---@param b tycho.Tensor # [n]
+---@return tycho.Tensor # 0-d
+function ty.vdot(a, b) end
+
+---Sums of products along a dim.
+---Shape of the result: broadcast without the dim
+---Raises where sizes do not broadcast.
+---@param a tycho.Tensor
+---@param b tycho.Tensor # broadcasts with a
+---@param dim? integer # the last
+---@return tycho.Tensor # the broadcast shape without the dim
+function ty.vecdot(a, b, dim) end
+
 ---x with other sizes and the same storage; raises where only a copy would do
 ---Raises where the sizes do not hold as many elements, or the strides need a copy.
 ---@param x tycho.Tensor
@@ -8342,6 +8544,14 @@ local linalg = {}
 ---@return tycho.Tensor # [..., n, n]
 function linalg.cholesky(a) end
 
+---the condition number: the largest singular value by the smallest; with another p than 2
+---the norm of a times that of its inverse.
+---Raises where a has fewer than two dims, with a norm that needs the inverse where a is not square or singular, or where OpenBLAS is missing.
+---@param a tycho.Tensor # [..., n, m]
+---@param p? "fro"|"nuc"|number # 2
+---@return tycho.Tensor # [...]
+function linalg.cond(a, p) end
+
 ---the determinant of square matrices
 ---Raises where a matrix is not square, or OpenBLAS is missing.
 ---@param a tycho.Tensor # [..., n, n]
@@ -8356,6 +8566,12 @@ function linalg.det(a) end
 ---@return tycho.Tensor vectors # [..., n] and [..., n, n], a column for each value
 function linalg.eigh(a) end
 
+---the eigenvalues of symmetric matrices, in ascending order; the lower triangle is read.
+---Raises where a matrix is not square, or OpenBLAS is missing.
+---@param a tycho.Tensor # [..., n, n]
+---@return tycho.Tensor # [..., n]
+function linalg.eigvalsh(a) end
+
 ---the inverse of square matrices
 ---Raises where a matrix is not square, or singular, or OpenBLAS is missing.
 ---@param a tycho.Tensor # [..., n, n]
@@ -8369,12 +8585,85 @@ function linalg.inv(a) end
 ---@return tycho.Tensor # [..., m] or [..., m, k]
 function linalg.lstsq(a, b) end
 
+---three results: a permutation p, triangles l, with ones on the diagonal, and u; a = p l u
+---Raises where a has fewer than two dims, or OpenBLAS is missing; in the backward pass where matrices are not square.
+---@param a tycho.Tensor # [..., n, m]
+---@return tycho.Tensor p
+---@return tycho.Tensor l
+---@return tycho.Tensor u # [..., n, n], [..., n, k] and [..., k, m], k = min(n, m)
+function linalg.lu(a) end
+
+---the exponential of matrices: the sum of a^k / k!. Reads the largest norm.
+---By scaling to a norm of 1, a Taylor polynomial, and squaring.
+---Raises where a matrix is not square.
+---@param a tycho.Tensor # [..., n, n]
+---@return tycho.Tensor # [..., n, n]
+function linalg.matrix_exp(a) end
+
+---a norm of matrices: "fro" of all elements,
+---"nuc" the sum of singular values, 2 and -2 the largest and smallest of these, 1 and -1 of the columns' sums of
+---magnitudes, math.huge and -math.huge of the rows'.
+---Raises where a has fewer than two dims, p is another, or for singular values OpenBLAS is missing.
+---@param a tycho.Tensor # [..., n, m]
+---@param p? "fro"|"nuc"|number # "fro"
+---@param dims? integer[] # {-2, -1}
+---@param keepdim? boolean # false
+---@return tycho.Tensor # a without the dims; floats
+function linalg.matrix_norm(a, p, dims, keepdim) end
+
+---the product of n matrices a; of the inverse for a negative n.
+---Raises where a matrix is not square, n is no whole number, or for a negative n where it is singular.
+---@param a tycho.Tensor # [..., k, k]
+---@param n integer
+---@return tycho.Tensor # [..., k, k]
+function linalg.matrix_power(a, n) end
+
+---how many singular values exceed max(atol, rtol * the largest).
+---Raises where a has fewer than two dims, or OpenBLAS is missing.
+---@param a tycho.Tensor # [..., n, m]
+---@param opts? {rtol: number?, atol: number?} # rtol = max(n, m) * eps of the dtype, 0 where atol is given; atol = 0
+---@return tycho.Tensor # [...]; i64
+function linalg.matrix_rank(a, opts) end
+
+---the product of matrices, in the order that takes the fewest multiplications. The first and
+---the last may be vectors.
+---Raises where there are fewer than two, one has more than two dims, or inner sizes differ.
+---@param list tycho.Tensor[]
+---@return tycho.Tensor # [rows of the first, columns of the last]; a vector's dim is left out
+function linalg.multi_dot(list) end
+
+---a norm of vectors (one dim) or of matrices (two dims): see
+---ty.linalg.vector_norm and ty.linalg.matrix_norm. Without p the square root of the sum of squares.
+---Raises where x has more than two dims, p is given and dims are not.
+---@param x tycho.Tensor
+---@param p? number|"fro"|"nuc"
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; floats
+function linalg.norm(x, p, dims, keepdim) end
+
+---the pseudo-inverse, by singular values. Those at most max(atol, rtol * the largest)
+---count as 0.
+---Raises where a has fewer than two dims, or OpenBLAS is missing.
+---@param a tycho.Tensor # [..., n, m]
+---@param opts? {rtol: number?, atol: number?} # rtol = max(n, m) * eps of the dtype, 0 where atol is given; atol = 0
+---@return tycho.Tensor # [..., m, n]
+function linalg.pinv(a, opts) end
+
 ---two results: q with orthonormal columns and an upper triangle r, a = q r
 ---Raises where a has fewer than two dims, or OpenBLAS is missing.
 ---@param a tycho.Tensor # [..., n, m]
 ---@return tycho.Tensor q
 ---@return tycho.Tensor r # [..., n, k] and [..., k, m], k = min(n, m)
 function linalg.qr(a) end
+
+---two results: the sign of the determinant, and the logarithm of its magnitude.
+---Less in danger of overflow than the determinant.
+---Raises where a matrix is not square, or OpenBLAS is missing.
+---@param a tycho.Tensor # [..., n, n]
+---@return tycho.Tensor sign
+---@return tycho.Tensor logarithm # [...] each; 0 and -inf of a singular matrix
+function linalg.slogdet(a) end
 
 ---x with a x = b, for square matrices a; b: a vector or columns.
 ---Stands on OpenBLAS's LAPACK: `make deps` installs it.
@@ -8384,6 +8673,15 @@ function linalg.qr(a) end
 ---@return tycho.Tensor # the sizes of b; floats, half floats by way of f32
 function linalg.solve(a, b) end
 
+---x with a x = b, or x a = b where
+---left is false. Of a the other triangle is not read.
+---Raises where upper is not told, sizes do not fit, a matrix is singular, or OpenBLAS is missing.
+---@param a tycho.Tensor # [..., n, n]
+---@param b tycho.Tensor # [..., n, m]; [..., m, n] where left is false
+---@param opts {upper: boolean, left: boolean?, unitriangular: boolean?} # unitriangular: the diagonal is taken for ones
+---@return tycho.Tensor # the sizes of b
+function linalg.solve_triangular(a, b, opts) end
+
 ---three results: u, the singular values in descending order, v^t; a = u diag(s) v^t
 ---Raises where a has fewer than two dims, or OpenBLAS is missing.
 ---@param a tycho.Tensor # [..., n, m]
@@ -8391,6 +8689,35 @@ function linalg.solve(a, b) end
 ---@return tycho.Tensor s
 ---@return tycho.Tensor vt # [..., n, k], [..., k], [..., k, m], k = min(n, m)
 function linalg.svd(a) end
+
+---the singular values of matrices, in descending order.
+---Raises where a has fewer than two dims, or OpenBLAS is missing.
+---@param a tycho.Tensor # [..., n, m]
+---@return tycho.Tensor # [..., min(n, m)]
+function linalg.svdvals(a) end
+
+---the inverse of a as a map from its last dims to its first n.
+---Raises where the products of the first n sizes and of the others differ, or a is singular.
+---@param a tycho.Tensor
+---@param n? integer # 2
+---@return tycho.Tensor # the other sizes, then the first n
+function linalg.tensorinv(a, n) end
+
+---x with a x = b, summed over the last dims of a.
+---Raises where the sizes of b are not the first ones of a, the others have another product, or a is singular.
+---@param a tycho.Tensor # the sizes of b, then those of x
+---@param b tycho.Tensor
+---@return tycho.Tensor # the last sizes of a
+function linalg.tensorsolve(a, b) end
+
+---the p-norm of the elements over dims, as ty.norm.
+---Raises where a dim is out of range or given twice.
+---@param x tycho.Tensor
+---@param p? number # 2; also math.huge, -math.huge, 0
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; floats
+function linalg.vector_norm(x, p, dims, keepdim) end
 
 ty.linalg = linalg
 
