@@ -96,13 +96,19 @@ static int get_is_leaf(lua_State *L, State *S, const Tensor *t) {
   return ty_lua_grad_is_leaf(L, t);
 }
 
+static int get_nbytes(lua_State *L, State *S, const Tensor *t) {
+  (void)S;
+  lua_pushnumber(L, (lua_Number)ty_type_numel(&t->type) * ty_dtypes[t->type.dtype].bytes);
+  return 1;
+}
+
 static const struct Property {
   const char *name;
   int (*get)(lua_State *L, State *S, const Tensor *t);
 } properties[] = {
-    {"shape", get_shape},     {"dtype", get_dtype}, {"ndim", get_ndim},
-    {"device", get_device},   {"grad", get_grad},   {"requires_grad", get_requires_grad},
-    {"is_leaf", get_is_leaf},
+    {"shape", get_shape},     {"dtype", get_dtype},   {"ndim", get_ndim},
+    {"device", get_device},   {"grad", get_grad},     {"requires_grad", get_requires_grad},
+    {"is_leaf", get_is_leaf}, {"nbytes", get_nbytes},
 };
 
 static int unknown_field(lua_State *L, const char *name, int methods) {

@@ -428,9 +428,11 @@ function ty.cat(list, dim) end
 ---@return tycho.Tensor # one dim more, as long as the list
 function ty.stack(list, dim) end
 
+--- A number stands for a pair of it: {1, 2} is {{1, 1}, {2, 2}}. That is not PyTorch's list, which begins with the last
+--- dim: its F.pad(x, (1, 2)) is x:pad({..., {1, 2}}) here, with {0, 0} for each dim before the last.
 --- Raises where there are more pairs than dims, or a number is negative.
 ---@param x tycho.Tensor
----@param pairs {[1]: integer, [2]: integer}[] {before, after} of dim 1, 2, ...
+---@param pairs (integer|{[1]: integer, [2]: integer})[] {before, after} of dim 1, 2, ...
 ---@param value? number 0
 ---@return tycho.Tensor # each dim longer by before + after
 function ty.pad(x, pairs, value) end

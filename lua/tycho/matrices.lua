@@ -248,7 +248,7 @@ return function(ty, ruled, pinv_rule)
     return list[n].ndim == 1 and y:squeeze(-1) or y
   end)
 
-  --- The Taylor polynomial of degree 19 for matrices of norm 1 at most, by powers up to 4, Paterson and Stockmeyer 1973.
+  --- The Taylor polynomial of degree 19, of matrices of norm 1 at most, by powers up to 4 (Paterson, Stockmeyer 1973).
   local function taylor(a, one)
     local b = a:matmul(a)
     local c, d = b:matmul(a), b:matmul(b)
