@@ -16,7 +16,7 @@ local plan = {
   { "making", "Making tensors", "Numbers, tables, ranges, memory of others.", { "Making tensors" } },
   { "random", "Random numbers", "The same numbers for a seed on every machine, compiled or not.", { "Random numbers" } },
   { "tensors", "Looking at tensors", "What a tensor is, and its elements as Lua values. Properties: `x.shape` (a fresh table), "
-    .. "`x.dtype`, `x.device`, `x.ndim`, `x.requires_grad`, `x.grad`, `x.is_leaf`. `#x` is the size of dim 1.",
+    .. "`x.dtype`, `x.device`, `x.ndim`, `x.requires_grad`, `x.grad`, `x.is_leaf`, `x.nbytes`, `x.T`, `x.mT`. `#x` is the size of dim 1.",
     { "Looking at tensors", "Copies, dtypes, memory" } },
   { "shapes", "Shapes, joining, indexing", "Dims and positions count from 1, negative ones from the end; views share memory. "
     .. "`x[i]`, `x[{ {}, { 1, -1, 2 } }]`, `x[mask]`, `x[index]` read and write by the same rules.",

@@ -342,6 +342,7 @@ end)
 
 describe("other names of functions", function()
   local a, b = ty.tensor { { 0.25, -0.5 }, { 0.75, 0.125 } }, ty.tensor { { 1.5, 2 }, { 0.5, -3 } }
+  local k = ty.tensor({ { 1, 2 }, { 2, 1 } }, { dtype = "i64" })
   local both = { -- what the name gives, then what the function gives
     { "concat", function() return ty.concat { a, b }, ty.cat { a, b } end },
     { "concatenate", function() return ty.concatenate({ a, b }, 2), ty.cat({ a, b }, 2) end },
@@ -375,6 +376,28 @@ describe("other names of functions", function()
     { "row_stack", function() return ty.row_stack { a, b }, ty.vstack { a, b } end },
     { "trapz", function() return a:trapz(), a:trapezoid() end },
     { "vdot", function() return a[1]:vdot(b[1]), a[1]:dot(b[1]) end },
+    { "bitwise_left_shift", function() return k:bitwise_left_shift(2), k:lshift(2) end },
+    { "bitwise_right_shift", function() return k:bitwise_right_shift(1), k:rshift(1) end },
+    { "sgn", function() return a:sgn(), a:sign() end },
+    { "mod", function() return b:mod(a), b:remainder(a) end },
+    { "power", function() return a:power(2), a:pow(2) end },
+    { "around", function() return b:around(), b:round() end },
+    { "rint", function() return b:rint(), b:round() end },
+    { "invert", function() return k:invert(), k:bitwise_not() end },
+    { "gammaln", function() return b:gammaln(), b:lgamma() end },
+    { "psi", function() return b:psi(), b:digamma() end },
+    { "expit", function() return b:expit(), b:sigmoid() end },
+    { "copy", function() return b:copy(), b:clone() end },
+    { "array", function() return ty.array { 1, 2 }, ty.tensor { 1, 2 } end },
+    { "as_tensor", function() return ty.as_tensor { 1, 2 }, ty.tensor { 1, 2 } end },
+    { "split_with_sizes", function() return a:split_with_sizes({ 1, 1 }, 2)[2], a:split({ 1, 1 }, 2)[2] end },
+    { "permute_dims", function() return a:permute_dims(2, 1), a:permute(2, 1) end },
+    { "degrees", function() return a:degrees(), a:rad2deg() end },
+    { "radians", function() return a:radians(), a:deg2rad() end },
+    { "expand_dims", function() return a:expand_dims(1), a:unsqueeze(1) end },
+    { "take_along_axis", function() return a:take_along_axis(k, 2), a:take_along_dim(k, 2) end },
+    { "clamp_min", function() return a:clamp_min(0), a:maximum(0) end },
+    { "clamp_max", function() return a:clamp_max(0), a:minimum(0) end },
     { "ger", function() return a[1]:ger(b[1]), a[1]:outer(b[1]) end },
   }
 
@@ -387,12 +410,13 @@ describe("other names of functions", function()
   end
 
   it("are all compared", function()
-    local compared = { tolist = true }
+    local compared = { tolist = true, nelement = true }
     for _, c in ipairs(both) do compared[c[1]] = true end
     for _, row in ipairs(ty.internals.composites) do
       if row.alias then assert.truthy(compared[row.name], row.name) end
     end
     assert.same(a:totable(), a:tolist())
+    assert.equal(4, a:nelement())
   end)
 
   it("raise under that name, and have the function's help", function()
@@ -466,6 +490,36 @@ describe("dtypes", function()
     assert.equal("i64", d:new_zeros(2, { dtype = "i64" }).dtype)
     assert.truthy(H.raises(d.new_zeros, d, -1):find "^new_zeros: ")
     assert.truthy(H.raises(d.new_full, d, { 2 }, "a"):find "^new_full: ")
+  end)
+end)
+
+describe("what else PyTorch's and NumPy's users write", function()
+  it("dtypes by their names there", function()
+    local names = { float32 = "f32", float64 = "f64", float16 = "f16", bfloat16 = "bf16", float = "f32", double = "f64",
+      half = "f16", int64 = "i64", int32 = "i32", int16 = "i16", int8 = "i8", uint8 = "u8", long = "i64", int = "i32",
+      short = "i16", byte = "u8" }
+    for name, dtype in pairs(names) do
+      assert.equal(dtype, ty.zeros({ 2 }, { dtype = name }).dtype)
+      assert.equal(dtype, ty.compile(function(x) return x:to(name) end)(ty.ones(2)).dtype)
+    end
+    assert.truthy(H.raises(ty.zeros, 2, { dtype = "complex64" }):find("a dtype must be one of bool u8", 1, true))
+  end)
+
+  it("x.T, x.mT and x.nbytes, compiled too, with their gradients", function()
+    local x = ty.arange(24, F64):reshape(2, 3, 4)
+    local f = function(v) return v.T * 2, v.mT * 3, v.nbytes end
+    local compiled = ty.compile(f)
+    for _, v in ipairs { x, x, ty.ones(3, 2, 5), ty.ones(4, 2, 5) } do
+      local p, q, n = compiled(v)
+      H.same(v:permute(3, 2, 1) * 2, p)
+      H.same(v:transpose(2, 3) * 3, q)
+      assert.equal(v:numel() * v:element_size(), n)
+    end
+    assert.same({}, ty.explain(compiled).aborts)
+    H.same(ty.full({ 2, 3 }, 2), ty.grad(function(v) return (v.T * 2):sum() end)(ty.ones(2, 3)))
+    H.same(ty.ones(3), ty.ones(3).T)
+    assert.truthy(H.raises(function() return ty.ones(3).mT end):find "^transpose: ")
+    assert.truthy(H.raises(function() x.T = 1 end):find "cannot be set")
   end)
 end)
 

@@ -14,6 +14,12 @@ local rows = {
   { "arcsinh", "asinh", inplace = true }, { "arccosh", "acosh", inplace = true },
   { "arctanh", "atanh", inplace = true }, { "fix", "trunc", inplace = true }, { "argwhere", "nonzero" },
   { "row_stack", "vstack" }, { "ger", "outer" },
+  { "bitwise_left_shift", "lshift" }, { "bitwise_right_shift", "rshift" }, { "sgn", "sign" }, { "mod", "remainder" },
+  { "power", "pow" }, { "around", "round" }, { "rint", "round" }, { "invert", "bitwise_not" }, { "gammaln", "lgamma" },
+  { "psi", "digamma" }, { "expit", "sigmoid" }, { "copy", "clone" }, { "nelement", "numel" }, { "array", "tensor" },
+  { "as_tensor", "tensor" }, { "split_with_sizes", "split" }, { "permute_dims", "permute" }, { "degrees", "rad2deg" },
+  { "radians", "deg2rad" }, { "expand_dims", "unsqueeze" }, { "take_along_axis", "take_along_dim" },
+  { "clamp_min", "maximum" }, { "clamp_max", "minimum" },
   { "trapz", "trapezoid" }, { "vdot", "dot" },
 }
 

@@ -473,8 +473,8 @@ return function(C, add, check)
     --- "."; comment = a character that begins lines to be passed over; skip = lines before the header; columns = which
     --- are read, by name or number, in this order; names = instead of the header's; types = {name = "bool" |
     --- "i64" | "f32" | "f64" | "text" | "category"}, or one for all (bool takes 0 and 1 too); dtype = "f32" | "f64" for
-    --- all numbers; missing = more spellings of what is missing, such as {"-"}, beside NA, NaN, null and their kin; fill
-    --- = what missing numbers become, or "error"; classes = {name = list}: names whose positions are the codes.
+    --- all numbers; missing = more spellings of what is missing, such as {"-"}, beside NA, NaN, null and their kin;
+    --- fill = what missing numbers become, or "error"; classes = {name = list}: names whose positions are the codes.
     --- Raises where the path is no string, or an option is not known.
     ---@param path string
     ---@param opts? table

@@ -13,6 +13,9 @@
 ---@field requires_grad boolean
 ---@field grad tycho.Tensor?
 ---@field is_leaf boolean
+---@field nbytes integer bytes of all elements
+---@field T tycho.Tensor a view with all dims in reverse
+---@field mT tycho.Tensor a view with the last two dims exchanged
 ---@field [integer] tycho.Tensor
 ---@operator add(tycho.Tensor|number): tycho.Tensor
 ---@operator sub(tycho.Tensor|number): tycho.Tensor
@@ -354,6 +357,12 @@ function Tensor:argsort(dim, descending) end
 ---@return tycho.Tensor # [count, ndim]; i64, positions from 1
 function Tensor:argwhere() end
 
+---the same as round: the nearest whole number, half to even
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
+function Tensor:around() end
+
 ---The elements of x, in row-major order, that stand at offset + sum of (index - 1) * stride.
 ---As PyTorch's of a contiguous tensor, but a copy: elements may come more than once.
 ---Shape of the result: the sizes
@@ -538,6 +547,13 @@ function Tensor:bitwise_and(b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:bitwise_and_(b) end
 
+---the same as lshift: bits moved up; 0 beyond the width or for a negative count
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or not of integers, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # integers, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
+function Tensor:bitwise_left_shift(b) end
+
 ---every bit turned over; for bool the opposite
 ---Accuracy: exact, or rounded once.
 ---Raises where an argument is neither a tensor nor a number, or of floats.
@@ -563,6 +579,13 @@ function Tensor:bitwise_or(b) end
 ---@param b tycho.Tensor|number # integers or bool, any shape that broadcasts
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:bitwise_or_(b) end
+
+---the same as rshift: bits moved down, keeping the sign; all sign beyond the width or for a negative count
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or not of integers, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # integers, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
+function Tensor:bitwise_right_shift(b) end
 
 ---bits set in one of the two
 ---Accuracy: exact, or rounded once.
@@ -681,6 +704,20 @@ function Tensor:clamp(min, max) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:clamp_(min, max) end
 
+---the same as minimum: the smaller; NaN wins, -0 below +0
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
+function Tensor:clamp_max(b) end
+
+---the same as maximum: the larger; NaN wins, +0 above -0
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
+function Tensor:clamp_min(b) end
+
 ---the same as clamp: x, not below min and not above max; either may be nil
 ---Shape of the result: broadcast of the arguments
 ---Raises where neither bound is given, or the sizes do not broadcast.
@@ -778,6 +815,11 @@ function Tensor:conv_transpose2d(weight, bias, opts) end
 ---@param mode? "full"|"same"|"valid" # "full": all that overlaps; "same": the middle; "valid": where all overlaps
 ---@return tycho.Tensor # [n + m - 1], [max(n, m)] or [max(n, m) - min(n, m) + 1]; floats
 function Tensor:convolve(v, mode) end
+
+---the same as clone: a copy with memory of its own
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes and dtype of x; gradients flow through
+function Tensor:copy() end
 
 ---writes y, broadcast and cast, to the elements of x
 ---Raises where y does not broadcast to x, or x is a leaf that requires a gradient.
@@ -912,6 +954,12 @@ function Tensor:deg2rad() end
 ---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:deg2rad_() end
+
+---the same as rad2deg: radians as degrees
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x, floats
+function Tensor:degrees() end
 
 ---x without its past: no gradient goes through this view
 ---Raises where x is no tensor.
@@ -1153,6 +1201,18 @@ function Tensor:exp_() end
 ---@return tycho.Tensor # these sizes, sharing the memory of x
 function Tensor:expand(sizes, ...) end
 
+---the same as unsqueeze: a new dim of size 1 at that place
+---Raises where the place is out of range.
+---@param dim integer # where the new dim will be, 1 to ndim + 1; negative from the end
+---@return tycho.Tensor # a view
+function Tensor:expand_dims(dim) end
+
+---the same as sigmoid: 1 / (1 + exp(-x))
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function Tensor:expit() end
+
 ---exp(x) - 1, accurate near zero
 ---Accuracy: within 3 ulp of the exact result.
 ---Raises where an argument is neither a tensor nor a number.
@@ -1301,6 +1361,13 @@ function Tensor:frac_() end
 ---@param opts? {dtype: tycho.dtype?, device: string?} # by default those of x
 ---@return tycho.Tensor # the sizes of x
 function Tensor:full_like(value, opts) end
+
+---the same as lgamma: the logarithm of the magnitude of the gamma function
+---Shape of the result: x
+---Formula: Stirling's series, a polynomial near 1 and 2, reflection below 0
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function Tensor:gammaln() end
 
 ---elements of a at the index's positions along a dim
 ---Raises where an index is no integer tensor, or out of range (named with its place).
@@ -1562,6 +1629,12 @@ function Tensor:interp(xp, fp, opts) end
 ---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?}
 ---@return tycho.Tensor # [batch, channels, size...]
 function Tensor:interpolate(opts) end
+
+---the same as bitwise_not: every bit turned over; for bool the opposite
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or of floats.
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted
+function Tensor:invert() end
 
 ---whether the elements lie row by row
 ---Raises where x is no tensor.
@@ -2075,6 +2148,13 @@ function Tensor:mish_() end
 ---@return tycho.Tensor # [n, m]
 function Tensor:mm(b) end
 
+---the same as remainder: remainder with the divisor's sign; an integer by 0 gives 0
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
+function Tensor:mod(b) end
+
 ---The element that comes most often along a dim, the smallest of several; and the last position where it stands.
 ---Shape of the result: x without the dim
 ---Raises where the dim is out of range, or nothing is to be chosen from.
@@ -2261,6 +2341,11 @@ function Tensor:negative() end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:negative_() end
 
+---the same as numel: the number of elements
+---Raises where x is no tensor.
+---@return integer # the product of the sizes; 1 without dims
+function Tensor:nelement() end
+
 ---Elements of any value in the dtype and on the device of x.
 ---Shape of the result: the sizes
 ---Raises where x is no tensor, or a size is no whole number from 0.
@@ -2364,9 +2449,11 @@ function Tensor:ones_like(opts) end
 ---@return tycho.Tensor # [n, m]
 function Tensor:outer(b) end
 
----places of value around x, from dim 1 on
+---places of value around x, from dim 1 on.
+---A number stands for a pair of it: {1, 2} is {{1, 1}, {2, 2}}. That is not PyTorch's list, which begins with the last
+---dim: its F.pad(x, (1, 2)) is x:pad({..., {1, 2}}) here, with {0, 0} for each dim before the last.
 ---Raises where there are more pairs than dims, or a number is negative.
----@param pairs {[1]: integer, [2]: integer}[] # {before, after} of dim 1, 2, ...
+---@param pairs (integer|{[1]: integer, [2]: integer})[] # {before, after} of dim 1, 2, ...
 ---@param value? number # 0
 ---@return tycho.Tensor # each dim longer by before + after
 function Tensor:pad(pairs, value) end
@@ -2394,6 +2481,13 @@ function Tensor:percentile(q, dim, keepdim, opts) end
 ---@param ... integer # the others
 ---@return tycho.Tensor # a view
 function Tensor:permute(dims, ...) end
+
+---the same as permute: the dims in another order, as a view
+---Raises where a dim is missing, given twice or out of range.
+---@param dims integer|integer[] # every dim once, one by one or in a table
+---@param ... integer # the others
+---@return tycho.Tensor # a view
+function Tensor:permute_dims(dims, ...) end
 
 ---Channels moved into blocks of r x r places.
 ---Shape of the result: [..., c, h r, w r]
@@ -2448,12 +2542,25 @@ function Tensor:pow(b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:pow_(b) end
 
+---the same as pow: a to the power b; integers wrap, a negative exponent truncates
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
+function Tensor:power(b) end
+
 ---product over dims
 ---Raises where a dim is out of range or given twice, or the list is empty.
 ---@param dims? integer|integer[] # all
 ---@param keepdim? boolean # false
 ---@return tycho.Tensor # x without the dims; integers and bool give i64; 1 of nothing
 function Tensor:prod(dims, keepdim) end
+
+---the same as digamma: the logarithmic derivative of the gamma function
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function Tensor:psi() end
 
 ---The largest element less the smallest.
 ---Shape of the result: x without the dims
@@ -2484,6 +2591,12 @@ function Tensor:rad2deg() end
 ---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:rad2deg_() end
+
+---the same as deg2rad: degrees as radians
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x, floats
+function Tensor:radians() end
 
 ---uniform numbers from 0 to below 1 in the shape and dtype of x
 ---Raises where x is no tensor, or the dtype no float.
@@ -2570,6 +2683,12 @@ function Tensor:requires_grad_(on) end
 ---@param ... integer # the others
 ---@return tycho.Tensor # these sizes; the dtype of x
 function Tensor:reshape(sizes, ...) end
+
+---the same as round: the nearest whole number, half to even
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
+function Tensor:rint() end
 
 ---Over the last dim (or dims): x / sqrt(mean(x^2) + eps) * weight. Zhang, Sennrich 2019, arXiv:1910.07467.
 ---Shape of the result: x
@@ -2738,6 +2857,12 @@ function Tensor:select_scatter(src, dim, index) end
 ---@return tycho.Tensor # x itself
 function Tensor:set(...) end
 
+---the same as sign: -1, 0 or 1 as x is below, at or above zero; NaN stays
+---Shape of the result: x
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # shape and dtype of x; bool gives i64
+function Tensor:sgn() end
+
 ---x converted to i16
 ---Shape of the result: x
 ---Raises where x is no tensor.
@@ -2904,6 +3029,13 @@ function Tensor:sort(dim, descending) end
 ---@return tycho.Tensor[] # views
 function Tensor:split(size, dim) end
 
+---the same as split: a table of views of that size, the last one smaller; or of the sizes in a table
+---Raises where the sizes do not add up to the dim, or one is negative.
+---@param size integer|integer[]
+---@param dim? integer # 1
+---@return tycho.Tensor[] # views
+function Tensor:split_with_sizes(size, dim) end
+
 ---the square root; NaN below zero
 ---Accuracy: exact, or rounded once.
 ---Raises where an argument is neither a tensor nor a number.
@@ -3022,6 +3154,14 @@ function Tensor:t() end
 ---@param dim? integer # flattened; with it the same as index_select
 ---@return tycho.Tensor # the sizes of the index
 function Tensor:take(index, dim) end
+
+---the same as take_along_dim: elements at the index's positions along a dim
+---Shape of the result: index
+---Raises where the index is not of integers or out of range, or sizes do not broadcast.
+---@param index tycho.Tensor # integers, as many dims as x
+---@param dim? integer # flattened
+---@return tycho.Tensor # the broadcast shape, that of the index along dim
+function Tensor:take_along_axis(index, dim) end
 
 ---Elements of x at the index's positions along a dim; the other sizes broadcast. Without a dim x is flattened.
 ---Shape of the result: index
@@ -3727,6 +3867,20 @@ function ty.argsort(x, dim, descending) end
 ---@return tycho.Tensor # [count, ndim]; i64, positions from 1
 function ty.argwhere(x) end
 
+---the same as round: the nearest whole number, half to even
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
+function ty.around(x) end
+
+---the same as tensor: a tensor of the numbers or booleans of nested tables; a copy of a tensor
+---Raises where nested tables are ragged, hold something else, or a number does not fit the dtype.
+---@param data number|boolean|table|tycho.Tensor # nested tables, one level a dim
+---@param opts? {dtype: tycho.dtype?, device: string?} # by default f32 (bool of booleans) on ty.device()
+---@return tycho.Tensor # the sizes of the nesting; of a number no dims
+function ty.array(data, opts) end
+
 ---The elements of x, in row-major order, that stand at offset + sum of (index - 1) * stride.
 ---As PyTorch's of a contiguous tensor, but a copy: elements may come more than once.
 ---Shape of the result: the sizes
@@ -3737,6 +3891,13 @@ function ty.argwhere(x) end
 ---@param offset? integer # the first element, 1
 ---@return tycho.Tensor # these sizes, the dtype of x
 function ty.as_strided(x, sizes, strides, offset) end
+
+---the same as tensor: a tensor of the numbers or booleans of nested tables; a copy of a tensor
+---Raises where nested tables are ragged, hold something else, or a number does not fit the dtype.
+---@param data number|boolean|table|tycho.Tensor # nested tables, one level a dim
+---@param opts? {dtype: tycho.dtype?, device: string?} # by default f32 (bool of booleans) on ty.device()
+---@return tycho.Tensor # the sizes of the nesting; of a number no dims
+function ty.as_tensor(data, opts) end
 
 ---the angle in radians whose sine is x
 ---Accuracy: within 2 ulp of the exact result.
@@ -3938,6 +4099,14 @@ function ty.bitwise_and(a, b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.bitwise_and_(a, b) end
 
+---the same as lshift: bits moved up; 0 beyond the width or for a negative count
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or not of integers, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # integers, any shape that broadcasts
+---@param b tycho.Tensor|number # integers, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
+function ty.bitwise_left_shift(a, b) end
+
 ---every bit turned over; for bool the opposite
 ---Accuracy: exact, or rounded once.
 ---Raises where an argument is neither a tensor nor a number, or of floats.
@@ -3967,6 +4136,14 @@ function ty.bitwise_or(a, b) end
 ---@param b tycho.Tensor|number # integers or bool, any shape that broadcasts
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.bitwise_or_(a, b) end
+
+---the same as rshift: bits moved down, keeping the sign; all sign beyond the width or for a negative count
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or not of integers, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # integers, any shape that broadcasts
+---@param b tycho.Tensor|number # integers, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
+function ty.bitwise_right_shift(a, b) end
 
 ---bits set in one of the two
 ---Accuracy: exact, or rounded once.
@@ -4145,6 +4322,22 @@ function ty.clamp(x, min, max) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.clamp_(x, min, max) end
 
+---the same as minimum: the smaller; NaN wins, -0 below +0
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
+function ty.clamp_max(a, b) end
+
+---the same as maximum: the larger; NaN wins, +0 above -0
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
+function ty.clamp_min(a, b) end
+
 ---the same as clamp: x, not below min and not above max; either may be nil
 ---Shape of the result: broadcast of the arguments
 ---Raises where neither bound is given, or the sizes do not broadcast.
@@ -4311,6 +4504,12 @@ function ty.conv_transpose2d(x, weight, bias, opts) end
 ---@param mode? "full"|"same"|"valid" # "full": all that overlaps; "same": the middle; "valid": where all overlaps
 ---@return tycho.Tensor # [n + m - 1], [max(n, m)] or [max(n, m) - min(n, m) + 1]; floats
 function ty.convolve(a, v, mode) end
+
+---the same as clone: a copy with memory of its own
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # the sizes and dtype of x; gradients flow through
+function ty.copy(x) end
 
 ---writes y, broadcast and cast, to the elements of x
 ---Raises where y does not broadcast to x, or x is a leaf that requires a gradient.
@@ -4483,6 +4682,13 @@ function ty.deg2rad(x) end
 ---@param x tycho.Tensor # any shape
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.deg2rad_(x) end
+
+---the same as rad2deg: radians as degrees
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats
+function ty.degrees(x) end
 
 ---x without its past: no gradient goes through this view
 ---Raises where x is no tensor.
@@ -4807,6 +5013,20 @@ function ty.exp_(x) end
 ---@return tycho.Tensor # these sizes, sharing the memory of x
 function ty.expand(x, sizes, ...) end
 
+---the same as unsqueeze: a new dim of size 1 at that place
+---Raises where the place is out of range.
+---@param x tycho.Tensor
+---@param dim integer # where the new dim will be, 1 to ndim + 1; negative from the end
+---@return tycho.Tensor # a view
+function ty.expand_dims(x, dim) end
+
+---the same as sigmoid: 1 / (1 + exp(-x))
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function ty.expit(x) end
+
 ---What a compiled function did: a table that prints in 25 lines at most; e:full() is the whole text, with guards,
 ---graphs and programs, e:table() a plain table. calls; nested (calls inside of other compiled functions); skips
 ---(calls that a trace answered: the function did not run); captures; timed (how many of these calls were timed,
@@ -5044,6 +5264,14 @@ function ty.full(sizes, value, opts) end
 ---@param opts? {dtype: tycho.dtype?, device: string?} # by default those of x
 ---@return tycho.Tensor # the sizes of x
 function ty.full_like(x, value, opts) end
+
+---the same as lgamma: the logarithm of the magnitude of the gamma function
+---Shape of the result: x
+---Formula: Stirling's series, a polynomial near 1 and 2, reflection below 0
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function ty.gammaln(x) end
 
 ---elements of a at the index's positions along a dim
 ---Raises where an index is no integer tensor, or out of range (named with its place).
@@ -5383,6 +5611,13 @@ function ty.interp(x, xp, fp, opts) end
 ---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?}
 ---@return tycho.Tensor # [batch, channels, size...]
 function ty.interpolate(x, opts) end
+
+---the same as bitwise_not: every bit turned over; for bool the opposite
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or of floats.
+---@param x tycho.Tensor|number # integers or bool, any shape
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted
+function ty.invert(x) end
 
 ---whether the elements lie row by row
 ---Raises where x is no tensor.
@@ -6046,6 +6281,14 @@ function ty.mish_(x) end
 ---@return tycho.Tensor # [n, m]
 function ty.mm(a, b) end
 
+---the same as remainder: remainder with the divisor's sign; an integer by 0 gives 0
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
+function ty.mod(a, b) end
+
 ---The element that comes most often along a dim, the smallest of several; and the last position where it stands.
 ---Shape of the result: x without the dim
 ---Raises where the dim is out of range, or nothing is to be chosen from.
@@ -6257,6 +6500,12 @@ function ty.negative(x) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.negative_(x) end
 
+---the same as numel: the number of elements
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return integer # the product of the sizes; 1 without dims
+function ty.nelement(x) end
+
 ---Minus the log-probability of each label.
 ---Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
 ---nothing.
@@ -6353,10 +6602,12 @@ function ty.ones_like(x, opts) end
 ---@return tycho.Tensor # [n, m]
 function ty.outer(a, b) end
 
----places of value around x, from dim 1 on
+---places of value around x, from dim 1 on.
+---A number stands for a pair of it: {1, 2} is {{1, 1}, {2, 2}}. That is not PyTorch's list, which begins with the last
+---dim: its F.pad(x, (1, 2)) is x:pad({..., {1, 2}}) here, with {0, 0} for each dim before the last.
 ---Raises where there are more pairs than dims, or a number is negative.
 ---@param x tycho.Tensor
----@param pairs {[1]: integer, [2]: integer}[] # {before, after} of dim 1, 2, ...
+---@param pairs (integer|{[1]: integer, [2]: integer})[] # {before, after} of dim 1, 2, ...
 ---@param value? number # 0
 ---@return tycho.Tensor # each dim longer by before + after
 function ty.pad(x, pairs, value) end
@@ -6394,6 +6645,14 @@ function ty.percentile(x, q, dim, keepdim, opts) end
 ---@param ... integer # the others
 ---@return tycho.Tensor # a view
 function ty.permute(x, dims, ...) end
+
+---the same as permute: the dims in another order, as a view
+---Raises where a dim is missing, given twice or out of range.
+---@param x tycho.Tensor
+---@param dims integer|integer[] # every dim once, one by one or in a table
+---@param ... integer # the others
+---@return tycho.Tensor # a view
+function ty.permute_dims(x, dims, ...) end
 
 ---Channels moved into blocks of r x r places.
 ---Shape of the result: [..., c, h r, w r]
@@ -6473,6 +6732,14 @@ function ty.pow(a, b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.pow_(a, b) end
 
+---the same as pow: a to the power b; integers wrap, a negative exponent truncates
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
+function ty.power(a, b) end
+
 ---"exact", the default: every operation rounds once; "fast": products of bf16 may run on the processor's matrix unit (AMX) or by its dot products (AVX512-BF16), which flush denormals; compiled equals eager in both
 ---Raises for other names.
 ---@param name? "exact"|"fast"
@@ -6514,6 +6781,13 @@ function ty.progress(what, opts) end
 ---@return tycho.dtype
 function ty.promote_types(a, b) end
 
+---the same as digamma: the logarithmic derivative of the gamma function
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function ty.psi(x) end
+
 ---The largest element less the smallest.
 ---Shape of the result: x without the dims
 ---Raises where the dim is out of range, or nothing is to be chosen from.
@@ -6547,6 +6821,13 @@ function ty.rad2deg(x) end
 ---@param x tycho.Tensor # any shape
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.rad2deg_(x) end
+
+---the same as deg2rad: degrees as radians
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats
+function ty.radians(x) end
 
 ---uniform numbers from 0 to below 1.
 ---Every call takes the next stream of the seed, compiled or not: the numbers are the same in both, on every machine.
@@ -6697,6 +6978,13 @@ function ty.reshape(x, sizes, ...) end
 ---@param b tycho.Tensor|number|boolean
 ---@return tycho.dtype
 function ty.result_type(a, b) end
+
+---the same as round: the nearest whole number, half to even
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
+function ty.rint(x) end
 
 ---Over the last dim (or dims): x / sqrt(mean(x^2) + eps) * weight. Zhang, Sennrich 2019, arXiv:1910.07467.
 ---Shape of the result: x
@@ -6939,6 +7227,13 @@ function ty.set(x, ...) end
 ---@param opts {precision: integer?} # decimals at most: 4
 function ty.set_print(opts) end
 
+---the same as sign: -1, 0 or 1 as x is below, at or above zero; NaN stays
+---Shape of the result: x
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape and dtype of x; bool gives i64
+function ty.sgn(x) end
+
 ---Shows a vector as small bars; a matrix, an image [3, h, w] or a sheet of images [n, h, w], [n, c, h, w] in
 ---colours. Options: mode = "kitty", "sixel", "24bit", "256" or "plain", instead of what the terminal has; width in
 ---columns; map and lim as in plots; columns, of a sheet; text = true gives the text and writes nothing.
@@ -7131,6 +7426,14 @@ function ty.sort(x, dim, descending) end
 ---@return tycho.Tensor[] # views
 function ty.split(x, size, dim) end
 
+---the same as split: a table of views of that size, the last one smaller; or of the sizes in a table
+---Raises where the sizes do not add up to the dim, or one is negative.
+---@param x tycho.Tensor
+---@param size integer|integer[]
+---@param dim? integer # 1
+---@return tycho.Tensor[] # views
+function ty.split_with_sizes(x, size, dim) end
+
 ---the square root; NaN below zero
 ---Accuracy: exact, or rounded once.
 ---Raises where an argument is neither a tensor nor a number.
@@ -7301,6 +7604,15 @@ function ty.t(x) end
 ---@param dim? integer # flattened; with it the same as index_select
 ---@return tycho.Tensor # the sizes of the index
 function ty.take(x, index, dim) end
+
+---the same as take_along_dim: elements at the index's positions along a dim
+---Shape of the result: index
+---Raises where the index is not of integers or out of range, or sizes do not broadcast.
+---@param x tycho.Tensor
+---@param index tycho.Tensor # integers, as many dims as x
+---@param dim? integer # flattened
+---@return tycho.Tensor # the broadcast shape, that of the index along dim
+function ty.take_along_axis(x, index, dim) end
 
 ---Elements of x at the index's positions along a dim; the other sizes broadcast. Without a dim x is flattened.
 ---Shape of the result: index
@@ -7922,6 +8234,24 @@ csv.Table = {}
 ---@return tycho.Tensor|string[]
 function csv.Table:column(key) end
 
+---Statistics of the columns of numbers, in f64: how many there are, mean, deviation, least, quartiles, largest.
+---What is missing (NaN) is passed over.
+---Raises where no column holds numbers.
+---@return tycho.csv.Table # a row for each statistic, named in the first column
+function csv.Table:describe() end
+
+---The first n rows, as a table whose tensors are views.
+---Raises where n is negative.
+---@param n? integer # 5
+---@return tycho.csv.Table
+function csv.Table:head(n) end
+
+---The last n rows, as a table whose tensors are views.
+---Raises where n is negative.
+---@param n? integer # 5
+---@return tycho.csv.Table
+function csv.Table:tail(n) end
+
 ---Columns side by side, [rows, number of columns]: those of the list, or all that hold numbers or bools. A view
 ---where they lie together already.
 ---Raises when one of them is text.
@@ -7934,8 +8264,8 @@ function csv.Table:tensor(keys, dtype) end
 ---"."; comment = a character that begins lines to be passed over; skip = lines before the header; columns = which
 ---are read, by name or number, in this order; names = instead of the header's; types = {name = "bool" |
 ---"i64" | "f32" | "f64" | "text" | "category"}, or one for all (bool takes 0 and 1 too); dtype = "f32" | "f64" for
----all numbers; missing = spellings; fill = what missing numbers become, or "error"; classes = {name = list}: names
----whose positions are the codes.
+---all numbers; missing = more spellings of what is missing, such as {"-"}, beside NA, NaN, null and their kin;
+---fill = what missing numbers become, or "error"; classes = {name = list}: names whose positions are the codes.
 ---Raises where the path is no string, or an option is not known.
 ---@param path string
 ---@param opts? table
