@@ -72,7 +72,7 @@ local moved = {
   trace = "Products", kron = "Products", rot90 = "Shapes and views", fliplr = "Shapes and views",
   flipud = "Shapes and views", bucketize = "Sorting and searching", isin = "Sorting and searching",
   msort = "Sorting and searching", kthvalue = "Sorting and searching", mode = "Sorting and searching",
-  bincount = "Reductions", select = "Shapes and views", interp = "Mathematics", polyval = "Mathematics",
+  bincount = "Reductions", unique = "Sorting and searching", select = "Shapes and views", interp = "Mathematics", polyval = "Mathematics",
   polyfit = "Products", convolve = "Convolution and pooling", new_zeros = "Making tensors", new_ones = "Making tensors",
   new_full = "Making tensors", new_empty = "Making tensors", new_tensor = "Making tensors", data = "Looking at tensors", plot = "Charts",
 }

@@ -109,6 +109,9 @@ local cases = {
   { "mode", function(x) return x:mode() end },
   { "mode_columns", function(x) return (x:mode(1, true)) end },
   { "bincount", function() return I(1, 3, 3, 6):bincount() end, reads = true },
+  { "unique_rows", function(x) return x:unique { dim = 1, counts = true } end, reads = true },
+  { "unique_columns", function(x) return (x:unique { dim = -1 }) end, reads = true },
+  { "unique_counts", function(x) return x:unique { counts = true } end, reads = true },
   { "bincount_weights", function(w) return I(1, 3, 3, 6):bincount(w, 7) end, reads = true },
 
   { "nansum", function(x) return x:nansum(2) end },
@@ -520,6 +523,18 @@ describe("what else PyTorch's and NumPy's users write", function()
     H.same(ty.ones(3), ty.ones(3).T)
     assert.truthy(H.raises(function() return ty.ones(3).mT end):find "^transpose: ")
     assert.truthy(H.raises(function() x.T = 1 end):find "cannot be set")
+  end)
+end)
+
+describe("unique", function()
+  it("gives elements and rows in the order in which they come", function()
+    local values, at, counts = ty.tensor({ 3, 1, 3, 2, 1 }):unique { sorted = false, counts = true }
+    assert.same({ { 3, 1, 2 }, { 1, 2, 1, 3, 2 }, { 2, 2, 1 } }, { values:totable(), at:totable(), counts:totable() })
+    local rows, place = ty.tensor({ { 2, 1 }, { 0, 5 }, { 2, 1 } }):unique { dim = 1, sorted = false }
+    assert.same({ { { 2, 1 }, { 0, 5 } }, { 1, 2, 1 } }, { rows:totable(), place:totable() })
+    assert.same({ 0 }, (ty.zeros(0):unique { counts = true, sorted = false }).shape)
+    assert.truthy(H.raises(ty.unique, ty.ones(2), { dim = 2 }):find "^unique: dim 2")
+    assert.truthy(H.raises(ty.unique, ty.ones(2), { order = true }):find "^unique: unknown option")
   end)
 end)
 

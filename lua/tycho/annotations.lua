@@ -538,11 +538,6 @@ function ty.argsort(x, dim, descending) end
 ---@return tycho.Tensor values, tycho.Tensor positions # k places in that dim; positions are i64 from 1
 function ty.topk(x, k, dim, largest) end
 
---- Reads data: a compiled function goes on in another part behind it. Raises where x is no tensor.
----@param x tycho.Tensor flattened
----@return tycho.Tensor values, tycho.Tensor positions # [count]; and in the shape of x the place of each among them
-function ty.unique(x) end
-
 --- Rows must be in ascending order; that is not checked. Raises where leading sizes differ.
 ---@param sorted tycho.Tensor [n] or [..., n]
 ---@param values tycho.Tensor|number any shape for [n], else [..., m]

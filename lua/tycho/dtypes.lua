@@ -12,7 +12,7 @@ return function(ty, check, row)
   --- The dtype of that name, which may be PyTorch's or NumPy's.
   local function named(who, i, name)
     if type(name) ~= "string" then fail(who, "argument %d must be a dtype, got %s", i, check.show(name)) end
-    return ty.empty({ 0 }, { dtype = name }).dtype
+    return check.named(who, "empty", ty.empty, { 0 }, { dtype = name }).dtype
   end
 
   --- The dtype in which two meet, as in a sum of tensors of both: the larger of a kind, the float of a float and an

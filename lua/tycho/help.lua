@@ -125,8 +125,8 @@ end
 
 --- What Lua does with tensors otherwise than may be expected.
 local of_lua = {
-  ["=="] = "a == b\n  Whether both are the same tensor: x == 1 is false, whatever x holds, since Lua compares values of "
-    .. "different types without asking them.\n  x:eq(1) compares each element, ty.equal(a, b) all of two tensors, "
+  ["=="] = "a == b\n  Whether both are the same tensor: x == 1 is false, whatever x holds, since Lua compares values "
+    .. "of different types without asking them.\n  x:eq(1) compares each element, ty.equal(a, b) all of two tensors, "
     .. "x:item() == 1 the one element of x.",
   ["<"] = "a < b\n  Raises: Lua makes a boolean of what a comparison gives. x:lt(1) compares each element, "
     .. "x:item() < 1 the one element of x.",

@@ -3365,12 +3365,16 @@ function Tensor:unfold(dim, size, step) end
 ---@return tycho.Tensor # x itself
 function Tensor:uniform_(low, high) end
 
----two results: the sorted different elements, and each element's position among them.
----Reads data: a compiled function goes on in another part behind it.
----Raises where x is no tensor.
+---The different elements, or along a dim the different places of it, and where in them each one is.
+---Options: dim; sorted = true: in ascending (lexicographic) order, false: in the order in which they come;
+---counts = false: a third result, how often each comes. Reads data: a compiled function goes on in another part
+---behind it.
+---Raises where x is no tensor or the dim is out of range.
+---@param opts? {dim: integer?, sorted: boolean?, counts: boolean?}
 ---@return tycho.Tensor values
----@return tycho.Tensor positions # [count]; and in the shape of x the place of each among them
-function Tensor:unique() end
+---@return tycho.Tensor positions
+---@return tycho.Tensor? counts # [count], or x with `count` places along dim; and in the shape of x, or of the dim, the place of each among them, i64
+function Tensor:unique(opts) end
 
 ---a new dim of size 1 at that place
 ---Raises where the place is out of range.
@@ -7891,13 +7895,17 @@ function ty.uniform(low, high, sizes, opts) end
 ---@return tycho.Tensor # x itself
 function ty.uniform_(x, low, high) end
 
----two results: the sorted different elements, and each element's position among them.
----Reads data: a compiled function goes on in another part behind it.
----Raises where x is no tensor.
----@param x tycho.Tensor # flattened
+---The different elements, or along a dim the different places of it, and where in them each one is.
+---Options: dim; sorted = true: in ascending (lexicographic) order, false: in the order in which they come;
+---counts = false: a third result, how often each comes. Reads data: a compiled function goes on in another part
+---behind it.
+---Raises where x is no tensor or the dim is out of range.
+---@param x tycho.Tensor # flattened, without a dim
+---@param opts? {dim: integer?, sorted: boolean?, counts: boolean?}
 ---@return tycho.Tensor values
----@return tycho.Tensor positions # [count]; and in the shape of x the place of each among them
-function ty.unique(x) end
+---@return tycho.Tensor positions
+---@return tycho.Tensor? counts # [count], or x with `count` places along dim; and in the shape of x, or of the dim, the place of each among them, i64
+function ty.unique(x, opts) end
 
 ---a new dim of size 1 at that place
 ---Raises where the place is out of range.

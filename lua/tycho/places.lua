@@ -476,6 +476,71 @@ return function(ty, check, row)
     return ty.scatter_add(zeros, 1, x:to("i64"), weights or ty.ones(x.shape, { dtype = dtype, device = x.device }))
   end
 
+  ------------------------------------------------------------------------------------------------------ unique
+
+  local elements = ty.unique -- of all elements, sorted
+  ty._unique = elements
+
+  --- Which of n groups each place is in, from 1, and the first place of each.
+  local function firsts(at, n)
+    local place = ty.range(at:numel(), { dtype = "i64", device = at.device })
+    local most = ty.full({ n }, at:numel(), { dtype = "i64", device = at.device })
+    return scatter_reduce(most, 1, at, place, "amin")
+  end
+
+  --- The groups of equal rows of a matrix, in lexicographic order: the group of each row, and how many there are.
+  local function groups_of(rows)
+    local n, group, count = rows:size(1), nil, 1
+    for k = 1, rows:size(2) do
+      local values, at = elements(rows:select(2, k):detach())
+      if group then
+        values, at = elements((group - 1) * values:numel() + at)
+      end
+      group, count = at, values:numel()
+    end
+    return group or ty.ones({ n }, { dtype = "i64", device = rows.device }), math.min(count, n)
+  end
+
+  local unique_options = { dim = "number", sorted = "boolean", counts = "boolean" }
+
+  --- The different elements, or along a dim the different places of it, and where in them each one is.
+  --- Options: dim; sorted = true: in ascending (lexicographic) order, false: in the order in which they come;
+  --- counts = false: a third result, how often each comes. Reads data: a compiled function goes on in another part
+  --- behind it.
+  --- Raises where x is no tensor or the dim is out of range.
+  ---@param x tycho.Tensor flattened, without a dim
+  ---@param opts? {dim: integer?, sorted: boolean?, counts: boolean?}
+  ---@return tycho.Tensor values, tycho.Tensor positions, tycho.Tensor? counts # [count], or x with `count` places along
+  --- dim; and in the shape of x, or of the dim, the place of each among them, i64
+  local function unique(x, opts)
+    if opts == nil then return elements(x) end
+    check.tensor("unique", 1, x)
+    opts = check.options("unique", opts, unique_options)
+    local dim = opts.dim and check.dim("unique", opts.dim, x.ndim)
+    local count, values, at
+    if dim then
+      at, count = groups_of(x:movedim(dim, 1):reshape(x:size(dim), -1))
+      values = x:index_select(dim, firsts(at, count))
+    else
+      values, at = elements(x)
+      count = values:numel()
+    end
+    local flat = at:reshape(-1)
+    if opts.sorted == false and count > 0 then
+      local order = firsts(flat, count):argsort(1)
+      values = values:index_select(dim or 1, order)
+      at = order:argsort(1):take(at)
+      flat = at:reshape(-1)
+    end
+    if not opts.counts then return values, at end
+    local options = { dtype = "i64", device = x.device }
+    return values, at, ty.scatter_add(ty.zeros({ count }, options), 1, flat, ty.ones({ flat:numel() }, options))
+  end
+
+  ty.unique, ty.internals.methods.unique = unique, unique
+  ty.internals.describe("unique", "x, {dim, sorted = true, counts = false}",
+    "two results: the different elements, and for each one its place among them; counts as a third")
+
   row { "bincount", "x, weights = nil, minlength = 0", bincount, "how often each of the numbers 1, 2, ... comes",
     shape = "[the largest number]", dtype = "i64", single = true }
 end

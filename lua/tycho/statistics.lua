@@ -110,7 +110,7 @@ return function(ty, check, row)
   --- quantile and its kin. skip: NaN is passed over; else a row that holds one gives NaN. scale: 1, 100 for per cent.
   local function quantile_of(who, x, q, dim, keepdim, opts, scale, skip)
     x = float(who, 1, x)
-    check.operand(who, 2, q)
+    if type(q) ~= "number" then check.tensor(who, 2, q) end
     if check.is_options(dim) then dim, opts = nil, dim elseif check.is_options(keepdim) then
       keepdim, opts = nil, keepdim
     end
@@ -482,6 +482,9 @@ return function(ty, check, row)
     local mean = (y:narrow(-1, 2, n) + y:narrow(-1, 1, n)) * 0.5
     if x == nil then return mean * (opts.dx or 1), dim end
     check.tensor(who, 2, x)
+    if x.ndim ~= 1 and x.ndim ~= y.ndim then
+      fail(who, "x must be a vector or have the dims of y, got %s and %s", check.text(x), check.text(y))
+    end
     x = x.ndim == 1 and x or x:movedim(dim, -1)
     if x:size(-1) ~= n + 1 then fail(who, "%d places of x for %d of y", x:size(-1), n + 1) end
     return mean * (x:narrow(-1, 2, n) - x:narrow(-1, 1, n)), dim
