@@ -343,6 +343,18 @@ describe("the values of other libraries:", function()
   end
 end)
 
+describe("special functions of f64", function()
+  for name, v in pairs(fixtures.exact) do
+    it(name .. " is within 5 units of what 40 digits give, near zeros and ends too", function()
+      local got = H.list(ty[name](ty.tensor(v.points, F64)))
+      for i, want in ipairs(v.values) do
+        local d = H.oracle.oracle_distance("f64", want, got[i])
+        assert.truthy(d <= 5, ("%s(%.17g): %g units"):format(name, v.points[i], d))
+      end
+    end)
+  end
+end)
+
 describe("other names of functions", function()
   local a, b = ty.tensor { { 0.25, -0.5 }, { 0.75, 0.125 } }, ty.tensor { { 1.5, 2 }, { 0.5, -3 } }
   local k = ty.tensor({ { 1, 2 }, { 2, 1 } }, { dtype = "i64" })
