@@ -1,5 +1,6 @@
 /*
-** lua_linalg.c -- ty.linalg: solve, inv, det, lu, cholesky, qr, svd, eigh, lstsq, by OpenBLAS's LAPACK.
+** lua_linalg.c -- ty.linalg: solve, inv, det, slogdet, lu, cholesky, qr, svd, eigh, lstsq, by
+** OpenBLAS's LAPACK.
 ** In: matrices in the last two dims, batched over the dims before. Out: new tensors of f32, or f64
 ** where an operand is f64. Values are computed on the CPU and copied column by column, as LAPACK
 ** wants them; results depend on OpenBLAS, its kernels and threads, alike in eager and compiled
