@@ -77,6 +77,7 @@ local function navigation(base, current)
   add "<nav class=site aria-label=pages><h2>Tutorials</h2>"
   for _, t in ipairs(tutorials) do item(t[1] .. ".html", t[2]) end
   item("examples.html", "Examples")
+  item("names.html", "Names of PyTorch and NumPy")
   add "<h2>Reference</h2>"
   for _, p in ipairs(reference.pages()) do item("reference/" .. p[1] .. ".html", p[2]) end
   add "</nav>"
@@ -283,6 +284,19 @@ local function build_examples()
   page("examples.html", "Examples", table.concat(out, "\n"), toc)
 end
 
+------------------------------------------------------------------------------------------------------- others' names
+
+local function build_names()
+  local names = require "docs.names"
+  local html, headings = markdown.html(names.page(names.load()), nil)
+  local toc = {}
+  for _, h in ipairs(headings) do
+    if h.level > 1 then toc[#toc + 1] = { h.id, h.text } end
+  end
+  findable("Names of PyTorch and NumPy", "names.html", "Which of their names there are", "torch numpy port")
+  page("names.html", "Names of PyTorch and NumPy", html, toc)
+end
+
 ------------------------------------------------------------------------------------------------------------ the front
 
 local function build_front()
@@ -311,9 +325,10 @@ blocks.folder(ROOT, WORK)
 local names = build_reference()
 build_tutorials()
 build_examples()
+build_names()
 build_front()
 write_index()
 write("site.css", (read(ROOT .. "/docs/site.css"):gsub("/%*.-%*/\n", ""):gsub("LIGHT", LIGHT):gsub("DARK", DARK)))
 write("site.js", read(ROOT .. "/docs/site.js"))
 shell(("rm -rf '%s'"):format(WORK))
-print(("docs: %d names, %d pages; open %s/index.html"):format(#names, #reference.pages() + #tutorials + 2, OUT))
+print(("docs: %d names, %d pages; open %s/index.html"):format(#names, #reference.pages() + #tutorials + 3, OUT))

@@ -16,7 +16,7 @@ local plan = {
   { "making", "Making tensors", "Numbers, tables, ranges, memory of others.", { "Making tensors" } },
   { "random", "Random numbers", "The same numbers for a seed on every machine, compiled or not.", { "Random numbers" } },
   { "tensors", "Looking at tensors", "What a tensor is, and its elements as Lua values. Properties: `x.shape` (a fresh table), "
-    .. "`x.dtype`, `x.device`, `x.ndim`, `x.requires_grad`, `x.grad`, `x.is_leaf`. `#x` is the size of dim 1.",
+    .. "`x.dtype`, `x.device`, `x.ndim`, `x.requires_grad`, `x.grad`, `x.is_leaf`, `x.nbytes`, `x.T`, `x.mT`. `#x` is the size of dim 1.",
     { "Looking at tensors", "Copies, dtypes, memory" } },
   { "shapes", "Shapes, joining, indexing", "Dims and positions count from 1, negative ones from the end; views share memory. "
     .. "`x[i]`, `x[{ {}, { 1, -1, 2 } }]`, `x[mask]`, `x[index]` read and write by the same rules.",
@@ -57,6 +57,9 @@ local files = {
   scan = "Gradients", hooks = "Gradients", anomaly = "Gradients", gradcheck = "Gradients", compile = "Compilation",
   graph_passes = "Compilation", files = "Files", checkpoint = "Files", profile = "Looking at work", progress = "Looking at work",
   show = "Looking at work", help = "Looking at work", autocast = "Gradients", init = "Settings and devices",
+  arrangement = "Joining, repeating, moving", special = "Mathematics", statistics = "Reductions",
+  places = "Joining, repeating, moving", draws = "Random numbers",
+  dtypes = "Copies, dtypes, memory",
 }
 local moved = {
   masked_fill = "Joining, repeating, moving", index_add = "Joining, repeating, moving", one_hot = "Making tensors",
@@ -64,7 +67,14 @@ local moved = {
   equal = "Comparison and bits", allclose = "Comparison and bits", isclose = "Comparison and bits",
   logical_and = "Comparison and bits", logical_or = "Comparison and bits", logical_xor = "Comparison and bits",
   logical_not = "Comparison and bits", isnan = "Comparison and bits", isinf = "Comparison and bits",
-  isfinite = "Comparison and bits", data = "Looking at tensors", plot = "Charts",
+  isfinite = "Comparison and bits", signbit = "Comparison and bits", logspace = "Making tensors",
+  tril_indices = "Making tensors", triu_indices = "Making tensors", vander = "Making tensors", diag = "Shapes and views",
+  trace = "Products", kron = "Products", rot90 = "Shapes and views", fliplr = "Shapes and views",
+  flipud = "Shapes and views", bucketize = "Sorting and searching", isin = "Sorting and searching",
+  msort = "Sorting and searching", kthvalue = "Sorting and searching", mode = "Sorting and searching",
+  bincount = "Reductions", unique = "Sorting and searching", select = "Shapes and views", interp = "Mathematics", polyval = "Mathematics",
+  polyfit = "Products", convolve = "Convolution and pooling", new_zeros = "Making tensors", new_ones = "Making tensors",
+  new_full = "Making tensors", new_empty = "Making tensors", new_tensor = "Making tensors", data = "Looking at tensors", plot = "Charts",
 }
 for _, name in ipairs { "mse_loss", "l1_loss", "huber_loss", "smooth_l1_loss", "cross_entropy", "nll_loss", "bce_with_logits",
   "kl_div" } do

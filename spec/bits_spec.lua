@@ -4,7 +4,7 @@
 local H = require "spec.helper"
 
 local pinned = [[
-maps 3bef44e2ba803b29
+maps 54b30116560a642d
 conversions 5b85ef0d314587d9
 chains 6f9767daeb6f2e45
 reductions 5c120f4095d80fbf

@@ -18,7 +18,8 @@ local others = {
 -- Of other first arguments, or made of random numbers: elsewhere.
 local elsewhere = {}
 for name in ("dropout einsum meshgrid tri one_hot conv1d conv2d conv3d conv_transpose1d conv_transpose2d interpolate avg_pool1d " ..
-  "avg_pool2d max_pool1d max_pool2d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool1d adaptive_max_pool2d"):gmatch("%S+") do
+  "avg_pool2d max_pool1d max_pool2d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool1d adaptive_max_pool2d " ..
+  "diagflat"):gmatch("%S+") do
   elsewhere[name] = true
 end
 

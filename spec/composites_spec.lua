@@ -174,9 +174,16 @@ describe("every method that ends in _", function()
     addmm = { ty.rand(4, 3), ty.rand(3, 4) }, index_add = { 1, ty.tensor({ 2, 4 }, i64), ty.rand(2, 4) },
     masked_fill = { ty.rand(4, 4):gt(0.5), -1 }, scatter = { 1, ty.ones({ 2, 4 }, i64), ty.rand(2, 4) },
     scatter_add = { 2, ty.full({ 4, 2 }, 3, i64), ty.rand(4, 2) }, nan_to_num = {}, softmax = { 1 }, log_softmax = { 2 },
+    subtract = { 2 }, multiply = { 2 }, divide = { 2 }, true_divide = { 2 }, arctan2 = { 2 },
+    index_copy = { 2, ty.tensor({ 2, 4 }, i64), ty.rand(4, 2) }, index_fill = { 1, ty.tensor({ 3 }, i64), -1 },
+    index_put = { { ty.tensor({ 2, 4 }, i64) }, ty.rand(4) }, masked_scatter = { ty.rand(4, 4):gt(0.5), ty.rand(16) },
+    scatter_reduce = { 1, ty.ones({ 2, 4 }, i64), ty.rand(2, 4), "amax" },
+    addr = { ty.rand(4), ty.rand(4) },
+    clip = { 0.2, 0.8 }, xlogy = { 2 }, addcmul = { ty.rand(4, 4), 2 }, addcdiv = { ty.rand(4, 4), 2 },
     hypot = { 2 }, logaddexp = { 1 }, logical_and = { true }, logical_or = { false }, logical_xor = { true },
   }
-  local only = { fill_ = true, zero_ = true, copy_ = true, uniform_ = true, normal_ = true, requires_grad_ = true } -- no form without
+  local only = { fill_ = true, zero_ = true, copy_ = true, uniform_ = true, normal_ = true, requires_grad_ = true,
+    bernoulli_ = true, exponential_ = true, cauchy_ = true, log_normal_ = true, geometric_ = true } -- no form without
 
   for name in pairs(methods) do
     if name:find("[^_]_$") and not only[name] then

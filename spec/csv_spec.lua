@@ -270,6 +270,13 @@ describe("a column", function()
     assert.equal("f32", csv.parse("a\n16777217\n0.5\n", { dtype = "f32" }).types.a)
   end)
 
+  it("is spelled as the options say, beside the usual spellings", function()
+    local t = csv.parse("a,b\n1,x\n-,y\nNA,-\n4,z\n", { missing = { "-" } })
+    assert.equal("f32", t.types.a)
+    assert.same({ true, false, false, true }, t.columns.a:eq(t.columns.a):totable())
+    assert.equal("text", csv.parse("a\n1\n-\n").types.a)
+  end)
+
   it("of numbers has NaN, or what is wished, where values are missing", function()
     local text = "a,b\n1,NA\n,2.5\n\"\",nan\nnull, \n"
     for _, name in ipairs { "a", "b" } do
@@ -457,5 +464,33 @@ describe("misuse", function()
       assert.truthy(why:find(text, 1, true), why)
       assert.truthy(why:find("csv_spec.lua:%d+: "), why)
     end
+  end)
+end)
+
+describe("a table's", function()
+  local t = csv.parse("city,people,area\nRome,3,1.5\nOslo,1,\nBern,2,0.5\nLyon,6,2.5\n")
+
+  it("head and tail are its first and last rows, as tables", function()
+    local h = t:head(2)
+    assert.same({ 2, { "city", "people", "area" }, { "Rome", "Oslo" }, { 3, 1 } },
+      { h.rows, h.names, h.columns.city, h.columns.people:totable() })
+    assert.same({ 2, 6 }, t:tail(2).columns.people:totable())
+    assert.same({ { 2 }, { 6 } }, t:tail(2):tensor({ "people" }):totable())
+    assert.equal(4, t:head().rows)
+    assert.same({ 0, 3 }, t:head(0):tensor({ "people", "area", "people" }).shape)
+    assert.truthy(H.raises(t.head, t, -1):find "^head: argument 1")
+    assert.equal("table of 1 rows: city text, people i64, area f32", tostring(t:head(1)))
+  end)
+
+  it("describe is a table of statistics of its numbers, NaN passed over", function()
+    local d = t:describe()
+    assert.same({ "statistic", "people", "area" }, d.names)
+    assert.same({ "count", "mean", "std", "min", "25%", "50%", "75%", "max" }, d.columns.statistic)
+    local people = d.columns.people:totable()
+    for i, v in ipairs { 4, 3, math.sqrt(14 / 3), 1, 1.75, 2.5, 3.75, 6 } do assert.near(v, people[i], 1e-12) end
+    for i, v in ipairs { 3, 1.5, 1, 0.5, 1, 1.5, 2, 2.5 } do assert.near(v, d.columns.area:totable()[i], 1e-12) end
+    assert.same({ "count" }, d:head(1).columns.statistic)
+    assert.near(2, t:head(3):describe().columns.people[2]:item(), 1e-12)
+    assert.truthy(H.raises(function() csv.parse("a\nx\n"):describe() end):find "^describe: no column")
   end)
 end)

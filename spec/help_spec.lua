@@ -117,6 +117,17 @@ describe("help of a group", function()
 end)
 
 describe("help", function()
+  it("explains what Lua does with tensors by itself", function()
+    assert.truthy(ty.help("=="):find("x:eq(1)", 1, true))
+    assert.equal(ty.help "==", ty.help "~=")
+    assert.truthy(ty.help("<"):find("x:lt(1)", 1, true))
+    assert.truthy(ty.help("tonumber"):find("x:item()", 1, true))
+    assert.equal(ty.help "tonumber", ty.help(tonumber))
+    local x = ty.tensor(1) -- and it is so
+    assert.same({ false, true }, { x == 1, x:eq(1):item() })
+    assert.is_nil(tonumber(x))
+  end)
+
   it("of nothing prints all groups and names", function()
     local text = written(ty.help)
     for _, group in ipairs(H.sorted(groups)) do assert.truthy(text:find("\n" .. group .. "\n  ", 1, true), group) end

@@ -67,6 +67,9 @@ end
 
 local worst = ffi.new "int64_t[1]"
 
+--- What f64 keeps, where f32's bound in the table is larger.
+local of_f64 = { atan = 1, expm1 = 1, sinh = 1.1 }
+
 --- Checks n results of a row on operands of a dtype.
 local function check(row, dtype, n, a, b, got)
   local inside, out = H.meet(row.rule, dtype)
@@ -77,7 +80,7 @@ local function check(row, dtype, n, a, b, got)
     local ulp = oracle.oracle_ulp(row.lua, inside, n, p, q, y, worst)
     assert.truthy(ulp >= 0, "the oracle does not know " .. row.lua)
     local i = tonumber(worst[0])
-    if ulp > math.max(row.bound, 0.5) then
+    if ulp > math.max(inside == "f64" and of_f64[row.lua] or row.bound, 0.5) then
       error(("%s of %s: %g ulp at %s%s, got %s"):format(row.lua, dtype, ulp, H.element(inside, p, i),
         q and " and " .. H.element(inside, q, i) or "", H.element(inside, y, i)))
     end

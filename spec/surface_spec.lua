@@ -398,7 +398,7 @@ describe("dtypes", function()
     local y, message = x:to("cuda:0")
     assert.equal(nil, y)
     assert.truthy(message:find("cuda:0", 1, true))
-    assert.truthy(raised(x.to, x, "float"):find("^to: a dtype must be one of"))
+    assert.truthy(raised(x.to, x, "floating"):find("^to: a dtype must be one of"))
   end)
 end)
 

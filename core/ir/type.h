@@ -55,7 +55,8 @@ typedef struct Type {
 static inline bool ty_is_float(int d) { return ty_dtypes[d].kind == 'f'; }
 static inline bool ty_is_int(int d) { return ty_dtypes[d].kind == 'i' || ty_dtypes[d].kind == 'u'; }
 
-int ty_dtype_find(const char *name); /* -1 when unknown */
+int ty_dtype_find(const char *name);  /* -1 when unknown */
+int ty_dtype_named(const char *name); /* the same, of NumPy's and PyTorch's names too */
 int ty_dtype_promote(int a,
                      int b); /* the JAX lattice: u8+i8 = i16, int+f16 = f16, f16+bf16 = f32 */
 bool ty_type_equal(const Type *a, const Type *b);

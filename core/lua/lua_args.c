@@ -27,7 +27,7 @@ i64 ty_lua_int(lua_State *L, const char *who, int i, const char *what) {
 
 int ty_lua_dtype(lua_State *L, const char *who, int i) {
   char known[96] = "";
-  int d = lua_type(L, i) == LUA_TSTRING ? ty_dtype_find(lua_tostring(L, i)) : -1;
+  int d = lua_type(L, i) == LUA_TSTRING ? ty_dtype_named(lua_tostring(L, i)) : -1;
   if (d >= 0) return d;
   for (int k = 0; k < T_COUNT; k++) {
     size_t n = strlen(known);

@@ -1,5 +1,6 @@
 /*
-** lua_linalg.c -- ty.linalg: solve, inv, det, cholesky, qr, svd, eigh, lstsq, by OpenBLAS's LAPACK.
+** lua_linalg.c -- ty.linalg: solve, inv, det, slogdet, lu, cholesky, qr, svd, eigh, lstsq, by
+** OpenBLAS's LAPACK.
 ** In: matrices in the last two dims, batched over the dims before. Out: new tensors of f32, or f64
 ** where an operand is f64. Values are computed on the CPU and copied column by column, as LAPACK
 ** wants them; results depend on OpenBLAS, its kernels and threads, alike in eager and compiled
@@ -17,6 +18,9 @@
 typedef void Gesv(const int *n, const int *nrhs, void *a, const int *lda, int *ipiv, void *b,
                   const int *ldb, int *info);
 typedef void Getrf(const int *m, const int *n, void *a, const int *lda, int *ipiv, int *info);
+typedef void Trtrs(const char *uplo, const char *trans, const char *diag, const int *n,
+                   const int *nrhs, const void *a, const int *lda, void *b, const int *ldb,
+                   int *info, size_t, size_t, size_t);
 typedef void Potrf(const char *uplo, const int *n, void *a, const int *lda, int *info, size_t);
 typedef void Geqrf(const int *m, const int *n, void *a, const int *lda, void *tau, void *work,
                    const int *lwork, int *info);
@@ -209,6 +213,7 @@ typedef struct Call {
   const Stack *a, *x, *y, *z;
   void *work, *tau, *values;
   int length, *ints, ilength, k, info;
+  bool upper, unit; /* of triangles */
 } Call;
 
 /* Runs it; gives the info that was left. */
@@ -259,30 +264,101 @@ static int l_inv(lua_State *L) {
   return 1;
 }
 
-/* The product of the pivots of an LU decomposition, with the sign of its row exchanges. */
+static void run_trtrs(void *arg) {
+  Call *c = arg;
+  const Stack *a = c->a, *b = c->x;
+  for (i64 i = 0; i < a->count && !c->info; i++)
+    ((Trtrs *)c->fn)(c->upper ? "U" : "L", "N", c->unit ? "U" : "N", &a->n, &b->n, matrix(a, i),
+                     &a->n, matrix(b, i), &a->n, &c->info, 1, 1, 1);
+}
+
+/* _solve_triangular(a, b, upper, unit): the other triangle is not read, nor a unit's diagonal. */
+static int l_solve_triangular(lua_State *L) {
+  State *S;
+  Stack a, b;
+  const char *who = "solve_triangular";
+  system_of(L, &S, who, true, &a, &b);
+  Call c = {.fn = routine(L, who, a.dtype, "trtrs"), .a = &a, .x = &b};
+  c.upper = lua_toboolean(L, 3), c.unit = lua_toboolean(L, 4);
+  int info = a.n > 0 && b.n > 0 ? call(L, who, run_trtrs, &c) : 0;
+  if (info > 0) return ty_lua_error(L, "%s: matrix is singular (pivot %d)", who, info);
+  stack_push(L, S, &b, b.m, b.n, 2);
+  return 1;
+}
+
+/* The product of the pivots of an LU decomposition, with the sign of its row exchanges; and where
+** y is wanted the sign alone, and there the logarithm of the magnitude. */
 static void run_getrf(void *arg) {
   Call *c = arg;
   const Stack *a = c->a;
   for (i64 i = 0; i < a->count; i++) {
-    double det = 1;
+    double det = 1, sum = 0;
     if (a->n > 0) ((Getrf *)c->fn)(&a->n, &a->n, matrix(a, i), &a->n, c->ints, &c->info);
     for (int d = 0; d < a->n; d++) {
-      det *= at(a, i, (i64)d * a->n + d);
+      double pivot = at(a, i, (i64)d * a->n + d);
+      sum += log(fabs(pivot));
+      det *= c->y && pivot == pivot ? (pivot > 0) - (pivot < 0) : pivot;
       if (c->ints[d] != d + 1) det = -det;
     }
     set(c->x, i, 0, det);
+    if (c->y) set(c->y, i, 0, sum);
   }
 }
 
-static int l_det(lua_State *L) {
+static int determinant(lua_State *L, const char *who, bool as_logarithm) {
   State *S;
-  Stack a = matrices(L, &S, "det", true);
-  Stack y = stack_new(L, "det", &a.lead, a.dtype, 1, 1);
-  Call c = {.fn = routine(L, "det", a.dtype, "getrf"), .a = &a, .x = &y};
-  c.ints = room(L, "det", a.n, sizeof(int));
-  call(L, "det", run_getrf, &c);
+  Stack a = matrices(L, &S, who, true);
+  Stack y = stack_new(L, who, &a.lead, a.dtype, 1, 1);
+  Stack z = stack_new(L, who, &a.lead, a.dtype, 1, 1);
+  Call c = {
+      .fn = routine(L, who, a.dtype, "getrf"), .a = &a, .x = &y, .y = as_logarithm ? &z : NULL};
+  c.ints = room(L, who, a.n, sizeof(int));
+  call(L, who, run_getrf, &c);
   stack_push(L, S, &y, 1, 1, 0);
-  return 1;
+  if (as_logarithm) stack_push(L, S, &z, 1, 1, 0);
+  return as_logarithm ? 2 : 1;
+}
+
+static int l_det(lua_State *L) { return determinant(L, "det", false); }
+static int l_slogdet(lua_State *L) { return determinant(L, "slogdet", true); }
+
+/* a [m, n] is decomposed in place; x, y, z become p, l, u. */
+static void run_lu(void *arg) {
+  Call *c = arg;
+  const Stack *a = c->a;
+  const int m = a->m, n = a->n, k = c->k;
+  int *row = c->ints + k; /* row[r]: the row of a that stands in row r */
+  for (i64 i = 0; i < a->count; i++) {
+    if (k > 0) ((Getrf *)c->fn)(&m, &n, matrix(a, i), &m, c->ints, &c->info);
+    for (int r = 0; r < m; r++) row[r] = r;
+    for (int d = 0; d < k; d++) {
+      int other = c->ints[d] - 1, kept = row[d];
+      row[d] = row[other], row[other] = kept;
+    }
+    for (int r = 0; r < m; r++) set(c->x, i, (i64)r * m + row[r], 1);
+    for (int j = 0; j < k; j++) {
+      set(c->y, i, (i64)j * m + j, 1);
+      for (int r = j + 1; r < m; r++) set(c->y, i, (i64)j * m + r, at(a, i, (i64)j * m + r));
+    }
+    for (int j = 0; j < n; j++)
+      for (int r = 0; r <= j && r < k; r++) set(c->z, i, (i64)j * k + r, at(a, i, (i64)j * m + r));
+  }
+}
+
+static int l_lu(lua_State *L) {
+  State *S;
+  Stack a = matrices(L, &S, "lu", false);
+  int k = TY_MIN(a.m, a.n);
+  Stack p = stack_new(L, "lu", &a.lead, a.dtype, a.m, a.m);
+  Stack l = stack_new(L, "lu", &a.lead, a.dtype, a.m, k);
+  Stack u = stack_new(L, "lu", &a.lead, a.dtype, k, a.n);
+  Call c = {.fn = routine(L, "lu", a.dtype, "getrf"), .a = &a, .x = &p, .y = &l, .z = &u, .k = k};
+  c.ints = room(L, "lu", (i64)k + a.m, sizeof(int));
+  call(L, "lu", run_lu, &c);
+  stack_push(L, S, &p, a.m, a.m, 2);
+  stack_push(L, S, &l, a.m, k, 2);
+  stack_push(L, S, &u, k, a.n, 2);
+  return 3;
 }
 
 static void run_gelsd(void *arg) {
@@ -457,6 +533,10 @@ void ty_lua_open_linalg(lua_State *L, int m, int t) {
        "x with a x = b, for square matrices a; b: a vector or columns"},
       {"linalg.inv", l_inv, 'm', "a", "the inverse of square matrices"},
       {"linalg.det", l_det, 'm', "a", "the determinant of square matrices"},
+      {"linalg.slogdet", l_slogdet, 'm', "a",
+       "two results: the sign of the determinant, and the logarithm of its magnitude"},
+      {"linalg.lu", l_lu, 'm', "a",
+       "three results: a permutation p, triangles l, with ones on the diagonal, and u; a = p l u"},
       {"linalg.cholesky", l_cholesky, 'm', "a",
        "the lower triangle l with l l^t = a, for positive definite matrices"},
       {"linalg.qr", l_qr, 'm', "a",
@@ -470,5 +550,7 @@ void ty_lua_open_linalg(lua_State *L, int m, int t) {
       {NULL, NULL, 0, NULL, NULL}};
   lua_createtable(L, 0, TY_COUNT(rows));
   ty_lua_define(L, lua_gettop(L), t, rows);
+  ty_lua_push_function(L, l_solve_triangular); /* linalg.lua makes the public one of it */
+  lua_setfield(L, -2, "_solve_triangular");
   lua_setfield(L, m, "linalg");
 }

@@ -96,13 +96,42 @@ static int get_is_leaf(lua_State *L, State *S, const Tensor *t) {
   return ty_lua_grad_is_leaf(L, t);
 }
 
+static int get_nbytes(lua_State *L, State *S, const Tensor *t) {
+  (void)S;
+  lua_pushnumber(L, (lua_Number)ty_type_numel(&t->type) * ty_dtypes[t->type.dtype].bytes);
+  return 1;
+}
+
+/* x.T and x.mT are views: all dims in reverse, or the last two exchanged. */
+static int get_reversed(lua_State *L, State *S, const Tensor *t) {
+  (void)S;
+  lua_pushvalue(L, 1);
+  if (t->type.rank < 2) return 1;
+  lua_getfield(L, lua_upvalueindex(3), "permute");
+  lua_insert(L, -2);
+  for (int d = t->type.rank; d > 0; d--) lua_pushinteger(L, d);
+  lua_call(L, t->type.rank + 1, 1);
+  return 1;
+}
+
+static int get_matrix_transposed(lua_State *L, State *S, const Tensor *t) {
+  (void)S, (void)t;
+  lua_getfield(L, lua_upvalueindex(3), "transpose");
+  lua_pushvalue(L, 1);
+  lua_pushinteger(L, -2);
+  lua_pushinteger(L, -1);
+  lua_call(L, 3, 1);
+  return 1;
+}
+
 static const struct Property {
   const char *name;
   int (*get)(lua_State *L, State *S, const Tensor *t);
 } properties[] = {
-    {"shape", get_shape},     {"dtype", get_dtype}, {"ndim", get_ndim},
-    {"device", get_device},   {"grad", get_grad},   {"requires_grad", get_requires_grad},
-    {"is_leaf", get_is_leaf},
+    {"shape", get_shape},          {"dtype", get_dtype},   {"ndim", get_ndim},
+    {"device", get_device},        {"grad", get_grad},     {"requires_grad", get_requires_grad},
+    {"is_leaf", get_is_leaf},      {"nbytes", get_nbytes}, {"T", get_reversed},
+    {"mT", get_matrix_transposed},
 };
 
 static int unknown_field(lua_State *L, const char *name, int methods) {

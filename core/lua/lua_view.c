@@ -664,7 +664,10 @@ static int l_pad(lua_State *L) {
                         luaL_typename(L, 2));
   int n = (int)lua_objlen(L, 2), dtype = x->type.dtype;
   if (n > x->type.rank)
-    return ty_lua_error(L, "pad: %d entries for %s", n, ty_lua_view_text(L, &x->type));
+    return ty_lua_error(L,
+                        "pad: %d entries for %s; one a dim, from dim 1 on: {before, after}, or a "
+                        "number for both",
+                        n, ty_lua_view_text(L, &x->type));
   Given value = {.kind = O_NUMBER};
   if (!lua_isnil(L, 3)) {
     ty_lua_number(L, "pad", 3, "value");

@@ -428,9 +428,11 @@ function ty.cat(list, dim) end
 ---@return tycho.Tensor # one dim more, as long as the list
 function ty.stack(list, dim) end
 
+--- A number stands for a pair of it: {1, 2} is {{1, 1}, {2, 2}}. That is not PyTorch's list, which begins with the last
+--- dim: its F.pad(x, (1, 2)) is x:pad({..., {1, 2}}) here, with {0, 0} for each dim before the last.
 --- Raises where there are more pairs than dims, or a number is negative.
 ---@param x tycho.Tensor
----@param pairs {[1]: integer, [2]: integer}[] {before, after} of dim 1, 2, ...
+---@param pairs (integer|{[1]: integer, [2]: integer})[] {before, after} of dim 1, 2, ...
 ---@param value? number 0
 ---@return tycho.Tensor # each dim longer by before + after
 function ty.pad(x, pairs, value) end
@@ -535,11 +537,6 @@ function ty.argsort(x, dim, descending) end
 ---@param largest? boolean true
 ---@return tycho.Tensor values, tycho.Tensor positions # k places in that dim; positions are i64 from 1
 function ty.topk(x, k, dim, largest) end
-
---- Reads data: a compiled function goes on in another part behind it. Raises where x is no tensor.
----@param x tycho.Tensor flattened
----@return tycho.Tensor values, tycho.Tensor positions # [count]; and in the shape of x the place of each among them
-function ty.unique(x) end
 
 --- Rows must be in ascending order; that is not checked. Raises where leading sizes differ.
 ---@param sorted tycho.Tensor [n] or [..., n]
@@ -774,6 +771,16 @@ function ty.linalg.inv(a) end
 ---@param a tycho.Tensor [..., n, n]
 ---@return tycho.Tensor # [...]; 0 of a singular matrix
 function ty.linalg.det(a) end
+
+--- Less in danger of overflow than the determinant. Raises where a matrix is not square, or OpenBLAS is missing.
+---@param a tycho.Tensor [..., n, n]
+---@return tycho.Tensor sign, tycho.Tensor logarithm # [...] each; 0 and -inf of a singular matrix
+function ty.linalg.slogdet(a) end
+
+--- Raises where a has fewer than two dims, or OpenBLAS is missing; in the backward pass where matrices are not square.
+---@param a tycho.Tensor [..., n, m]
+---@return tycho.Tensor p, tycho.Tensor l, tycho.Tensor u # [..., n, n], [..., n, k] and [..., k, m], k = min(n, m)
+function ty.linalg.lu(a) end
 
 --- Only the lower triangle is read. Raises where a matrix is not positive definite, or OpenBLAS is missing.
 ---@param a tycho.Tensor [..., n, n]

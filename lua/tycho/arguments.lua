@@ -190,17 +190,20 @@ return function(ty)
     return opts
   end
 
-  --- Calls fn, whose errors begin with `inner`, and raises them under the name `who`: for checks of data, which only
-  --- the inner function can do, and for the form with a trailing _.
-  function M.named(who, inner, fn, ...)
-    local ok, y = pcall(fn, ...)
-    if ok then return y end
+  --- What a call of pcall gave; an error under the name `who`.
+  local function renamed(who, inner, ok, ...)
+    if ok then return ... end
+    local y = ...
     if type(y) == "string" then
       local from, to = find(y, inner .. ": ", 1, true)
       if from then y = sub(y, 1, from - 1) .. who .. ": " .. sub(y, to + 1) end
     end
     return error(y, 0)
   end
+
+  --- Calls fn, whose errors begin with `inner`, and raises them under the name `who`: for checks of data, which only
+  --- the inner function can do, and for the form with a trailing _.
+  function M.named(who, inner, fn, ...) return renamed(who, inner, pcall(fn, ...)) end
 
   return M
 end

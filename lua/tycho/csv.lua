@@ -117,6 +117,76 @@ return function(C, add, check)
     return y
   end
 
+  --- n rows from `first` on, as a table.
+  local function rows_of(self, first, n)
+    local t = setmetatable({ rows = n, names = {}, columns = {}, types = {}, classes = {}, place = {} }, Table)
+    local cut = {} -- by matrix
+    for i, name in ipairs(self.names) do
+      local p, x = self.place[i], self.columns[name]
+      t.names[i], t.types[name], t.classes[name], t.place[i] = name, self.types[name], self.classes[name], false
+      if p then
+        cut[p.matrix] = cut[p.matrix] or p.matrix:narrow(1, first, n)
+        t.place[i] = { matrix = cut[p.matrix], index = p.index }
+      end
+      if ty.is_tensor(x) then
+        t.columns[name] = x:narrow(1, first, n)
+      else
+        t.columns[name] = {}
+        for k = 1, n do t.columns[name][k] = x[first + k - 1] end
+      end
+    end
+    return t
+  end
+
+  local function how_many(who, self, n)
+    n = check.whole(who, 1, n, "n", 5)
+    if n < 0 then fail(who, "argument 1 (n) must not be negative, got %g", n) end
+    return math.min(n, self.rows)
+  end
+
+  --- The first n rows, as a table whose tensors are views.
+  --- Raises where n is negative.
+  ---@param n? integer 5
+  ---@return tycho.csv.Table
+  function Table:head(n) return rows_of(self, 1, how_many("head", self, n)) end
+
+  --- The last n rows, as a table whose tensors are views.
+  --- Raises where n is negative.
+  ---@param n? integer 5
+  ---@return tycho.csv.Table
+  function Table:tail(n)
+    n = how_many("tail", self, n)
+    return rows_of(self, self.rows - n + 1, n)
+  end
+
+  local STATISTICS = { "count", "mean", "std", "min", "25%", "50%", "75%", "max" }
+
+  --- Statistics of the columns of numbers, in f64: how many there are, mean, deviation, least, quartiles, largest.
+  --- What is missing (NaN) is passed over.
+  --- Raises where no column holds numbers.
+  ---@return tycho.csv.Table # a row for each statistic, named in the first column
+  function Table:describe()
+    local t = setmetatable({ rows = #STATISTICS, names = { "statistic" }, columns = { statistic = STATISTICS },
+      types = { statistic = "text" }, classes = {}, place = { false } }, Table)
+    for _, name in ipairs(self.names) do
+      local kind = self.types[name]
+      if kind == "i64" or kind == "f32" or kind == "f64" then
+        local x = self.columns[name]:to("f64")
+        x = x[x:eq(x)]
+        local n, y = x:numel(), ty.full({ #STATISTICS }, 0 / 0, { dtype = "f64" })
+        y[1] = n
+        if n > 0 then
+          y[2], y[3], y[4], y[8] = x:mean(), x:std(), x:min(), x:max()
+          y[{ { 5, 7 } }] = x:quantile(ty.tensor({ 0.25, 0.5, 0.75 }, { dtype = "f64" }))
+        end
+        local k = #t.names + 1
+        t.names[k], t.columns[name], t.types[name], t.place[k] = name, y, "f64", false
+      end
+    end
+    if #t.names == 1 then fail("describe", "no column holds numbers") end
+    return t
+  end
+
   function Table:__tostring()
     local list = {}
     for i, name in ipairs(self.names) do
@@ -174,8 +244,8 @@ return function(C, add, check)
     if not (skip >= 0 and skip < 2 ^ 53) or skip % 1 ~= 0 then
       fail(who, "option skip must be a number of lines, got %.14g", skip)
     end
-    local missing = {}
-    for i, word in ipairs(opts.missing or MISSING) do
+    local missing = { unpack(MISSING) }
+    for i, word in ipairs(opts.missing or {}) do
       if type(word) ~= "string" then fail(who, "option missing must list strings, got %s", show(word)) end
       if word ~= "" then missing[#missing + 1] = word end
       if word:find("\0", 1, true) then fail(who, "option missing: entry %d holds a zero byte", i) end
@@ -403,8 +473,8 @@ return function(C, add, check)
     --- "."; comment = a character that begins lines to be passed over; skip = lines before the header; columns = which
     --- are read, by name or number, in this order; names = instead of the header's; types = {name = "bool" |
     --- "i64" | "f32" | "f64" | "text" | "category"}, or one for all (bool takes 0 and 1 too); dtype = "f32" | "f64" for
-    --- all numbers; missing = spellings; fill = what missing numbers become, or "error"; classes = {name = list}: names
-    --- whose positions are the codes.
+    --- all numbers; missing = more spellings of what is missing, such as {"-"}, beside NA, NaN, null and their kin;
+    --- fill = what missing numbers become, or "error"; classes = {name = list}: names whose positions are the codes.
     --- Raises where the path is no string, or an option is not known.
     ---@param path string
     ---@param opts? table

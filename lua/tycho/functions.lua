@@ -9,6 +9,7 @@
 --   inplace  there is a form with a trailing _ that writes the result through its first argument
 --   only     "module": no method, "method": no function of the module
 --   single   it is one operation, or reads values: there is nothing to fuse
+--   alias    the function that it is another name of, which has the arguments, the text and the checks
 -- Rules for a composite: it checks its arguments first, under its own name; it records operations and reads no values,
 -- but where its result is not a tensor; plain numbers stay operands, so that another value needs no other kernel; f16
 -- and bf16 go through f32 where more than one operation rounds.
@@ -25,6 +26,7 @@
 ---@field formula? string
 ---@field inplace? boolean
 ---@field only? "module"|"method"
+---@field alias? string
 
 ---@param ty table the core module
 ---@return tycho.Composite[]
@@ -89,8 +91,20 @@ return function(ty)
     end
   end
 
-  for _, group in ipairs { "maths", "reductions", "products", "neural", "convolution", "attention" } do
+  --- Adds another name of a function, under which it raises. only: "module", "method"; inplace: of `of`_, too.
+  local function alias(name, of, only, inplace)
+    local fn = ty[of] or methods[of]
+    local call = assert(ty.internals.help[of], of):match "%(([^\n]*)%)\n"
+    only = only or not ty[of] and "method" or not methods[of] and "module" or nil
+    row { name, call, function(...) return check.named(name, of, fn, ...) end,
+      "the same as " .. of .. ": " .. ty.internals.help[of]:match "\n  ([^\n]*)$", shape = "as " .. of, only = only,
+      single = true, inplace = inplace, alias = of }
+  end
+
+  for _, group in ipairs { "maths", "reductions", "products", "neural", "convolution", "attention", "arrangement",
+    "special", "dtypes", "places", "statistics", "draws" } do
     require("tycho." .. group)(ty, check, row)
   end
+  require("tycho.aliases")(alias)
   return rows
 end

@@ -123,10 +123,23 @@ local function name_of(f)
   end
 end
 
+--- What Lua does with tensors otherwise than may be expected.
+local of_lua = {
+  ["=="] = "a == b\n  Whether both are the same tensor: x == 1 is false, whatever x holds, since Lua compares values "
+    .. "of different types without asking them.\n  x:eq(1) compares each element, ty.equal(a, b) all of two tensors, "
+    .. "x:item() == 1 the one element of x.",
+  ["<"] = "a < b\n  Raises: Lua makes a boolean of what a comparison gives. x:lt(1) compares each element, "
+    .. "x:item() < 1 the one element of x.",
+  tonumber = "tonumber(x)\n  nil for a tensor: Lua's function knows numbers and texts alone.\n  x:item() is the "
+    .. "number of a tensor of one element, x:get(i, j) that of an element, x:totable() all as tables.",
+}
+of_lua["~="], of_lua[">"], of_lua["<="], of_lua[">="] = of_lua["=="], of_lua["<"], of_lua["<"], of_lua["<"]
+
 --- The help of a name or of what stands under it.
 ---@param asked any
 ---@return string
 local function text_of(asked)
+  if of_lua[asked] or asked == tonumber then return of_lua[asked] or of_lua.tonumber end
   if type(asked) == "function" or type(asked) == "table" then
     local name = name_of(asked)
     if not name then fail("help: that is no function of the library") end

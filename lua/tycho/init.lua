@@ -10,6 +10,9 @@
 ---@field requires_grad boolean
 ---@field grad tycho.Tensor?
 ---@field is_leaf boolean
+---@field nbytes integer bytes of all elements
+---@field T tycho.Tensor a view with all dims in reverse
+---@field mT tycho.Tensor a view with the last two dims exchanged
 
 --- What a host lacks that has not all of Lua's functions which core.so calls, as a sentence; nil: it is something else.
 local function missing(why)

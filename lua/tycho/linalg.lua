@@ -165,34 +165,73 @@ return function(ty, grad)
     return half_symmetric(v:matmul(inner):matmul(t(v)))
   end
 
-  --- The arguments of a rule: results, then arguments, cast to the results' dtype.
-  local function operands(fn, kept, results)
-    if mode() then results = { fn(unpack(kept, 1, kept.n)) } end
+  --- The sign is constant; det(a) times a gradient of its logarithm is one of det.
+  function rules.slogdet(g, _, _, a)
+    return g[2] and t(linalg.inv(a)) * g[2]:unsqueeze(-1):unsqueeze(-1)
+  end
+
+  --- Of square matrices: a = p l u.
+  function rules.lu(g, p, l, u, a)
+    local gl, gu = g[2], g[3]
+    if not (gl or gu) then return nil end
+    if a:size(-2) ~= a:size(-1) then
+      ty.internals.error("lu: the gradient needs square matrices")
+    end
+    local inner = sum(gl and t(l):matmul(gl):tril(-1), gu and gu:matmul(t(u)):triu())
+    local left = linalg._solve_triangular(t(l), inner, true, true) -- l^-T inner u^-T
+    return p:matmul(t(linalg._solve_triangular(u, t(left), true, false)))
+  end
+
+  --- a x = b with a triangle.
+  function rules._solve_triangular(g, x, a, _, upper, unit)
+    local gb = linalg._solve_triangular(t(a), g[1], not upper, unit)
+    local ga = -gb:matmul(t(x))
+    if unit then return upper and ga:triu(1) or not upper and ga:tril(-1) or nil, gb end
+    return upper and ga:triu() or not upper and ga:tril() or nil, gb
+  end
+
+  --- The arguments of a rule: results, then arguments, cast to the results' dtype, then what the function was given
+  --- beside them.
+  local function operands(fn, kept, results, more)
+    if mode() then
+      local args = { unpack(kept, 1, kept.n) }
+      for i = 1, more.n do args[kept.n + i] = more[i] end
+      results = { fn(unpack(args, 1, kept.n + more.n)) }
+    end
     local list, n = {}, #results
     for i = 1, n do list[i] = results[i] end
     for i = 1, kept.n do list[n + i] = kept[i]:to(results[1].dtype) end
-    return list, n + kept.n
+    n = n + kept.n
+    for i = 1, more.n do list[n + i] = more[i] end
+    return list, n + more.n
   end
 
   local function needs(x) return is_live(x) and tracked(x) end
 
-  for name, rule in pairs(rules) do
-    local fn = linalg[name]
-    local wants = (name == "solve" or name == "lstsq") and 2 or 1
+  --- Makes fn, whose first `wants` arguments are tensors, ty.linalg[name] with a rule for its gradient.
+  local function ruled(name, fn, rule, wants)
     local again
     function again(...)
       local a, b = ...
+      if wants == 1 then b = nil end
       if not (mode() and (needs(a) or needs(b))) then return all_examples(name, fn, ...) end
-      local args = { n = math.min(select("#", ...), wants), a, wants == 2 and b or nil }
+      local args = { n = math.min(select("#", ...), wants), a, b }
+      local more = { n = math.max(0, select("#", ...) - wants), select(wants + 1, ...) }
       local results = { no_grad(all_examples, name, fn, ...) }
       local kept, known = keep(args), keep(results)
       return unpack(taped(args, results, function(gradients)
-        local list, n = operands(again, kept, known)
+        local list, n = operands(again, kept, known, more)
         local given = { rule(gradients, unpack(list, 1, n)) }
-        for i = 1, kept.n do given[i] = needs(kept[i]) and fit(given[i], kept[i]) or nil end
+        for i = 1, kept.n do given[i] = given[i] and needs(kept[i]) and fit(given[i], kept[i]) or nil end
         return given
       end))
     end
     linalg[name] = again
   end
+
+  for name, rule in pairs(rules) do
+    local two = name == "solve" or name == "lstsq" or name == "_solve_triangular"
+    ruled(name, linalg[name], rule, two and 2 or 1)
+  end
+  require("tycho.matrices")(ty, ruled, pinv_rule)
 end

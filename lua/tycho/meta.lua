@@ -13,6 +13,9 @@
 ---@field requires_grad boolean
 ---@field grad tycho.Tensor?
 ---@field is_leaf boolean
+---@field nbytes integer bytes of all elements
+---@field T tycho.Tensor a view with all dims in reverse
+---@field mT tycho.Tensor a view with the last two dims exchanged
 ---@field [integer] tycho.Tensor
 ---@operator add(tycho.Tensor|number): tycho.Tensor
 ---@operator sub(tycho.Tensor|number): tycho.Tensor
@@ -35,6 +38,18 @@ function Tensor:abs() end
 ---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:abs_() end
+
+---the same as abs: the magnitude, element by element
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
+function Tensor:absolute() end
+
+---the same as abs: the magnitude, element by element; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:absolute_() end
 
 ---the angle in radians whose cosine is x
 ---Accuracy: within 2 ulp of the exact result.
@@ -102,6 +117,42 @@ function Tensor:add(b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:add_(b) end
 
+---x + value * a / b, element by element.
+---Shape of the result: broadcast of the arguments
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@param opts? {value: number?} # 1
+---@return tycho.Tensor # the broadcast shape
+function Tensor:addcdiv(a, b, opts) end
+
+---x + value * a / b; written to the first argument
+---Shape of the result: broadcast of the arguments
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@param opts? {value: number?} # 1
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:addcdiv_(a, b, opts) end
+
+---x + value * a * b, element by element.
+---Shape of the result: broadcast of the arguments
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@param opts? {value: number?} # 1
+---@return tycho.Tensor # the broadcast shape
+function Tensor:addcmul(a, b, opts) end
+
+---x + value * a * b; written to the first argument
+---Shape of the result: broadcast of the arguments
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@param opts? {value: number?} # 1
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:addcmul_(a, b, opts) end
+
 ---beta * c + alpha * (a x b).
 ---Shape of the result: [n, m]
 ---Raises where inner sizes differ, or c does not broadcast to the product.
@@ -120,6 +171,33 @@ function Tensor:addmm(a, b, opts) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:addmm_(a, b, opts) end
 
+---beta * c + alpha * (a x v).
+---Shape of the result: [n]
+---Raises where inner sizes differ, or c does not broadcast to the product.
+---@param a tycho.Tensor # [n, k]
+---@param v tycho.Tensor # [k]
+---@param opts? {alpha: number?, beta: number?} # both 1
+---@return tycho.Tensor # [n]
+function Tensor:addmv(a, v, opts) end
+
+---beta * c + alpha * (all products of an element of a with one of b).
+---Shape of the result: [n, m]
+---Raises where a or b is no vector, or c does not broadcast to the products.
+---@param a tycho.Tensor # [n]
+---@param b tycho.Tensor # [m]
+---@param opts? {alpha: number?, beta: number?} # both 1
+---@return tycho.Tensor # [n, m]
+function Tensor:addr(a, b, opts) end
+
+---beta * c + alpha * (a outer b); written to the first argument
+---Shape of the result: [n, m]
+---Raises where a or b is no vector, or c does not broadcast to the products; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor # [n]
+---@param b tycho.Tensor # [m]
+---@param opts? {alpha: number?, beta: number?} # both 1
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:addr_(a, b, opts) end
+
 ---Whether all elements are not zero; NaN is not.
 ---Shape of the result: x without the dims
 ---Raises where a dim is out of range or given twice.
@@ -136,6 +214,29 @@ function Tensor:all(dims, keepdim) end
 ---@return boolean
 function Tensor:allclose(b, opts) end
 
+---the same as max: the largest element over dims; NaN wins
+---Raises where a dim is out of range, or nothing is to be chosen from. One result: positions are argmax.
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; the dtype of x
+function Tensor:amax(dims, keepdim) end
+
+---the same as min: the smallest element over dims; NaN wins
+---Raises where a dim is out of range, or nothing is to be chosen from. One result: positions are argmin.
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; the dtype of x
+function Tensor:amin(dims, keepdim) end
+
+---two results: the smallest and the largest element
+---Shape of the result: x without the dims
+---Raises where the dim is out of range, or nothing is to be chosen from.
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor least
+---@return tycho.Tensor largest # x without the dims; the dtype of x
+function Tensor:aminmax(dims, keepdim) end
+
 ---Whether any element is not zero.
 ---Shape of the result: x without the dims
 ---Raises where a dim is out of range or given twice.
@@ -143,6 +244,92 @@ function Tensor:allclose(b, opts) end
 ---@param keepdim? boolean # false
 ---@return tycho.Tensor # bool, x without the dims; false of nothing
 function Tensor:any(dims, keepdim) end
+
+---the same as acos: the angle in radians whose cosine is x
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function Tensor:arccos() end
+
+---the same as acos: the angle in radians whose cosine is x; written to the first argument
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:arccos_() end
+
+---the same as acosh: the inverse hyperbolic cosine; NaN below 1
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function Tensor:arccosh() end
+
+---the same as acosh: the inverse hyperbolic cosine; NaN below 1; written to the first argument
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:arccosh_() end
+
+---the same as asin: the angle in radians whose sine is x
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function Tensor:arcsin() end
+
+---the same as asin: the angle in radians whose sine is x; written to the first argument
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:arcsin_() end
+
+---the same as asinh: the inverse hyperbolic sine
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function Tensor:arcsinh() end
+
+---the same as asinh: the inverse hyperbolic sine; written to the first argument
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:arcsinh_() end
+
+---the same as atan: the angle in radians whose tangent is x
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function Tensor:arctan() end
+
+---the same as atan2: the angle of the point (b, a) in radians
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; a float dtype stays; integers and bool give the default float
+function Tensor:arctan2(b) end
+
+---the same as atan2: the angle of the point (b, a) in radians; written to the first argument
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:arctan2_(b) end
+
+---the same as atan: the angle in radians whose tangent is x; written to the first argument
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:arctan_() end
+
+---the same as atanh: the inverse hyperbolic tangent
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function Tensor:arctanh() end
+
+---the same as atanh: the inverse hyperbolic tangent; written to the first argument
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:arctanh_() end
 
 ---position of the first largest element; NaN wins
 ---Raises where the dim is out of range, or nothing is to be chosen from.
@@ -164,6 +351,27 @@ function Tensor:argmin(dim, keepdim) end
 ---@param descending? boolean # false
 ---@return tycho.Tensor # the sizes of x; i64, positions from 1
 function Tensor:argsort(dim, descending) end
+
+---the same as nonzero: positions of the elements that are not zero, one row each: i64 [count, ndim]
+---Raises where x is no tensor.
+---@return tycho.Tensor # [count, ndim]; i64, positions from 1
+function Tensor:argwhere() end
+
+---the same as round: the nearest whole number, half to even
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
+function Tensor:around() end
+
+---The elements of x, in row-major order, that stand at offset + sum of (index - 1) * stride.
+---As PyTorch's of a contiguous tensor, but a copy: elements may come more than once.
+---Shape of the result: the sizes
+---Raises where an element lies outside of x, or a size or stride is negative.
+---@param sizes integer[]
+---@param strides integer[] # one a dim, in elements
+---@param offset? integer # the first element, 1
+---@return tycho.Tensor # these sizes, the dtype of x
+function Tensor:as_strided(sizes, strides, offset) end
 
 ---the angle in radians whose sine is x
 ---Accuracy: within 2 ulp of the exact result.
@@ -227,6 +435,32 @@ function Tensor:atanh() end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:atanh_() end
 
+---x, a number as one element.
+---Shape of the result: x, or [1]
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x, [1] of no dims
+function Tensor:atleast_1d() end
+
+---x with two dims at least; a vector is a row
+---Shape of the result: x, or [1, n]
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x, [1, n] of a vector
+function Tensor:atleast_2d() end
+
+---x with three dims at least: a vector is [1, n, 1], a matrix [n, m, 1].
+---Shape of the result: x, [1, n, 1] or [n, m, 1]
+---Raises where x is no tensor.
+---@return tycho.Tensor # at least three dims
+function Tensor:atleast_3d() end
+
+---The mean with a weight for each element, as NumPy's.
+---Shape of the result: x without the dim
+---Raises where the weights have other sizes than x, or than its dim.
+---@param dim? integer # all
+---@param weights? tycho.Tensor # sizes of x, or a vector along dim
+---@return tycho.Tensor # x without the dim; floats
+function Tensor:average(dim, weights) end
+
 ---The mean of each window.
 ---Options: stride = kernel, padding = 0 (of zeros), ceil_mode = false, count_include_pad = true.
 ---Shape of the result: the places become windows
@@ -252,6 +486,15 @@ function Tensor:avg_pool2d(kernel, opts) end
 ---@param opts? {retain_graph: boolean?, create_graph: boolean?}
 function Tensor:backward(g, opts) end
 
+---beta * c + alpha * (a x b), for stacks of matrices.
+---Shape of the result: [batch, n, m]
+---Raises where the sizes do not fit, or c does not broadcast to the products.
+---@param a tycho.Tensor # [batch, n, k]
+---@param b tycho.Tensor # [batch, k, m]
+---@param opts? {alpha: number?, beta: number?} # both 1
+---@return tycho.Tensor # [batch, n, m]
+function Tensor:baddbmm(a, b, opts) end
+
 ---Of logits and chances in 0..1: -(y log sigmoid(x) + (1 - y) log(1 - sigmoid(x))), without overflow.
 ---Options: reduction; weight, which multiplies the losses; pos_weight, which multiplies those of y.
 ---Shape of the result: 0-d, or the broadcast of x and y
@@ -269,6 +512,27 @@ function Tensor:bce_with_logits(y, opts) end
 ---@return tycho.Tensor # these sizes, or those of p; f32
 function Tensor:bernoulli(sizes, opts) end
 
+---writes 1 with probability p, else 0, to x, returns it
+---Shape of the result: x
+---Raises where p lies outside of 0 to 1, or x is a leaf that requires a gradient.
+---@param p? number|tycho.Tensor # 0.5; a tensor broadcasts to x
+---@return tycho.Tensor # x itself
+function Tensor:bernoulli_(p) end
+
+---x converted to bf16
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x
+function Tensor:bfloat16() end
+
+---How often each of the numbers 1, 2, ... comes, or the sums of their weights. Reads the largest number.
+---Shape of the result: [the largest number]
+---Raises where x is no vector of integers, or a number is below 1.
+---@param weights? tycho.Tensor # [n]
+---@param minlength? integer # 0: how long the result is at least
+---@return tycho.Tensor # [the largest number, or minlength]; i64, or the dtype of the weights
+function Tensor:bincount(weights, minlength) end
+
 ---bits set in both
 ---Accuracy: exact, or rounded once.
 ---Raises where an argument is neither a tensor nor a number, or of floats, or where the sizes do not broadcast.
@@ -282,6 +546,13 @@ function Tensor:bitwise_and(b) end
 ---@param b tycho.Tensor|number # integers or bool, any shape that broadcasts
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:bitwise_and_(b) end
+
+---the same as lshift: bits moved up; 0 beyond the width or for a negative count
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or not of integers, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # integers, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
+function Tensor:bitwise_left_shift(b) end
 
 ---every bit turned over; for bool the opposite
 ---Accuracy: exact, or rounded once.
@@ -309,6 +580,13 @@ function Tensor:bitwise_or(b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:bitwise_or_(b) end
 
+---the same as rshift: bits moved down, keeping the sign; all sign beyond the width or for a negative count
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or not of integers, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # integers, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
+function Tensor:bitwise_right_shift(b) end
+
 ---bits set in one of the two
 ---Accuracy: exact, or rounded once.
 ---Raises where an argument is neither a tensor nor a number, or of floats, or where the sizes do not broadcast.
@@ -330,6 +608,61 @@ function Tensor:bitwise_xor_(b) end
 ---@return tycho.Tensor # [batch, n, m]
 function Tensor:bmm(b) end
 
+---Whether each element is not zero.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x, bool
+function Tensor:bool() end
+
+---the same as expand: dims of size 1 repeated without a copy; -1 keeps a size
+---Raises where a dim that is not 1 would change.
+---@param sizes integer|integer[] # one by one, or in a table; new dims stand in front
+---@param ... integer # the others
+---@return tycho.Tensor # these sizes, sharing the memory of x
+function Tensor:broadcast_to(sizes, ...) end
+
+---In which of the intervals between ascending boundaries each element lies, as searchsorted.
+---Shape of the result: x
+---Raises where the boundaries are no vector.
+---@param boundaries tycho.Tensor # [n], ascending; that is not checked
+---@param right? boolean # false: before an equal boundary; true: behind it
+---@return tycho.Tensor # shape of x; i64, from 1 (below all) to n + 1
+function Tensor:bucketize(boundaries, right) end
+
+---x converted to u8
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x
+function Tensor:byte() end
+
+---writes Cauchy's numbers to x, returns it
+---Shape of the result: x
+---Raises where x is no float tensor, sigma is not above 0, or x is a leaf that requires a gradient.
+---@param median? number # 0
+---@param sigma? number # 1: half of the width at half of the height
+---@return tycho.Tensor # x itself
+function Tensor:cauchy_(median, sigma) end
+
+---The cube root, of the sign of x.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function Tensor:cbrt() end
+
+---the cube root, of the sign of x; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:cbrt_() end
+
+---The p-norms of the differences of all pairs of rows.
+---Shape of the result: [.., n, m]
+---Raises where rows differ in length, or leading dims do not broadcast.
+---@param b tycho.Tensor # [.., m, k]
+---@param p? number # 2; also 0, 1, math.huge
+---@return tycho.Tensor # [.., n, m]; floats
+function Tensor:cdist(b, p) end
+
 ---the next whole number above
 ---Accuracy: exact, or rounded once.
 ---Raises where an argument is neither a tensor nor a number.
@@ -341,6 +674,12 @@ function Tensor:ceil() end
 ---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:ceil_() end
+
+---x converted to i8
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x
+function Tensor:char() end
 
 ---a table of at most n views of about equal size
 ---Raises where n is below 1.
@@ -365,10 +704,48 @@ function Tensor:clamp(min, max) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:clamp_(min, max) end
 
+---the same as minimum: the smaller; NaN wins, -0 below +0
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
+function Tensor:clamp_max(b) end
+
+---the same as maximum: the larger; NaN wins, +0 above -0
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
+function Tensor:clamp_min(b) end
+
+---the same as clamp: x, not below min and not above max; either may be nil
+---Shape of the result: broadcast of the arguments
+---Raises where neither bound is given, or the sizes do not broadcast.
+---@param min? tycho.Tensor|number
+---@param max? tycho.Tensor|number
+---@return tycho.Tensor # the broadcast shape, the promoted dtype
+function Tensor:clip(min, max) end
+
+---the same as clamp: x, not below min and not above max; either may be nil; written to the first argument
+---Shape of the result: broadcast of the arguments
+---Raises where neither bound is given, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param min? tycho.Tensor|number
+---@param max? tycho.Tensor|number
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:clip_(min, max) end
+
 ---a copy with memory of its own
 ---Raises where x is no tensor.
 ---@return tycho.Tensor # the sizes and dtype of x; gradients flow through
 function Tensor:clone() end
+
+---All choices of r elements of a vector, by their places in ascending order.
+---Shape of the result: [count, r]
+---Raises where x is no vector, or r is negative.
+---@param r? integer # 2
+---@param with_replacement? boolean # false; true: an element may come more than once
+---@return tycho.Tensor # [count, r]
+function Tensor:combinations(r, with_replacement) end
 
 ---x if its elements lie row by row, else such a copy
 ---Raises where x is no tensor.
@@ -431,6 +808,19 @@ function Tensor:conv_transpose1d(weight, bias, opts) end
 ---@return tycho.Tensor # [batch, out, ...], of sizes as in one dim
 function Tensor:conv_transpose2d(weight, bias, opts) end
 
+---The convolution of two vectors: sums of a[i] * v[k - i]. As NumPy's.
+---Shape of the result: [n + m - 1]
+---Raises where an argument is no vector or empty, or the mode is not known.
+---@param v tycho.Tensor # [m]
+---@param mode? "full"|"same"|"valid" # "full": all that overlaps; "same": the middle; "valid": where all overlaps
+---@return tycho.Tensor # [n + m - 1], [max(n, m)] or [max(n, m) - min(n, m) + 1]; floats
+function Tensor:convolve(v, mode) end
+
+---the same as clone: a copy with memory of its own
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes and dtype of x; gradients flow through
+function Tensor:copy() end
+
 ---writes y, broadcast and cast, to the elements of x
 ---Raises where y does not broadcast to x, or x is a leaf that requires a gradient.
 ---@param y tycho.Tensor|number|boolean
@@ -450,6 +840,12 @@ function Tensor:copysign(b) end
 ---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:copysign_(b) end
+
+---The correlations of variables, rows of x: covariances divided by the deviations, from -1 to 1.
+---Shape of the result: [variables, variables]
+---Raises where x has more than two dims.
+---@return tycho.Tensor # [variables, variables], 0-d of one; floats
+function Tensor:corrcoef() end
 
 ---the cosine of x radians
 ---Accuracy: within 1 ulp of the exact result.
@@ -482,6 +878,21 @@ function Tensor:cosh_() end
 ---@param keepdim? boolean # false
 ---@return tycho.Tensor # i64, x without the dims
 function Tensor:count_nonzero(dims, keepdim) end
+
+---The covariances of variables: rows of x, observations are columns.
+---Shape of the result: [variables, variables]
+---Raises where x has more than two dims, or weights do not fit.
+---@param opts? {correction: number?, fweights: tycho.Tensor?, aweights: tycho.Tensor?} # correction = 1; how often each observation comes, and how much it weighs
+---@return tycho.Tensor # [variables, variables], 0-d of one; floats
+function Tensor:cov(opts) end
+
+---The cross product of vectors of three elements along a dim.
+---Shape of the result: broadcast of a and b
+---Raises where sizes do not broadcast, or the dim has not three places.
+---@param b tycho.Tensor # broadcasts with a
+---@param dim? integer # the last
+---@return tycho.Tensor # the broadcast shape
+function Tensor:cross(b, dim) end
 
 ---Minus the log-probability of each label under softmax(x); or of probabilities: -sum(target * log_softmax(x)).
 ---Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
@@ -518,16 +929,65 @@ function Tensor:cumprod(dim) end
 ---@return tycho.Tensor # the sizes of x; integers and bool give i64
 function Tensor:cumsum(dim) end
 
+---The integral up to each place behind the first, by the trapezoidal rule.
+---Shape of the result: y with one place less
+---Raises where x has another number of places than y along the dim.
+---@param x? tycho.Tensor # where the values stand: a vector, or sizes of y; without it dx apart
+---@param opts? {dx: number?, dim: integer?} # dx = 1, dim = -1
+---@return tycho.Tensor # y with one place less along dim; floats
+function Tensor:cumulative_trapezoid(x, opts) end
+
 ---an FFI pointer to the first element, float * for f32; valid while x or a view of it lives.
 ---A pointer that left makes the tensor's memory visible to others for ever: it is read at once, never deferred.
 ---Raises where x is on another device than the CPU. Without FFI it gives light userdata.
 ---@return ffi.cdata* # to the first element; x:stride() tells where the others lie
 function Tensor:data() end
 
+---Degrees as radians.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x, floats
+function Tensor:deg2rad() end
+
+---degrees as radians; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:deg2rad_() end
+
+---the same as rad2deg: radians as degrees
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x, floats
+function Tensor:degrees() end
+
 ---x without its past: no gradient goes through this view
 ---Raises where x is no tensor.
 ---@return tycho.Tensor # a view of x
 function Tensor:detach() end
+
+---Of a vector the matrix with that diagonal, of a matrix its diagonal.
+---Shape of the result: [n, n] or [n]
+---Raises where x has another number of dims.
+---@param offset? integer # 0; above zero: above the main diagonal
+---@return tycho.Tensor # [n + |offset|, n + |offset|], or the diagonal as a view
+function Tensor:diag(offset) end
+
+---A new matrix, or stack of them, whose diagonals are the vectors along the last dim of x.
+---Shape of the result: x with two dims for the last
+---Raises where the dims are the same or out of range.
+---@param offset? integer # 0; above zero: above the main diagonal
+---@param dim1? integer # where the rows are in the result, -2
+---@param dim2? integer # where the columns are, -1
+---@return tycho.Tensor # x with two dims of n + |offset| in place of the last
+function Tensor:diag_embed(offset, dim1, dim2) end
+
+---The matrix whose diagonal are all elements of x in row-major order.
+---Shape of the result: [n, n]
+---Raises where x is no tensor.
+---@param offset? integer # 0; above zero: above the main diagonal
+---@return tycho.Tensor # [n + |offset|, n + |offset|]
+function Tensor:diagflat(offset) end
 
 ---the diagonal of two dims as the last dim, a view; offset > 0: above the main one
 ---Raises where a dim is out of range, or both are the same.
@@ -536,6 +996,37 @@ function Tensor:detach() end
 ---@param dim2? integer # 2
 ---@return tycho.Tensor # a view; the diagonal is the last dim
 function Tensor:diagonal(offset, dim1, dim2) end
+
+---x with src on a diagonal.
+---Shape of the result: x
+---Raises where the dims are out of range or the same, or src has other sizes than the diagonal.
+---@param src tycho.Tensor
+---@param offset? integer # 0; above zero: above the main diagonal
+---@param dim1? integer # 1
+---@param dim2? integer # 2
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:diagonal_scatter(src, offset, dim1, dim2) end
+
+---The differences of neighbours along a dim, n times.
+---Shape of the result: x with n places less
+---Raises where n is negative, or what stands before or behind has other sizes.
+---@param n? integer # 1
+---@param dim? integer # the last
+---@param opts? {prepend: tycho.Tensor?, append: tycho.Tensor?} # what stands before and behind x along dim
+---@return tycho.Tensor # x with n places less along dim
+function Tensor:diff(n, dim, opts) end
+
+---The logarithmic derivative of the gamma function; NaN at -1, -2 ..., of infinite magnitude at 0.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function Tensor:digamma() end
+
+---the logarithmic derivative of the gamma function; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:digamma_() end
 
 ---the number of dims.
 ---The same as x.ndim.
@@ -557,12 +1048,32 @@ function Tensor:div(b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:div_(b) end
 
+---the same as div: quotient; integers give a float
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; a float dtype stays; integers and bool give the default float
+function Tensor:divide(b) end
+
+---the same as div: quotient; integers give a float; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:divide_(b) end
+
 ---The sum of the products of two vectors.
 ---Shape of the result: 0-d
 ---Raises where an argument is no vector, or the sizes differ.
 ---@param b tycho.Tensor # [n]
 ---@return tycho.Tensor # 0-d
 function Tensor:dot(b) end
+
+---x converted to f64
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x
+function Tensor:double() end
 
 ---Elements zeroed by chance p, the others divided by 1 - p; takes a stream of random numbers when training.
 ---Srivastava and others 2014, JMLR 15.
@@ -581,6 +1092,12 @@ function Tensor:dropout(p, training) end
 ---@param training? boolean # true; false gives x
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:dropout_(p, training) end
+
+---Bytes of an element.
+---Shape of the result: a number
+---Raises where x is no tensor.
+---@return integer
+function Tensor:element_size() end
 
 ---x above zero, else alpha * (exp(x) - 1).
 ---Clevert, Unterthiner, Hochreiter 2015, arXiv:1511.07289.
@@ -629,6 +1146,18 @@ function Tensor:erf() end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:erf_() end
 
+---1 - erf(x), accurate where that is near zero.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function Tensor:erfc() end
+
+---1 - erf(x), accurate where that is near zero; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:erfc_() end
+
 ---the inverse of the error function
 ---Accuracy: within 3 ulp of the exact result.
 ---Raises where an argument is neither a tensor nor a number.
@@ -672,6 +1201,18 @@ function Tensor:exp_() end
 ---@return tycho.Tensor # these sizes, sharing the memory of x
 function Tensor:expand(sizes, ...) end
 
+---the same as unsqueeze: a new dim of size 1 at that place
+---Raises where the place is out of range.
+---@param dim integer # where the new dim will be, 1 to ndim + 1; negative from the end
+---@return tycho.Tensor # a view
+function Tensor:expand_dims(dim) end
+
+---the same as sigmoid: 1 / (1 + exp(-x))
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function Tensor:expit() end
+
 ---exp(x) - 1, accurate near zero
 ---Accuracy: within 3 ulp of the exact result.
 ---Raises where an argument is neither a tensor nor a number.
@@ -684,11 +1225,30 @@ function Tensor:expm1() end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:expm1_() end
 
+---Writes exponential numbers, of mean 1 / lambda.
+---Shape of the result: x
+---Raises where x is no float tensor, lambda is not above 0, or x is a leaf that requires a gradient.
+---@param lambda? number # 1
+---@return tycho.Tensor # x itself
+function Tensor:exponential_(lambda) end
+
 ---writes a value to every element of x
 ---Raises where the value does not fit the dtype, or x is a leaf that requires a gradient.
 ---@param value number|boolean|tycho.Tensor # a tensor: of one element
 ---@return tycho.Tensor # x itself
 function Tensor:fill_(value) end
+
+---the same as trunc: the whole part, towards zero
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
+function Tensor:fix() end
+
+---the same as trunc: the whole part, towards zero; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:fix_() end
 
 ---dims first to last as one
 ---Raises where a dim is out of range, or the first lies behind the last.
@@ -703,6 +1263,31 @@ function Tensor:flatten(first, last) end
 ---@param ... integer # the others, where they stand one by one
 ---@return tycho.Tensor # a view
 function Tensor:flip(dims, ...) end
+
+---Columns in reverse order: along the second dim.
+---Shape of the result: x
+---Raises where x has fewer than two dims.
+---@return tycho.Tensor # the sizes of x, a view
+function Tensor:fliplr() end
+
+---Rows in reverse order: along the first dim.
+---Shape of the result: x
+---Raises where x has no dims.
+---@return tycho.Tensor # the sizes of x, a view
+function Tensor:flipud() end
+
+---x converted to f32
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x
+function Tensor:float() end
+
+---a to the power b, in f64
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, f64
+function Tensor:float_power(b) end
 
 ---the next whole number below
 ---Accuracy: exact, or rounded once.
@@ -730,6 +1315,20 @@ function Tensor:floor_divide(b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:floor_divide_(b) end
 
+---The larger; a number is larger than NaN.
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, the promoted dtype
+function Tensor:fmax(b) end
+
+---The smaller; a number is smaller than NaN.
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, the promoted dtype
+function Tensor:fmin(b) end
+
 ---remainder with the dividend's sign; an integer by 0 gives 0
 ---Accuracy: exact, or rounded once.
 ---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
@@ -744,12 +1343,31 @@ function Tensor:fmod(b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:fmod_(b) end
 
+---What stands behind the point: x - trunc(x), of the sign of x.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:frac() end
+
+---what stands behind the point, of the sign of x; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:frac_() end
+
 ---one number in the shape and dtype of x
 ---Raises where the first argument is no tensor, or the value does not fit the dtype.
 ---@param value number|boolean
 ---@param opts? {dtype: tycho.dtype?, device: string?} # by default those of x
 ---@return tycho.Tensor # the sizes of x
 function Tensor:full_like(value, opts) end
+
+---the same as lgamma: the logarithm of the magnitude of the gamma function
+---Shape of the result: x
+---Formula: Stirling's series, a polynomial near 1 and 2, reflection below 0
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function Tensor:gammaln() end
 
 ---elements of a at the index's positions along a dim
 ---Raises where an index is no integer tensor, or out of range (named with its place).
@@ -780,11 +1398,37 @@ function Tensor:gelu(opts) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:gelu_(opts) end
 
+---Writes geometric numbers: how many draws of probability p it takes until one succeeds, from 1.
+---Shape of the result: x
+---Raises where p does not lie between 0 and 1, or x is a leaf that requires a gradient.
+---@param p number # above 0, below 1
+---@return tycho.Tensor # x itself
+function Tensor:geometric_(p) end
+
+---the same as outer: all products of an element of a with one of b
+---Shape of the result: [n, m]
+---Raises where an argument is no vector.
+---@param b tycho.Tensor # [m]
+---@return tycho.Tensor # [n, m]
+function Tensor:ger(b) end
+
 ---one element as a number or boolean
 ---Raises where there is not one index for each dim, or one is out of range.
 ---@param ... integer # one index for each dim, 1-based, negative from the end
 ---@return number|boolean
 function Tensor:get(...) end
+
+---the same as gt: bool: a above b
+---Raises where sizes do not broadcast.
+---@param b tycho.Tensor|number
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
+function Tensor:greater(b) end
+
+---the same as ge: bool: a above or equal to b
+---Raises where sizes do not broadcast.
+---@param b tycho.Tensor|number
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
+function Tensor:greater_equal(b) end
 
 ---bool: a above b.
 ---Operators such as < give Lua booleans, so comparisons are methods.
@@ -792,6 +1436,37 @@ function Tensor:get(...) end
 ---@param b tycho.Tensor|number
 ---@return tycho.Tensor # the sizes of a and b, broadcast; bool
 function Tensor:gt(b) end
+
+---x converted to f16
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x
+function Tensor:half() end
+
+---0 below zero, 1 above, `value` at zero.
+---Shape of the result: broadcast of x and value
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param value tycho.Tensor|number # broadcasts with x
+---@return tycho.Tensor # the broadcast shape
+function Tensor:heaviside(value) end
+
+---How many elements lie in each of equally wide intervals; the last one holds its end. Others are not counted.
+---Shape of the result: [bins]
+---Raises where bins is below 1, or min above max.
+---@param bins? integer # 100
+---@param min? number # 0
+---@param max? number # 0; where both are equal, those of the elements
+---@return tycho.Tensor # [bins]; floats
+function Tensor:histc(bins, min, max) end
+
+---How many elements lie between edges, and the edges. The last interval holds its end.
+---Shape of the result: [bins] and [bins + 1]
+---Raises where bins is below 1, or the edges are no vector of at least two.
+---@param bins? integer|tycho.Tensor # 10, of equal width; or the edges, ascending
+---@param opts? {range: number[]?, weight: tycho.Tensor?, density: boolean?} # range: {low, high}, by default those of the elements; density: divided by their sum and the widths
+---@return tycho.Tensor counts
+---@return tycho.Tensor edges # [bins] and [bins + 1]; floats
+function Tensor:histogram(bins, opts) end
 
 ---Half the squared difference up to delta, beyond it delta * (|difference| - delta / 2). Huber 1964.
 ---Shape of the result: 0-d, or the broadcast of x and y
@@ -818,6 +1493,30 @@ function Tensor:hypot(b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:hypot_(b) end
 
+---The modified Bessel function of the first kind and order 0.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function Tensor:i0() end
+
+---the modified Bessel function of the first kind, order 0; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:i0_() end
+
+---The modified Bessel function of the first kind and order 1.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function Tensor:i1() end
+
+---the modified Bessel function of the first kind, order 1; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:i1_() end
+
 ---x with src's places added at the positions of a dim that the index names, one after the other.
 ---Shape of the result: x
 ---Raises where the index is not of integers or out of range, or the source has other sizes.
@@ -836,12 +1535,90 @@ function Tensor:index_add(dim, index, src) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:index_add_(dim, index, src) end
 
+---x with src's places written at the positions of a dim that the index names; the last of equal ones wins.
+---Shape of the result: x
+---Raises where the index is not of integers or out of range, or the source has other sizes.
+---@param dim integer
+---@param index tycho.Tensor # integers [n]
+---@param src tycho.Tensor # sizes of x, but n along dim
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:index_copy(dim, index, src) end
+
+---x with src's places written at the index's positions along a dim; written to the first argument
+---Shape of the result: x
+---Raises where the index is not of integers or out of range, or the source has other sizes; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param dim integer
+---@param index tycho.Tensor # integers [n]
+---@param src tycho.Tensor # sizes of x, but n along dim
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:index_copy_(dim, index, src) end
+
+---x with a number at the positions of a dim that the index names.
+---Shape of the result: x
+---Raises where the index is not of integers or out of range, or the value does not fit the dtype.
+---@param dim integer
+---@param index tycho.Tensor # integers [n]
+---@param value number|tycho.Tensor # a number or 0-d tensor
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:index_fill(dim, index, value) end
+
+---x with a number at the index's positions along a dim; written to the first argument
+---Shape of the result: x
+---Raises where the index is not of integers or out of range, or the value does not fit the dtype; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param dim integer
+---@param index tycho.Tensor # integers [n]
+---@param value number|tycho.Tensor # a number or 0-d tensor
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:index_fill_(dim, index, value) end
+
+---x with values written where the tensors of positions meet, one for each of the first dims; their sizes broadcast.
+---A bool tensor names the places where it holds, which reads it. With accumulate values are added, in order; else
+---the last of equal ones wins.
+---Shape of the result: x
+---Raises where positions are out of range, there are more of them than dims, or the values do not broadcast.
+---@param indices tycho.Tensor[] # integers or bool
+---@param values tycho.Tensor|number # broadcasts to the positions and the other dims of x
+---@param accumulate? boolean # false
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:index_put(indices, values, accumulate) end
+
+---x with values written where tensors of positions meet; written to the first argument
+---Shape of the result: x
+---Raises where positions are out of range, there are more of them than dims, or the values do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param indices tycho.Tensor[] # integers or bool
+---@param values tycho.Tensor|number # broadcasts to the positions and the other dims of x
+---@param accumulate? boolean # false
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:index_put_(indices, values, accumulate) end
+
 ---the places of a dim that a 1-d index names
 ---Raises where an index is no integer, or out of range.
 ---@param dim integer
 ---@param index tycho.Tensor|integer[] # integers from 1, negative from the end; one dim
 ---@return tycho.Tensor # that dim as long as the index
 function Tensor:index_select(dim, index) end
+
+---Sums of products over the last dims.
+---Shape of the result: other dims of a, then of b
+---Raises where the last sizes differ.
+---@param b tycho.Tensor # [.., k]
+---@return tycho.Tensor # the other dims of a, then those of b
+function Tensor:inner(b) end
+
+---x converted to i32
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x
+function Tensor:int() end
+
+---Values between points, on straight lines; those of the first and the last point beyond them. As NumPy's.
+---Shape of the result: x
+---Raises where the points are no two vectors of the same size, or none.
+---@param xp tycho.Tensor # [n], ascending; that is not checked
+---@param fp tycho.Tensor # [n], the values there
+---@param opts? {left: number?, right: number?} # the values below the first and above the last point
+---@return tycho.Tensor # shape of x; floats
+function Tensor:interp(xp, fp, opts) end
 
 ---Another number of places in each dim behind batch and channels.
 ---Options: size, a number or a list; or scale, likewise; mode = "nearest", or "linear" (also "bilinear"): between
@@ -852,6 +1629,12 @@ function Tensor:index_select(dim, index) end
 ---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?}
 ---@return tycho.Tensor # [batch, channels, size...]
 function Tensor:interpolate(opts) end
+
+---the same as bitwise_not: every bit turned over; for bool the opposite
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or of floats.
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted
+function Tensor:invert() end
 
 ---whether the elements lie row by row
 ---Raises where x is no tensor.
@@ -873,6 +1656,14 @@ function Tensor:isclose(b, opts) end
 ---Raises where an argument is neither a tensor nor a number.
 ---@return tycho.Tensor # bool, shape of x
 function Tensor:isfinite() end
+
+---Whether each element is one of the values; NaN is none of them.
+---Shape of the result: x
+---Raises where neither is a tensor.
+---@param values tycho.Tensor|number # any shape
+---@param opts? {invert: boolean?} # false; true: whether it is none of them
+---@return tycho.Tensor # bool, shape of x
+function Tensor:isin(values, opts) end
 
 ---Whether x is infinite, of either sign.
 ---Shape of the result: x
@@ -903,6 +1694,23 @@ function Tensor:item() end
 ---@return tycho.Tensor # 0-d, or the broadcast shape
 function Tensor:kl_div(target, opts) end
 
+---Kronecker's product: every element of a times all of b, as blocks.
+---Shape of the result: each size the product of the two
+---Raises where an argument is no tensor, or the result has more than 8 dims on the way.
+---@param b tycho.Tensor # at most 4 dims, as a
+---@return tycho.Tensor # each size the product of the two
+function Tensor:kron(b) end
+
+---The k-th smallest element along a dim, and its position; of equal ones the first.
+---Shape of the result: x without the dim
+---Raises where the dim is out of range, or k outside of 1 to its size.
+---@param k integer # from 1
+---@param dim? integer # the last
+---@param keepdim? boolean # false
+---@return tycho.Tensor values
+---@return tycho.Tensor positions # x without the dim; positions are i64 from 1
+function Tensor:kthvalue(k, dim, keepdim) end
+
 ---the magnitudes of the differences, their mean by default
 ---Shape of the result: 0-d, or the broadcast of x and y
 ---Raises where sizes differ so that each would be repeated to fit the other, or the reduction is not known.
@@ -920,6 +1728,13 @@ function Tensor:l1_loss(y, opts) end
 ---@param opts? {dims: integer|integer[]|nil, eps: number?} # the last dim, 1e-5
 ---@return tycho.Tensor # shape and dtype of x
 function Tensor:layer_norm(weight, bias, opts) end
+
+---x times 2 to the power n
+---Shape of the result: broadcast of x and n
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param n tycho.Tensor|number
+---@return tycho.Tensor # the broadcast shape, floats
+function Tensor:ldexp(n) end
 
 ---bool: a below or equal to b
 ---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
@@ -956,6 +1771,33 @@ function Tensor:lerp(b, weight) end
 ---@param weight tycho.Tensor|number
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:lerp_(b, weight) end
+
+---the same as lt: bool: a below b
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
+function Tensor:less(b) end
+
+---the same as le: bool: a below or equal to b
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
+function Tensor:less_equal(b) end
+
+---The logarithm of the magnitude of the gamma function; inf at 0, -1, -2 ...
+---Near its zeros below 0 the error is absolute, some 1e-16.
+---Shape of the result: x
+---Formula: Stirling's series, a polynomial near 1 and 2, reflection below 0
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function Tensor:lgamma() end
+
+---the logarithm of the magnitude of the gamma function; written to the first argument
+---Shape of the result: x
+---Formula: Stirling's series, a polynomial near 1 and 2, reflection below 0
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:lgamma_() end
 
 ---the natural logarithm; -inf at zero, NaN below
 ---Accuracy: within 2 ulp of the exact result.
@@ -1005,6 +1847,14 @@ function Tensor:log2_() end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:log_() end
 
+---writes numbers with normal logarithms to x, returns it
+---Shape of the result: x
+---Raises where x is no float tensor, std is not above 0, or x is a leaf that requires a gradient.
+---@param mean? number # 1: of the logarithms
+---@param std? number # 2: of the logarithms
+---@return tycho.Tensor # x itself
+function Tensor:log_normal_(mean, std) end
+
 ---The logarithm of softmax over one dim, exact for small probabilities.
 ---Shape of the result: x
 ---Formula: z - log(sum(exp(z))), z = x - max(x)
@@ -1028,6 +1878,13 @@ function Tensor:log_softmax_(dim) end
 ---@param b tycho.Tensor|number # broadcasts with a
 ---@return tycho.Tensor # the broadcast shape, floats
 function Tensor:logaddexp(b) end
+
+---log2(2^a + 2^b) without overflow.
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, floats
+function Tensor:logaddexp2(b) end
 
 ---log(exp(a) + exp(b)) without overflow; written to the first argument
 ---Shape of the result: broadcast of a and b
@@ -1097,6 +1954,20 @@ function Tensor:logical_xor(b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:logical_xor_(b) end
 
+---log(x / (1 - x)), the inverse of sigmoid; NaN outside of 0 to 1.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param eps? number # x is kept from eps to 1 - eps; without it nothing is
+---@return tycho.Tensor # shape of x, floats
+function Tensor:logit(eps) end
+
+---log(x / (1 - x)), the inverse of sigmoid; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param eps? number # x is kept from eps to 1 - eps; without it nothing is
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:logit_(eps) end
+
 ---log(sum(exp(x))) without overflow; -inf of nothing.
 ---Shape of the result: x without the dims
 ---Formula: m + log(sum(exp(x - m))), m = max(x), or 0 where that is infinite
@@ -1105,6 +1976,12 @@ function Tensor:logical_xor_(b) end
 ---@param keepdim? boolean # false
 ---@return tycho.Tensor # x without the dims; floats
 function Tensor:logsumexp(dims, keepdim) end
+
+---x converted to i64
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x
+function Tensor:long() end
 
 ---bits moved up; 0 beyond the width or for a negative count
 ---Accuracy: exact, or rounded once.
@@ -1141,6 +2018,22 @@ function Tensor:masked_fill(mask, value) end
 ---@param value tycho.Tensor|number|boolean # a number or 0-d tensor, cast to x's dtype
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:masked_fill_(mask, value) end
+
+---x with the elements of src, in order, where the mask holds.
+---Shape of the result: x
+---Raises where the mask is not bool or does not broadcast to x, or src has fewer elements than the mask has places.
+---@param mask tycho.Tensor # bool, broadcasts to x
+---@param src tycho.Tensor # at least as many elements as the mask holds
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:masked_scatter(mask, src) end
+
+---x with the elements of src, in order, where the mask holds; written to the first argument
+---Shape of the result: x
+---Raises where the mask is not bool or does not broadcast to x, or src has fewer elements than the mask has places; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param mask tycho.Tensor # bool, broadcasts to x
+---@param src tycho.Tensor # at least as many elements as the mask holds
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:masked_scatter_(mask, src) end
 
 ---elements where the bool mask holds, as one row.
 ---The same as x[mask]. Reads data: a compiled function goes on in another part behind it.
@@ -1248,6 +2141,36 @@ function Tensor:mish() end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:mish_() end
 
+---The product of two matrices.
+---Shape of the result: [n, m]
+---Raises where an argument is no matrix, or inner sizes differ.
+---@param b tycho.Tensor # [k, m]
+---@return tycho.Tensor # [n, m]
+function Tensor:mm(b) end
+
+---the same as remainder: remainder with the divisor's sign; an integer by 0 gives 0
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
+function Tensor:mod(b) end
+
+---The element that comes most often along a dim, the smallest of several; and the last position where it stands.
+---Shape of the result: x without the dim
+---Raises where the dim is out of range, or nothing is to be chosen from.
+---@param dim? integer # the last
+---@param keepdim? boolean # false
+---@return tycho.Tensor values
+---@return tycho.Tensor positions # x without the dim; positions are i64 from 1
+function Tensor:mode(dim, keepdim) end
+
+---the same as movedim: dims moved to other places, the rest in order; a view
+---Raises where a dim is given twice or out of range, or the lists differ in length.
+---@param from integer|integer[]
+---@param to integer|integer[] # where those dims are in the result
+---@return tycho.Tensor # a view
+function Tensor:moveaxis(from, to) end
+
 ---dims moved to other places, the rest in order; a view
 ---Raises where a dim is given twice or out of range, or the lists differ in length.
 ---@param from integer|integer[]
@@ -1262,6 +2185,12 @@ function Tensor:movedim(from, to) end
 ---@param opts? {reduction: "mean"|"sum"|"none"|nil} # "mean"
 ---@return tycho.Tensor # 0-d, or the broadcast shape
 function Tensor:mse_loss(y, opts) end
+
+---The elements in ascending order along the first dim.
+---Shape of the result: x
+---Raises where x has no dims.
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:msort() end
 
 ---product, element by element
 ---Accuracy: exact, or rounded once.
@@ -1285,6 +2214,27 @@ function Tensor:mul_(b) end
 ---@return tycho.Tensor # [n] or [rows, n]; i64, positions from 1
 function Tensor:multinomial(n, replacement) end
 
+---the same as mul: product, element by element
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
+function Tensor:multiply(b) end
+
+---the same as mul: product, element by element; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:multiply_(b) end
+
+---The product of a matrix and a vector.
+---Shape of the result: [n]
+---Raises where the arguments are no matrix and vector, or inner sizes differ.
+---@param v tycho.Tensor # [k]
+---@return tycho.Tensor # [n]
+function Tensor:mv(v) end
+
 ---numbers in place of NaN and infinities; the dtype's largest by default
 ---Shape of the result: x
 ---Raises where x is not a tensor or a number given is none.
@@ -1302,6 +2252,56 @@ function Tensor:nan_to_num(nan, posinf, neginf) end
 ---@param neginf? number # for -inf, the dtype's lowest
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:nan_to_num_(nan, posinf, neginf) end
+
+---The largest of all that is no NaN; NaN where all is.
+---Shape of the result: x without the dims
+---Raises where a dim is out of range, or nothing is to be chosen from.
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; floats
+function Tensor:nanmax(dims, keepdim) end
+
+---The mean of all that is no NaN; NaN of nothing.
+---Shape of the result: x without the dims
+---Raises where a dim is out of range or given twice.
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; floats
+function Tensor:nanmean(dims, keepdim) end
+
+---The middle of all that is no NaN; of an even count the lower one.
+---Shape of the result: x without the dim
+---Raises where the dim is out of range, or nothing is to be chosen from.
+---@param dim? integer # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dim; floats
+function Tensor:nanmedian(dim, keepdim) end
+
+---The smallest of all that is no NaN; NaN where all is.
+---Shape of the result: x without the dims
+---Raises where a dim is out of range, or nothing is to be chosen from.
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; floats
+function Tensor:nanmin(dims, keepdim) end
+
+---As quantile, of all that is no NaN.
+---Shape of the result: x without the dim
+---Raises where q lies outside of 0 to 1, or nothing is to be chosen from.
+---@param q number|tycho.Tensor # 0 to 1, or a vector of such
+---@param dim? integer # all
+---@param keepdim? boolean # false
+---@param opts? {interpolation: "linear"|"lower"|"higher"|"nearest"|"midpoint"|nil} # "linear"
+---@return tycho.Tensor # x without the dim; for a vector q its size before that; floats
+function Tensor:nanquantile(q, dim, keepdim, opts) end
+
+---The sum of all that is no NaN.
+---Shape of the result: x without the dims
+---Raises where a dim is out of range or given twice.
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; integers and bool give i64; 0 of nothing
+function Tensor:nansum(dims, keepdim) end
 
 ---length places of a dim from start on, as a view
 ---Raises where the places are out of range.
@@ -1328,6 +2328,61 @@ function Tensor:neg() end
 ---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:neg_() end
+
+---the same as neg: the negative, element by element
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
+function Tensor:negative() end
+
+---the same as neg: the negative, element by element; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:negative_() end
+
+---the same as numel: the number of elements
+---Raises where x is no tensor.
+---@return integer # the product of the sizes; 1 without dims
+function Tensor:nelement() end
+
+---Elements of any value in the dtype and on the device of x.
+---Shape of the result: the sizes
+---Raises where x is no tensor, or a size is no whole number from 0.
+---@param ... integer|integer[]|{dtype: tycho.dtype?, device: string?} # the sizes, or a table of them; then options
+---@return tycho.Tensor # these sizes
+function Tensor:new_empty(...) end
+
+---One value in every element, in the dtype and on the device of x.
+---Shape of the result: the sizes
+---Raises where x is no tensor, or the value does not fit the dtype.
+---@param sizes integer|integer[]
+---@param value number|boolean
+---@param opts? {dtype: tycho.dtype?, device: string?} # by default those of x
+---@return tycho.Tensor # these sizes
+function Tensor:new_full(sizes, value, opts) end
+
+---Ones in the dtype and on the device of x.
+---Shape of the result: the sizes
+---Raises where x is no tensor, or a size is no whole number from 0.
+---@param ... integer|integer[]|{dtype: tycho.dtype?, device: string?} # the sizes, or a table of them; then options
+---@return tycho.Tensor # these sizes
+function Tensor:new_ones(...) end
+
+---A copy of data in the dtype and on the device of x.
+---Shape of the result: the sizes
+---Raises where x is no tensor, nested tables are ragged, or a number does not fit.
+---@param data number|boolean|table|tycho.Tensor # nested tables, one level a dim
+---@param opts? {dtype: tycho.dtype?, device: string?} # by default those of x
+---@return tycho.Tensor # the sizes of the nesting
+function Tensor:new_tensor(data, opts) end
+
+---Zeros in the dtype and on the device of x.
+---Shape of the result: the sizes
+---Raises where x is no tensor, or a size is no whole number from 0.
+---@param ... integer|integer[]|{dtype: tycho.dtype?, device: string?} # the sizes, or a table of them; then options
+---@return tycho.Tensor # these sizes
+function Tensor:new_zeros(...) end
 
 ---Minus the log-probability of each label.
 ---Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
@@ -1363,6 +2418,12 @@ function Tensor:norm(p, dims, keepdim) end
 ---@return tycho.Tensor # x itself
 function Tensor:normal_(mean, std) end
 
+---the same as ne: bool: not equal; NaN differs from all
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
+function Tensor:not_equal(b) end
+
 ---the number of elements
 ---Raises where x is no tensor.
 ---@return integer # the product of the sizes; 1 without dims
@@ -1388,12 +2449,31 @@ function Tensor:ones_like(opts) end
 ---@return tycho.Tensor # [n, m]
 function Tensor:outer(b) end
 
----places of value around x, from dim 1 on
+---places of value around x, from dim 1 on.
+---A number stands for a pair of it: {1, 2} is {{1, 1}, {2, 2}}. That is not PyTorch's list, which begins with the last
+---dim: its F.pad(x, (1, 2)) is x:pad({..., {1, 2}}) here, with {0, 0} for each dim before the last.
 ---Raises where there are more pairs than dims, or a number is negative.
----@param pairs {[1]: integer, [2]: integer}[] # {before, after} of dim 1, 2, ...
+---@param pairs (integer|{[1]: integer, [2]: integer})[] # {before, after} of dim 1, 2, ...
 ---@param value? number # 0
 ---@return tycho.Tensor # each dim longer by before + after
 function Tensor:pad(pairs, value) end
+
+---The p-norms of the differences of each row with those behind it.
+---Shape of the result: [n (n - 1) / 2]
+---Raises where x is no matrix.
+---@param p? number # 2; also 0, 1, math.huge
+---@return tycho.Tensor # [n (n - 1) / 2]; floats
+function Tensor:pdist(p) end
+
+---As quantile, with q in per cent, as NumPy's.
+---Shape of the result: x without the dim
+---Raises where q lies outside of 0 to 100, or nothing is to be chosen from.
+---@param q number|tycho.Tensor # 0 to 100, or a vector of such
+---@param dim? integer # all
+---@param keepdim? boolean # false
+---@param opts? {interpolation: "linear"|"lower"|"higher"|"nearest"|"midpoint"|nil} # "linear"
+---@return tycho.Tensor # x without the dim; for a vector q its size before that; floats
+function Tensor:percentile(q, dim, keepdim, opts) end
 
 ---the dims in another order, as a view
 ---Raises where a dim is missing, given twice or out of range.
@@ -1401,6 +2481,52 @@ function Tensor:pad(pairs, value) end
 ---@param ... integer # the others
 ---@return tycho.Tensor # a view
 function Tensor:permute(dims, ...) end
+
+---the same as permute: the dims in another order, as a view
+---Raises where a dim is missing, given twice or out of range.
+---@param dims integer|integer[] # every dim once, one by one or in a table
+---@param ... integer # the others
+---@return tycho.Tensor # a view
+function Tensor:permute_dims(dims, ...) end
+
+---Channels moved into blocks of r x r places.
+---Shape of the result: [..., c, h r, w r]
+---Raises where x has fewer than three dims, or r^2 does not divide the channels.
+---@param factor integer # r
+---@return tycho.Tensor # [..., c, h r, w r]
+function Tensor:pixel_shuffle(factor) end
+
+---Blocks of r x r places moved into channels.
+---Shape of the result: [..., c r^2, h, w]
+---Raises where x has fewer than three dims, or r does not divide the places.
+---@param factor integer # r
+---@return tycho.Tensor # [..., c r^2, h, w]
+function Tensor:pixel_unshuffle(factor) end
+
+---Numbers of events, of Poisson's distribution with that mean: one for each element. Reads the largest mean.
+---By inversion, in f64: the probabilities of 0, 1, 2, ... are added up until they exceed a uniform number. A large
+---mean is a sum of several draws.
+---Shape of the result: rate
+---Formula: the least k with u < sum of exp(-rate) rate^i / i!, i = 0 to k
+---Raises where a mean is negative or not finite.
+---@return tycho.Tensor # shape and dtype of rate
+function Tensor:poisson() end
+
+---The coefficients of the polynomial of that degree that fits points best, in the sense of least squares; the
+---highest power's first. As NumPy's. Stands on LAPACK.
+---Shape of the result: [degree + 1]
+---Raises where x and y differ in size, or the degree is negative.
+---@param y tycho.Tensor # [n] or [n, curves]
+---@param degree integer
+---@return tycho.Tensor # [degree + 1] or [degree + 1, curves]; floats
+function Tensor:polyfit(y, degree) end
+
+---The value of a polynomial, the highest power's coefficient first. As NumPy's.
+---Shape of the result: x
+---Raises where the coefficients are no vector.
+---@param x tycho.Tensor|number # where
+---@return tycho.Tensor # shape of x
+function Tensor:polyval(x) end
 
 ---a to the power b; integers wrap, a negative exponent truncates
 ---Accuracy: within 2 ulp of the exact result.
@@ -1416,12 +2542,61 @@ function Tensor:pow(b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:pow_(b) end
 
+---the same as pow: a to the power b; integers wrap, a negative exponent truncates
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
+function Tensor:power(b) end
+
 ---product over dims
 ---Raises where a dim is out of range or given twice, or the list is empty.
 ---@param dims? integer|integer[] # all
 ---@param keepdim? boolean # false
 ---@return tycho.Tensor # x without the dims; integers and bool give i64; 1 of nothing
 function Tensor:prod(dims, keepdim) end
+
+---the same as digamma: the logarithmic derivative of the gamma function
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function Tensor:psi() end
+
+---The largest element less the smallest.
+---Shape of the result: x without the dims
+---Raises where the dim is out of range, or nothing is to be chosen from.
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims
+function Tensor:ptp(dims, keepdim) end
+
+---What of the elements in order lies at the part q of the way from the first to the last; NaN where one is.
+---Shape of the result: x without the dim
+---Raises where q lies outside of 0 to 1, or nothing is to be chosen from.
+---@param q number|tycho.Tensor # 0 to 1, or a vector of such
+---@param dim? integer # all
+---@param keepdim? boolean # false
+---@param opts? {interpolation: "linear"|"lower"|"higher"|"nearest"|"midpoint"|nil} # "linear": between two elements
+---@return tycho.Tensor # x without the dim; for a vector q its size before that; floats
+function Tensor:quantile(q, dim, keepdim, opts) end
+
+---Radians as degrees.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x, floats
+function Tensor:rad2deg() end
+
+---radians as degrees; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:rad2deg_() end
+
+---the same as deg2rad: degrees as radians
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x, floats
+function Tensor:radians() end
 
 ---uniform numbers from 0 to below 1 in the shape and dtype of x
 ---Raises where x is no tensor, or the dtype no float.
@@ -1509,6 +2684,12 @@ function Tensor:requires_grad_(on) end
 ---@return tycho.Tensor # these sizes; the dtype of x
 function Tensor:reshape(sizes, ...) end
 
+---the same as round: the nearest whole number, half to even
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
+function Tensor:rint() end
+
 ---Over the last dim (or dims): x / sqrt(mean(x^2) + eps) * weight. Zhang, Sennrich 2019, arXiv:1910.07467.
 ---Shape of the result: x
 ---Raises where x is not floating, a dim is out of range, or the weight does not broadcast to x.
@@ -1523,6 +2704,14 @@ function Tensor:rms_norm(weight, opts) end
 ---@param dims? integer|integer[] # flattened, and back
 ---@return tycho.Tensor # the sizes of x
 function Tensor:roll(shifts, dims) end
+
+---x turned by k quarters in the plane of two dims, from the first to the second.
+---Shape of the result: x, two sizes exchanged
+---Raises where there are not two different dims.
+---@param k? integer # 1; below zero it turns back
+---@param dims? integer[] # {1, 2}
+---@return tycho.Tensor # a view; the two sizes are exchanged for an odd k
+function Tensor:rot90(k, dims) end
 
 ---the nearest whole number, half to even
 ---Accuracy: exact, or rounded once.
@@ -1615,6 +2804,28 @@ function Tensor:scatter_add(dim, index, src) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:scatter_add_(dim, index, src) end
 
+---x with elements of src joined at the index's positions along a dim: by sum, prod, mean, amax or amin.
+---Shape of the result: x
+---Raises where an index is not of integers or out of range, or the kind is not known.
+---@param dim integer
+---@param index tycho.Tensor # integers, as many dims as x
+---@param src tycho.Tensor # at least as large as the index
+---@param reduce "sum"|"prod"|"mean"|"amax"|"amin" # also "mul", "max", "min"
+---@param opts? {include_self: boolean?} # true: the element of x is one of those joined
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:scatter_reduce(dim, index, src, reduce, opts) end
+
+---x with elements of src joined at the index's positions along a dim; written to the first argument
+---Shape of the result: x
+---Raises where an index is not of integers or out of range, or the kind is not known; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param dim integer
+---@param index tycho.Tensor # integers, as many dims as x
+---@param src tycho.Tensor # at least as large as the index
+---@param reduce "sum"|"prod"|"mean"|"amax"|"amin" # also "mul", "max", "min"
+---@param opts? {include_self: boolean?} # true: the element of x is one of those joined
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:scatter_reduce_(dim, index, src, reduce, opts) end
+
 ---where values would go in sorted rows.
 ---Rows must be in ascending order; that is not checked.
 ---Raises where leading sizes differ.
@@ -1623,11 +2834,40 @@ function Tensor:scatter_add_(dim, index, src) end
 ---@return tycho.Tensor # the sizes of values; i64, places from 1 to n + 1
 function Tensor:searchsorted(values, right) end
 
+---The places of a dim at one position, without that dim.
+---Shape of the result: x without the dim
+---Raises where the dim or the position is out of range.
+---@param dim integer
+---@param index integer # from 1, negative from the end
+---@return tycho.Tensor # a view without the dim
+function Tensor:select(dim, index) end
+
+---x with src at one position of a dim.
+---Shape of the result: x
+---Raises where the position is out of range, or src has other sizes than the places there.
+---@param src tycho.Tensor # sizes of x without the dim
+---@param dim integer
+---@param index integer # from 1, negative from the end
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:select_scatter(src, dim, index) end
+
 ---writes one element, returns x
 ---Raises where there is not one index for each dim, one is out of range, or the value does not fit the dtype.
 ---@param ... integer|number|boolean # one index for each dim, then the value
 ---@return tycho.Tensor # x itself
 function Tensor:set(...) end
+
+---the same as sign: -1, 0 or 1 as x is below, at or above zero; NaN stays
+---Shape of the result: x
+---Raises where an argument is neither a tensor nor a number.
+---@return tycho.Tensor # shape and dtype of x; bool gives i64
+function Tensor:sgn() end
+
+---x converted to i16
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x
+function Tensor:short() end
 
 ---1 / (1 + exp(-x))
 ---Accuracy: within 3 ulp of the exact result.
@@ -1653,6 +2893,12 @@ function Tensor:sign() end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:sign_() end
 
+---Whether the sign is that of -1: -0 has it.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # bool, shape of x
+function Tensor:signbit() end
+
 ---x * sigmoid(x), also called swish. Elfwing, Uchibe, Doya 2017, arXiv:1702.03118.
 ---Shape of the result: x
 ---Raises where x is not floating.
@@ -1677,6 +2923,18 @@ function Tensor:sin() end
 ---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:sin_() end
+
+---sin(pi x) / (pi x), 1 at zero.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x, floats
+function Tensor:sinc() end
+
+---sin(pi x) / (pi x), 1 at zero; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:sinc_() end
 
 ---the hyperbolic sine
 ---Accuracy: within 3 ulp of the exact result.
@@ -1706,6 +2964,17 @@ function Tensor:size(dim) end
 ---@param step? integer # 1; below 0 it goes down
 ---@return tycho.Tensor # a view
 function Tensor:slice(dim, first, last, step) end
+
+---x with src at places of a dim, as x:slice(dim, first, last, step) reads them.
+---Shape of the result: x
+---Raises where the places are out of range, or src has other sizes than they.
+---@param src tycho.Tensor
+---@param dim? integer # 1
+---@param first? integer # 1
+---@param last? integer # the last, included where a step hits it
+---@param step? integer # 1
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:slice_scatter(src, dim, first, last, step) end
 
 ---Huber's loss divided by beta: half the squared difference over beta, beyond beta the difference less beta / 2.
 ---Girshick 2015, arXiv:1504.08083.
@@ -1760,6 +3029,13 @@ function Tensor:sort(dim, descending) end
 ---@return tycho.Tensor[] # views
 function Tensor:split(size, dim) end
 
+---the same as split: a table of views of that size, the last one smaller; or of the sizes in a table
+---Raises where the sizes do not add up to the dim, or one is negative.
+---@param size integer|integer[]
+---@param dim? integer # 1
+---@return tycho.Tensor[] # views
+function Tensor:split_with_sizes(size, dim) end
+
 ---the square root; NaN below zero
 ---Accuracy: exact, or rounded once.
 ---Raises where an argument is neither a tensor nor a number.
@@ -1801,6 +3077,16 @@ function Tensor:squeeze(dims, ...) end
 ---@return tycho.Tensor # x without the dims; floats
 function Tensor:std(dims, keepdim, opts) end
 
+---two results: the standard deviation and the mean
+---Shape of the result: x without the dims
+---Raises where a dim is out of range or given twice.
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@param opts? {correction: number?} # 1
+---@return tycho.Tensor deviation
+---@return tycho.Tensor mean # x without the dims; floats
+function Tensor:std_mean(dims, keepdim, opts) end
+
 ---elements in memory from one place of a dim to the next, or a table of all; where the size is 1, as in a contiguous tensor
 ---Raises where the dim is out of range.
 ---@param dim? integer # 1-based, negative from the end
@@ -1821,6 +3107,20 @@ function Tensor:sub(b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:sub_(b) end
 
+---the same as sub: difference, element by element
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
+function Tensor:subtract(b) end
+
+---the same as sub: difference, element by element; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:subtract_(b) end
+
 ---sum over dims.
 ---The order of the sum depends on the shape alone: the bits are the same for any layout, machine and number of threads.
 ---Raises where a dim is out of range or given twice, or the list is empty.
@@ -1828,6 +3128,20 @@ function Tensor:sub_(b) end
 ---@param keepdim? boolean # false: the dims go; true: they stay with size 1
 ---@return tycho.Tensor # x without the dims; integers and bool give i64; 0 of nothing
 function Tensor:sum(dims, keepdim) end
+
+---the same as transpose: two dims exchanged, as a view
+---Raises where a dim is out of range.
+---@param dim1 integer
+---@param dim2 integer
+---@return tycho.Tensor # a view
+function Tensor:swapaxes(dim1, dim2) end
+
+---the same as transpose: two dims exchanged, as a view
+---Raises where a dim is out of range.
+---@param dim1 integer
+---@param dim2 integer
+---@return tycho.Tensor # a view
+function Tensor:swapdims(dim1, dim2) end
 
 ---the transpose of a matrix, as a view
 ---Raises where x has more than two dims.
@@ -1840,6 +3154,22 @@ function Tensor:t() end
 ---@param dim? integer # flattened; with it the same as index_select
 ---@return tycho.Tensor # the sizes of the index
 function Tensor:take(index, dim) end
+
+---the same as take_along_dim: elements at the index's positions along a dim
+---Shape of the result: index
+---Raises where the index is not of integers or out of range, or sizes do not broadcast.
+---@param index tycho.Tensor # integers, as many dims as x
+---@param dim? integer # flattened
+---@return tycho.Tensor # the broadcast shape, that of the index along dim
+function Tensor:take_along_axis(index, dim) end
+
+---Elements of x at the index's positions along a dim; the other sizes broadcast. Without a dim x is flattened.
+---Shape of the result: index
+---Raises where the index is not of integers or out of range, or sizes do not broadcast.
+---@param index tycho.Tensor # integers, as many dims as x
+---@param dim? integer # flattened
+---@return tycho.Tensor # the broadcast shape, that of the index along dim
+function Tensor:take_along_dim(index, dim) end
 
 ---the tangent of x radians
 ---Accuracy: within 3 ulp of the exact result.
@@ -1865,6 +3195,15 @@ function Tensor:tanh() end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:tanh_() end
 
+---x cut along a dim: into so many parts, of which the first ones are longer by one where it does not divide, or
+---behind the places that are listed.
+---Shape of the result: x cut along the dim
+---Raises where the number is below 1, or a place is out of order or range.
+---@param parts integer|integer[] # how many; or how many places stand before each cut
+---@param dim? integer # 1
+---@return tycho.Tensor[] # views
+function Tensor:tensor_split(parts, dim) end
+
 ---Sums products over pairs of dims: the last `dims` of a with the first of b, or the listed ones.
 ---Shape of the result: other dims of a, then of b
 ---Raises where the dims that are summed differ in number or size.
@@ -1888,6 +3227,11 @@ function Tensor:tile(counts) end
 ---@return string? message # the sizes of x
 function Tensor:to(where) end
 
+---the same as totable: the elements in nested tables; a number when x has no dims
+---Raises where x is no tensor, or an i64 is no Lua number exactly.
+---@return table|number|boolean # nested tables, one level a dim
+function Tensor:tolist() end
+
 ---two results: the k largest (or smallest) elements of a dim in order; and their positions
 ---Raises where k is larger than the dim.
 ---@param k integer
@@ -1902,12 +3246,34 @@ function Tensor:topk(k, dim, largest) end
 ---@return table|number|boolean # nested tables, one level a dim
 function Tensor:totable() end
 
+---The sum of a matrix's main diagonal.
+---Shape of the result: 0-d
+---Raises where x is no matrix.
+---@return tycho.Tensor # 0-d; integers and bool give i64
+function Tensor:trace() end
+
 ---two dims exchanged, as a view
 ---Raises where a dim is out of range.
 ---@param dim1 integer
 ---@param dim2 integer
 ---@return tycho.Tensor # a view
 function Tensor:transpose(dim1, dim2) end
+
+---The integral along a dim by the trapezoidal rule.
+---Shape of the result: y without the dim
+---Raises where x has another number of places than y along the dim.
+---@param x? tycho.Tensor # where the values stand: a vector, or sizes of y; without it dx apart
+---@param opts? {dx: number?, dim: integer?} # dx = 1, dim = -1
+---@return tycho.Tensor # y without the dim; floats
+function Tensor:trapezoid(x, opts) end
+
+---the same as trapezoid: the integral by the trapezoidal rule
+---Shape of the result: y without the dim
+---Raises where x has another number of places than y along the dim.
+---@param x? tycho.Tensor # where the values stand: a vector, or sizes of y; without it dx apart
+---@param opts? {dx: number?, dim: integer?} # dx = 1, dim = -1
+---@return tycho.Tensor # y without the dim; floats
+function Tensor:trapz(x, opts) end
 
 ---The matrices in the last two dims, with zeros above the k-th diagonal.
 ---Shape of the result: x
@@ -1937,6 +3303,20 @@ function Tensor:triu(k) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:triu_(k) end
 
+---the same as div: quotient; integers give a float
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; a float dtype stays; integers and bool give the default float
+function Tensor:true_divide(b) end
+
+---the same as div: quotient; integers give a float; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:true_divide_(b) end
+
 ---the whole part, towards zero
 ---Accuracy: exact, or rounded once.
 ---Raises where an argument is neither a tensor nor a number.
@@ -1948,6 +3328,13 @@ function Tensor:trunc() end
 ---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:trunc_() end
+
+---x in the dtype of another tensor
+---Shape of the result: x
+---Raises where an argument is no tensor.
+---@param other tycho.Tensor
+---@return tycho.Tensor # the sizes of x
+function Tensor:type_as(other) end
 
 ---a table of views, one for each place of a dim, without that dim
 ---Raises where the dim is out of range.
@@ -1978,18 +3365,30 @@ function Tensor:unfold(dim, size, step) end
 ---@return tycho.Tensor # x itself
 function Tensor:uniform_(low, high) end
 
----two results: the sorted different elements, and each element's position among them.
----Reads data: a compiled function goes on in another part behind it.
----Raises where x is no tensor.
+---The different elements, or along a dim the different places of it, and where in them each one is.
+---Options: dim; sorted = true: in ascending (lexicographic) order, false: in the order in which they come;
+---counts = false: a third result, how often each comes. Reads data: a compiled function goes on in another part
+---behind it.
+---Raises where x is no tensor or the dim is out of range.
+---@param opts? {dim: integer?, sorted: boolean?, counts: boolean?}
 ---@return tycho.Tensor values
----@return tycho.Tensor positions # [count]; and in the shape of x the place of each among them
-function Tensor:unique() end
+---@return tycho.Tensor positions
+---@return tycho.Tensor? counts # [count], or x with `count` places along dim; and in the shape of x, or of the dim, the place of each among them, i64
+function Tensor:unique(opts) end
 
 ---a new dim of size 1 at that place
 ---Raises where the place is out of range.
 ---@param dim integer # where the new dim will be, 1 to ndim + 1; negative from the end
 ---@return tycho.Tensor # a view
 function Tensor:unsqueeze(dim) end
+
+---Powers of the elements of a vector, as columns.
+---Shape of the result: [n, columns]
+---Raises where x is no vector, or a number is negative.
+---@param columns? integer # n
+---@param increasing? boolean # false: the highest power first
+---@return tycho.Tensor # [n, columns]
+function Tensor:vander(columns, increasing) end
 
 ---The variance, in two passes: the squares of what differs from the mean, divided by count - correction.
 ---Shape of the result: x without the dims
@@ -2000,6 +3399,31 @@ function Tensor:unsqueeze(dim) end
 ---@param opts? {correction: number?} # 1: of a sample; 0: of a population
 ---@return tycho.Tensor # x without the dims; floats
 function Tensor:var(dims, keepdim, opts) end
+
+---two results: the variance and the mean
+---Shape of the result: x without the dims
+---Raises where a dim is out of range or given twice.
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@param opts? {correction: number?} # 1
+---@return tycho.Tensor variance
+---@return tycho.Tensor mean # x without the dims; floats
+function Tensor:var_mean(dims, keepdim, opts) end
+
+---the same as dot: the sum of the products of two vectors
+---Shape of the result: 0-d
+---Raises where an argument is no vector, or the sizes differ.
+---@param b tycho.Tensor # [n]
+---@return tycho.Tensor # 0-d
+function Tensor:vdot(b) end
+
+---Sums of products along a dim.
+---Shape of the result: broadcast without the dim
+---Raises where sizes do not broadcast.
+---@param b tycho.Tensor # broadcasts with a
+---@param dim? integer # the last
+---@return tycho.Tensor # the broadcast shape without the dim
+function Tensor:vecdot(b, dim) end
 
 ---x with other sizes and the same storage; raises where only a copy would do
 ---Raises where the sizes do not hold as many elements, or the strides need a copy.
@@ -2021,6 +3445,27 @@ function Tensor:view_as(dtype) end
 ---@param b tycho.Tensor|number
 ---@return tycho.Tensor # the sizes of all three, broadcast; the dtypes of a and b, promoted
 function Tensor:where(a, b) end
+
+---a * log(1 + b), 0 where a is 0.
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, floats
+function Tensor:xlog1py(b) end
+
+---a * log(b), 0 where a is 0 though b be 0, too.
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, floats
+function Tensor:xlogy(b) end
+
+---a * log(b), 0 where a is 0; written to the first argument
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:xlogy_(b) end
 
 ---writes 0 to every element of x
 ---Raises where x is a leaf that requires a gradient.
@@ -2051,6 +3496,20 @@ function ty.abs(x) end
 ---@param x tycho.Tensor|number # any dtype, any shape
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.abs_(x) end
+
+---the same as abs: the magnitude, element by element
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
+function ty.absolute(x) end
+
+---the same as abs: the magnitude, element by element; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.absolute_(x) end
 
 ---the angle in radians whose cosine is x
 ---Accuracy: within 2 ulp of the exact result.
@@ -2128,6 +3587,46 @@ function ty.add(a, b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.add_(a, b) end
 
+---x + value * a / b, element by element.
+---Shape of the result: broadcast of the arguments
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param x tycho.Tensor
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@param opts? {value: number?} # 1
+---@return tycho.Tensor # the broadcast shape
+function ty.addcdiv(x, a, b, opts) end
+
+---x + value * a / b; written to the first argument
+---Shape of the result: broadcast of the arguments
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@param opts? {value: number?} # 1
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.addcdiv_(x, a, b, opts) end
+
+---x + value * a * b, element by element.
+---Shape of the result: broadcast of the arguments
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param x tycho.Tensor
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@param opts? {value: number?} # 1
+---@return tycho.Tensor # the broadcast shape
+function ty.addcmul(x, a, b, opts) end
+
+---x + value * a * b; written to the first argument
+---Shape of the result: broadcast of the arguments
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@param opts? {value: number?} # 1
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.addcmul_(x, a, b, opts) end
+
 ---beta * c + alpha * (a x b).
 ---Shape of the result: [n, m]
 ---Raises where inner sizes differ, or c does not broadcast to the product.
@@ -2148,6 +3647,36 @@ function ty.addmm(c, a, b, opts) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.addmm_(c, a, b, opts) end
 
+---beta * c + alpha * (a x v).
+---Shape of the result: [n]
+---Raises where inner sizes differ, or c does not broadcast to the product.
+---@param c tycho.Tensor # broadcasts to [n]
+---@param a tycho.Tensor # [n, k]
+---@param v tycho.Tensor # [k]
+---@param opts? {alpha: number?, beta: number?} # both 1
+---@return tycho.Tensor # [n]
+function ty.addmv(c, a, v, opts) end
+
+---beta * c + alpha * (all products of an element of a with one of b).
+---Shape of the result: [n, m]
+---Raises where a or b is no vector, or c does not broadcast to the products.
+---@param c tycho.Tensor # broadcasts to [n, m]
+---@param a tycho.Tensor # [n]
+---@param b tycho.Tensor # [m]
+---@param opts? {alpha: number?, beta: number?} # both 1
+---@return tycho.Tensor # [n, m]
+function ty.addr(c, a, b, opts) end
+
+---beta * c + alpha * (a outer b); written to the first argument
+---Shape of the result: [n, m]
+---Raises where a or b is no vector, or c does not broadcast to the products; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param c tycho.Tensor # broadcasts to [n, m]
+---@param a tycho.Tensor # [n]
+---@param b tycho.Tensor # [m]
+---@param opts? {alpha: number?, beta: number?} # both 1
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.addr_(c, a, b, opts) end
+
 ---Whether all elements are not zero; NaN is not.
 ---Shape of the result: x without the dims
 ---Raises where a dim is out of range or given twice.
@@ -2165,6 +3694,32 @@ function ty.all(x, dims, keepdim) end
 ---@param opts? {rtol: number?, atol: number?, equal_nan: boolean?}
 ---@return boolean
 function ty.allclose(a, b, opts) end
+
+---the same as max: the largest element over dims; NaN wins
+---Raises where a dim is out of range, or nothing is to be chosen from. One result: positions are argmax.
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; the dtype of x
+function ty.amax(x, dims, keepdim) end
+
+---the same as min: the smallest element over dims; NaN wins
+---Raises where a dim is out of range, or nothing is to be chosen from. One result: positions are argmin.
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; the dtype of x
+function ty.amin(x, dims, keepdim) end
+
+---two results: the smallest and the largest element
+---Shape of the result: x without the dims
+---Raises where the dim is out of range, or nothing is to be chosen from.
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor least
+---@return tycho.Tensor largest # x without the dims; the dtype of x
+function ty.aminmax(x, dims, keepdim) end
 
 ---Whether any element is not zero.
 ---Shape of the result: x without the dims
@@ -2185,6 +3740,106 @@ function ty.any(x, dims, keepdim) end
 ---@return tycho.Tensor # [ceil((stop - start) / step)]; f32
 ---@overload fun(stop: number, opts?: {dtype: tycho.dtype?, device: string?}): tycho.Tensor
 function ty.arange(start, stop, step, opts) end
+
+---the same as acos: the angle in radians whose cosine is x
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function ty.arccos(x) end
+
+---the same as acos: the angle in radians whose cosine is x; written to the first argument
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.arccos_(x) end
+
+---the same as acosh: the inverse hyperbolic cosine; NaN below 1
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function ty.arccosh(x) end
+
+---the same as acosh: the inverse hyperbolic cosine; NaN below 1; written to the first argument
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.arccosh_(x) end
+
+---the same as asin: the angle in radians whose sine is x
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function ty.arcsin(x) end
+
+---the same as asin: the angle in radians whose sine is x; written to the first argument
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.arcsin_(x) end
+
+---the same as asinh: the inverse hyperbolic sine
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function ty.arcsinh(x) end
+
+---the same as asinh: the inverse hyperbolic sine; written to the first argument
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.arcsinh_(x) end
+
+---the same as atan: the angle in radians whose tangent is x
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function ty.arctan(x) end
+
+---the same as atan2: the angle of the point (b, a) in radians
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; a float dtype stays; integers and bool give the default float
+function ty.arctan2(a, b) end
+
+---the same as atan2: the angle of the point (b, a) in radians; written to the first argument
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.arctan2_(a, b) end
+
+---the same as atan: the angle in radians whose tangent is x; written to the first argument
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.arctan_(x) end
+
+---the same as atanh: the inverse hyperbolic tangent
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function ty.arctanh(x) end
+
+---the same as atanh: the inverse hyperbolic tangent; written to the first argument
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.arctanh_(x) end
 
 ---position of the first largest element; NaN wins
 ---Raises where the dim is out of range, or nothing is to be chosen from.
@@ -2209,6 +3864,44 @@ function ty.argmin(x, dim, keepdim) end
 ---@param descending? boolean # false
 ---@return tycho.Tensor # the sizes of x; i64, positions from 1
 function ty.argsort(x, dim, descending) end
+
+---the same as nonzero: positions of the elements that are not zero, one row each: i64 [count, ndim]
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # [count, ndim]; i64, positions from 1
+function ty.argwhere(x) end
+
+---the same as round: the nearest whole number, half to even
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
+function ty.around(x) end
+
+---the same as tensor: a tensor of the numbers or booleans of nested tables; a copy of a tensor
+---Raises where nested tables are ragged, hold something else, or a number does not fit the dtype.
+---@param data number|boolean|table|tycho.Tensor # nested tables, one level a dim
+---@param opts? {dtype: tycho.dtype?, device: string?} # by default f32 (bool of booleans) on ty.device()
+---@return tycho.Tensor # the sizes of the nesting; of a number no dims
+function ty.array(data, opts) end
+
+---The elements of x, in row-major order, that stand at offset + sum of (index - 1) * stride.
+---As PyTorch's of a contiguous tensor, but a copy: elements may come more than once.
+---Shape of the result: the sizes
+---Raises where an element lies outside of x, or a size or stride is negative.
+---@param x tycho.Tensor
+---@param sizes integer[]
+---@param strides integer[] # one a dim, in elements
+---@param offset? integer # the first element, 1
+---@return tycho.Tensor # these sizes, the dtype of x
+function ty.as_strided(x, sizes, strides, offset) end
+
+---the same as tensor: a tensor of the numbers or booleans of nested tables; a copy of a tensor
+---Raises where nested tables are ragged, hold something else, or a number does not fit the dtype.
+---@param data number|boolean|table|tycho.Tensor # nested tables, one level a dim
+---@param opts? {dtype: tycho.dtype?, device: string?} # by default f32 (bool of booleans) on ty.device()
+---@return tycho.Tensor # the sizes of the nesting; of a number no dims
+function ty.as_tensor(data, opts) end
 
 ---the angle in radians whose sine is x
 ---Accuracy: within 2 ulp of the exact result.
@@ -2282,6 +3975,27 @@ function ty.atanh(x) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.atanh_(x) end
 
+---x, a number as one element.
+---Shape of the result: x, or [1]
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # the sizes of x, [1] of no dims
+function ty.atleast_1d(x) end
+
+---x with two dims at least; a vector is a row
+---Shape of the result: x, or [1, n]
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # the sizes of x, [1, n] of a vector
+function ty.atleast_2d(x) end
+
+---x with three dims at least: a vector is [1, n, 1], a matrix [n, m, 1].
+---Shape of the result: x, [1, n, 1] or [n, m, 1]
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # at least three dims
+function ty.atleast_3d(x) end
+
 ---calls fn(...) with the products of layers in that half float; sums, softmax, norms, losses give f32
 ---Raises where the dtype is no half float, or fn no function; and what fn raises.
 ---@param dtype "bf16"|"f16"|"f32"|false # false: as without
@@ -2289,6 +4003,15 @@ function ty.atanh_(x) end
 ---@param ... any # what fn is given
 ---@return any ... # what fn gives
 function ty.autocast(dtype, fn, ...) end
+
+---The mean with a weight for each element, as NumPy's.
+---Shape of the result: x without the dim
+---Raises where the weights have other sizes than x, or than its dim.
+---@param x tycho.Tensor
+---@param dim? integer # all
+---@param weights? tycho.Tensor # sizes of x, or a vector along dim
+---@return tycho.Tensor # x without the dim; floats
+function ty.average(x, dim, weights) end
 
 ---The mean of each window.
 ---Options: stride = kernel, padding = 0 (of zeros), ceil_mode = false, count_include_pad = true.
@@ -2318,6 +4041,16 @@ function ty.avg_pool2d(x, kernel, opts) end
 ---@param opts? {retain_graph: boolean?, create_graph: boolean?}
 function ty.backward(y, g, opts) end
 
+---beta * c + alpha * (a x b), for stacks of matrices.
+---Shape of the result: [batch, n, m]
+---Raises where the sizes do not fit, or c does not broadcast to the products.
+---@param c tycho.Tensor # broadcasts to [batch, n, m]
+---@param a tycho.Tensor # [batch, n, k]
+---@param b tycho.Tensor # [batch, k, m]
+---@param opts? {alpha: number?, beta: number?} # both 1
+---@return tycho.Tensor # [batch, n, m]
+function ty.baddbmm(c, a, b, opts) end
+
 ---Of logits and chances in 0..1: -(y log sigmoid(x) + (1 - y) log(1 - sigmoid(x))), without overflow.
 ---Options: reduction; weight, which multiplies the losses; pos_weight, which multiplies those of y.
 ---Shape of the result: 0-d, or the broadcast of x and y
@@ -2337,6 +4070,23 @@ function ty.bce_with_logits(x, y, opts) end
 ---@return tycho.Tensor # these sizes, or those of p; f32
 function ty.bernoulli(p, sizes, opts) end
 
+---writes 1 with probability p, else 0, to x, returns it
+---Shape of the result: x
+---Raises where p lies outside of 0 to 1, or x is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param p? number|tycho.Tensor # 0.5; a tensor broadcasts to x
+---@return tycho.Tensor # x itself
+function ty.bernoulli_(x, p) end
+
+---How often each of the numbers 1, 2, ... comes, or the sums of their weights. Reads the largest number.
+---Shape of the result: [the largest number]
+---Raises where x is no vector of integers, or a number is below 1.
+---@param x tycho.Tensor # integers [n], from 1
+---@param weights? tycho.Tensor # [n]
+---@param minlength? integer # 0: how long the result is at least
+---@return tycho.Tensor # [the largest number, or minlength]; i64, or the dtype of the weights
+function ty.bincount(x, weights, minlength) end
+
 ---bits set in both
 ---Accuracy: exact, or rounded once.
 ---Raises where an argument is neither a tensor nor a number, or of floats, or where the sizes do not broadcast.
@@ -2352,6 +4102,14 @@ function ty.bitwise_and(a, b) end
 ---@param b tycho.Tensor|number # integers or bool, any shape that broadcasts
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.bitwise_and_(a, b) end
+
+---the same as lshift: bits moved up; 0 beyond the width or for a negative count
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or not of integers, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # integers, any shape that broadcasts
+---@param b tycho.Tensor|number # integers, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
+function ty.bitwise_left_shift(a, b) end
 
 ---every bit turned over; for bool the opposite
 ---Accuracy: exact, or rounded once.
@@ -2383,6 +4141,14 @@ function ty.bitwise_or(a, b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.bitwise_or_(a, b) end
 
+---the same as rshift: bits moved down, keeping the sign; all sign beyond the width or for a negative count
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or not of integers, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # integers, any shape that broadcasts
+---@param b tycho.Tensor|number # integers, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
+function ty.bitwise_right_shift(a, b) end
+
 ---bits set in one of the two
 ---Accuracy: exact, or rounded once.
 ---Raises where an argument is neither a tensor nor a number, or of floats, or where the sizes do not broadcast.
@@ -2408,6 +4174,13 @@ function ty.bitwise_xor_(a, b) end
 ---@return string? message
 function ty.blas(on) end
 
+---The matrices as blocks along a diagonal, zeros elsewhere; a vector is a row.
+---Shape of the result: [rows added up, columns added up]
+---Raises where a tensor has more than two dims, or none is given.
+---@param ... tycho.Tensor|tycho.Tensor[] # the blocks; or one table of them
+---@return tycho.Tensor # [rows added up, columns added up], the promoted dtype
+function ty.block_diag(...) end
+
 ---The matrix products of two stacks of matrices.
 ---Shape of the result: [batch, n, m]
 ---Raises where an argument has not three dims, or the sizes do not fit.
@@ -2416,12 +4189,43 @@ function ty.blas(on) end
 ---@return tycho.Tensor # [batch, n, m]
 function ty.bmm(a, b) end
 
+---a table of the tensors broadcast to the sizes of all
+---Shape of the result: broadcast of all
+---Raises where sizes do not broadcast, or none is given.
+---@param ... tycho.Tensor|tycho.Tensor[] # the tensors; or one table of them
+---@return tycho.Tensor[] # views of the same sizes
+function ty.broadcast_tensors(...) end
+
+---the same as expand: dims of size 1 repeated without a copy; -1 keeps a size
+---Raises where a dim that is not 1 would change.
+---@param x tycho.Tensor
+---@param sizes integer|integer[] # one by one, or in a table; new dims stand in front
+---@param ... integer # the others
+---@return tycho.Tensor # these sizes, sharing the memory of x
+function ty.broadcast_to(x, sizes, ...) end
+
+---In which of the intervals between ascending boundaries each element lies, as searchsorted.
+---Shape of the result: x
+---Raises where the boundaries are no vector.
+---@param x tycho.Tensor|number
+---@param boundaries tycho.Tensor # [n], ascending; that is not checked
+---@param right? boolean # false: before an equal boundary; true: behind it
+---@return tycho.Tensor # shape of x; i64, from 1 (below all) to n + 1
+function ty.bucketize(x, boundaries, right) end
+
 ---How many milliseconds a capture may take inside a call; one that needs more is given up, and waits for warmup.
 ---math.huge, as it is at first: as many as it needs. Without an argument nothing changes. Gives the budget so far.
 ---Raises where it is no number from 0.
 ---@param ms? number
 ---@return number
 function ty.budget(ms) end
+
+---All choices of one element of each vector, the last one changing first.
+---Shape of the result: [product of the sizes, vectors]
+---Raises where an argument is no vector, or none is given.
+---@param ... tycho.Tensor|tycho.Tensor[] # vectors; or one table of them
+---@return tycho.Tensor # [product of the sizes, vectors]; of one vector it is that
+function ty.cartesian_prod(...) end
 
 ---the tensors of a list behind each other along a dim.
 ---Dtypes are promoted.
@@ -2430,6 +4234,38 @@ function ty.budget(ms) end
 ---@param dim? integer # 1
 ---@return tycho.Tensor # the sizes of that dim added up
 function ty.cat(list, dim) end
+
+---writes Cauchy's numbers to x, returns it
+---Shape of the result: x
+---Raises where x is no float tensor, sigma is not above 0, or x is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@param median? number # 0
+---@param sigma? number # 1: half of the width at half of the height
+---@return tycho.Tensor # x itself
+function ty.cauchy_(x, median, sigma) end
+
+---The cube root, of the sign of x.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function ty.cbrt(x) end
+
+---the cube root, of the sign of x; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.cbrt_(x) end
+
+---The p-norms of the differences of all pairs of rows.
+---Shape of the result: [.., n, m]
+---Raises where rows differ in length, or leading dims do not broadcast.
+---@param a tycho.Tensor # [.., n, k]
+---@param b tycho.Tensor # [.., m, k]
+---@param p? number # 2; also 0, 1, math.huge
+---@return tycho.Tensor # [.., n, m]; floats
+function ty.cdist(a, b, p) end
 
 ---the next whole number above
 ---Accuracy: exact, or rounded once.
@@ -2490,6 +4326,40 @@ function ty.clamp(x, min, max) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.clamp_(x, min, max) end
 
+---the same as minimum: the smaller; NaN wins, -0 below +0
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
+function ty.clamp_max(a, b) end
+
+---the same as maximum: the larger; NaN wins, +0 above -0
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted
+function ty.clamp_min(a, b) end
+
+---the same as clamp: x, not below min and not above max; either may be nil
+---Shape of the result: broadcast of the arguments
+---Raises where neither bound is given, or the sizes do not broadcast.
+---@param x tycho.Tensor # any shape
+---@param min? tycho.Tensor|number
+---@param max? tycho.Tensor|number
+---@return tycho.Tensor # the broadcast shape, the promoted dtype
+function ty.clip(x, min, max) end
+
+---the same as clamp: x, not below min and not above max; either may be nil; written to the first argument
+---Shape of the result: broadcast of the arguments
+---Raises where neither bound is given, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # any shape
+---@param min? tycho.Tensor|number
+---@param max? tycho.Tensor|number
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.clip_(x, min, max) end
+
 ---Scales the gradients so that their p-norm together is at most `limit`. Gives the norm before.
 ---Raises where the parameters are no tensors, or a number is negative.
 ---@param params tycho.Tensor|tycho.Tensor[] # those without a gradient are passed over
@@ -2510,6 +4380,22 @@ function ty.clip_grad_value_(params, v) end
 ---@return tycho.Tensor # the sizes and dtype of x; gradients flow through
 function ty.clone(x) end
 
+---Vectors as columns, matrices beside them.
+---Shape of the result: [n, columns]
+---Raises where the list is empty, or the numbers of rows differ.
+---@param list tycho.Tensor[]
+---@return tycho.Tensor # [n, columns]
+function ty.column_stack(list) end
+
+---All choices of r elements of a vector, by their places in ascending order.
+---Shape of the result: [count, r]
+---Raises where x is no vector, or r is negative.
+---@param x tycho.Tensor # [n]
+---@param r? integer # 2
+---@param with_replacement? boolean # false; true: an element may come more than once
+---@return tycho.Tensor # [count, r]
+function ty.combinations(x, r, with_replacement) end
+
 ---A function that runs f's tensor operations in fused kernels, with the results of f to the bit. Compiling twice
 ---gives the same function. Options: fast = true lets the engine contract and re-associate for this function:
 ---results may then differ from eager in the last bits. fullgraph = true: a call that cannot be captured whole
@@ -2522,6 +4408,20 @@ function ty.clone(x) end
 ---@param opts? tycho.CompileOptions
 ---@return function|table # of the same arguments and results
 function ty.compile(f, opts) end
+
+---the same as cat: the tensors of a list behind each other along a dim
+---Raises where the list is empty, or sizes differ in another dim.
+---@param list tycho.Tensor[]
+---@param dim? integer # 1
+---@return tycho.Tensor # the sizes of that dim added up
+function ty.concat(list, dim) end
+
+---the same as cat: the tensors of a list behind each other along a dim
+---Raises where the list is empty, or sizes differ in another dim.
+---@param list tycho.Tensor[]
+---@param dim? integer # 1
+---@return tycho.Tensor # the sizes of that dim added up
+function ty.concatenate(list, dim) end
 
 ---x if its elements lie row by row, else such a copy
 ---Raises where x is no tensor.
@@ -2600,6 +4500,21 @@ function ty.conv_transpose1d(x, weight, bias, opts) end
 ---@return tycho.Tensor # [batch, out, ...], of sizes as in one dim
 function ty.conv_transpose2d(x, weight, bias, opts) end
 
+---The convolution of two vectors: sums of a[i] * v[k - i]. As NumPy's.
+---Shape of the result: [n + m - 1]
+---Raises where an argument is no vector or empty, or the mode is not known.
+---@param a tycho.Tensor # [n]
+---@param v tycho.Tensor # [m]
+---@param mode? "full"|"same"|"valid" # "full": all that overlaps; "same": the middle; "valid": where all overlaps
+---@return tycho.Tensor # [n + m - 1], [max(n, m)] or [max(n, m) - min(n, m) + 1]; floats
+function ty.convolve(a, v, mode) end
+
+---the same as clone: a copy with memory of its own
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # the sizes and dtype of x; gradients flow through
+function ty.copy(x) end
+
 ---writes y, broadcast and cast, to the elements of x
 ---Raises where y does not broadcast to x, or x is a leaf that requires a gradient.
 ---@param x tycho.Tensor
@@ -2622,6 +4537,13 @@ function ty.copysign(a, b) end
 ---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.copysign_(a, b) end
+
+---The correlations of variables, rows of x: covariances divided by the deviations, from -1 to 1.
+---Shape of the result: [variables, variables]
+---Raises where x has more than two dims.
+---@param x tycho.Tensor # [variables, observations], or one variable
+---@return tycho.Tensor # [variables, variables], 0-d of one; floats
+function ty.corrcoef(x) end
 
 ---the cosine of x radians
 ---Accuracy: within 1 ulp of the exact result.
@@ -2659,6 +4581,23 @@ function ty.cosh_(x) end
 ---@param keepdim? boolean # false
 ---@return tycho.Tensor # i64, x without the dims
 function ty.count_nonzero(x, dims, keepdim) end
+
+---The covariances of variables: rows of x, observations are columns.
+---Shape of the result: [variables, variables]
+---Raises where x has more than two dims, or weights do not fit.
+---@param x tycho.Tensor # [variables, observations], or one variable
+---@param opts? {correction: number?, fweights: tycho.Tensor?, aweights: tycho.Tensor?} # correction = 1; how often each observation comes, and how much it weighs
+---@return tycho.Tensor # [variables, variables], 0-d of one; floats
+function ty.cov(x, opts) end
+
+---The cross product of vectors of three elements along a dim.
+---Shape of the result: broadcast of a and b
+---Raises where sizes do not broadcast, or the dim has not three places.
+---@param a tycho.Tensor
+---@param b tycho.Tensor # broadcasts with a
+---@param dim? integer # the last
+---@return tycho.Tensor # the broadcast shape
+function ty.cross(a, b, dim) end
 
 ---Minus the log-probability of each label under softmax(x); or of probabilities: -sum(target * log_softmax(x)).
 ---Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
@@ -2700,6 +4639,15 @@ function ty.cumprod(x, dim) end
 ---@return tycho.Tensor # the sizes of x; integers and bool give i64
 function ty.cumsum(x, dim) end
 
+---The integral up to each place behind the first, by the trapezoidal rule.
+---Shape of the result: y with one place less
+---Raises where x has another number of places than y along the dim.
+---@param y tycho.Tensor
+---@param x? tycho.Tensor # where the values stand: a vector, or sizes of y; without it dx apart
+---@param opts? {dx: number?, dim: integer?} # dx = 1, dim = -1
+---@return tycho.Tensor # y with one place less along dim; floats
+function ty.cumulative_trapezoid(y, x, opts) end
+
 ---A function whose gradient is the user's: forward(...) gives the result (or a list of them) and what to save;
 ---rule(saved, g, ...) gives a gradient for each argument, nil for none.
 ---Raises where an argument is no function; in the backward pass where the rule gives another number of gradients, or other sizes.
@@ -2724,6 +4672,27 @@ function ty.deadline(ms, fn, ...) end
 ---@param name? "f16"|"bf16"|"f32"|"f64"
 ---@return tycho.dtype # the default so far
 function ty.default_dtype(name) end
+
+---Degrees as radians.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats
+function ty.deg2rad(x) end
+
+---degrees as radians; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.deg2rad_(x) end
+
+---the same as rad2deg: radians as degrees
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats
+function ty.degrees(x) end
 
 ---x without its past: no gradient goes through this view
 ---Raises where x is no tensor.
@@ -2754,6 +4723,32 @@ function ty.deterministic(on) end
 ---@return string? message
 function ty.device(name) end
 
+---Of a vector the matrix with that diagonal, of a matrix its diagonal.
+---Shape of the result: [n, n] or [n]
+---Raises where x has another number of dims.
+---@param x tycho.Tensor # [n], or [n, m]
+---@param offset? integer # 0; above zero: above the main diagonal
+---@return tycho.Tensor # [n + |offset|, n + |offset|], or the diagonal as a view
+function ty.diag(x, offset) end
+
+---A new matrix, or stack of them, whose diagonals are the vectors along the last dim of x.
+---Shape of the result: x with two dims for the last
+---Raises where the dims are the same or out of range.
+---@param x tycho.Tensor # [..., n]
+---@param offset? integer # 0; above zero: above the main diagonal
+---@param dim1? integer # where the rows are in the result, -2
+---@param dim2? integer # where the columns are, -1
+---@return tycho.Tensor # x with two dims of n + |offset| in place of the last
+function ty.diag_embed(x, offset, dim1, dim2) end
+
+---The matrix whose diagonal are all elements of x in row-major order.
+---Shape of the result: [n, n]
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@param offset? integer # 0; above zero: above the main diagonal
+---@return tycho.Tensor # [n + |offset|, n + |offset|]
+function ty.diagflat(x, offset) end
+
 ---the diagonal of two dims as the last dim, a view; offset > 0: above the main one
 ---Raises where a dim is out of range, or both are the same.
 ---@param x tycho.Tensor # at least two dims
@@ -2762,6 +4757,41 @@ function ty.device(name) end
 ---@param dim2? integer # 2
 ---@return tycho.Tensor # a view; the diagonal is the last dim
 function ty.diagonal(x, offset, dim1, dim2) end
+
+---x with src on a diagonal.
+---Shape of the result: x
+---Raises where the dims are out of range or the same, or src has other sizes than the diagonal.
+---@param x tycho.Tensor # at least two dims
+---@param src tycho.Tensor
+---@param offset? integer # 0; above zero: above the main diagonal
+---@param dim1? integer # 1
+---@param dim2? integer # 2
+---@return tycho.Tensor # shape and dtype of x
+function ty.diagonal_scatter(x, src, offset, dim1, dim2) end
+
+---The differences of neighbours along a dim, n times.
+---Shape of the result: x with n places less
+---Raises where n is negative, or what stands before or behind has other sizes.
+---@param x tycho.Tensor # at least one dim
+---@param n? integer # 1
+---@param dim? integer # the last
+---@param opts? {prepend: tycho.Tensor?, append: tycho.Tensor?} # what stands before and behind x along dim
+---@return tycho.Tensor # x with n places less along dim
+function ty.diff(x, n, dim, opts) end
+
+---The logarithmic derivative of the gamma function; NaN at -1, -2 ..., of infinite magnitude at 0.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function ty.digamma(x) end
+
+---the logarithmic derivative of the gamma function; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.digamma_(x) end
 
 ---the number of dims.
 ---The same as x.ndim.
@@ -2793,6 +4823,22 @@ function ty.div(a, b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.div_(a, b) end
 
+---the same as div: quotient; integers give a float
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; a float dtype stays; integers and bool give the default float
+function ty.divide(a, b) end
+
+---the same as div: quotient; integers give a float; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.divide_(a, b) end
+
 ---The sum of the products of two vectors.
 ---Shape of the result: 0-d
 ---Raises where an argument is no vector, or the sizes differ.
@@ -2820,6 +4866,13 @@ function ty.dropout(x, p, training) end
 ---@param training? boolean # true; false gives x
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.dropout_(x, p, training) end
+
+---Tensors one behind the other along the third dim: vectors are [1, n, 1].
+---Shape of the result: the third sizes added up
+---Raises where the list is empty, or sizes differ in another dim.
+---@param list tycho.Tensor[]
+---@return tycho.Tensor # at least three dims
+function ty.dstack(list) end
 
 ---Sums of products by Einstein's convention, as NumPy's einsum: one letter a dim; letters that the output lacks are
 ---summed; "..." stands for broadcast dims; without "->" the output has the letters that stand once, in alphabetical
@@ -2900,6 +4953,20 @@ function ty.erf(x) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.erf_(x) end
 
+---1 - erf(x), accurate where that is near zero.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function ty.erfc(x) end
+
+---1 - erf(x), accurate where that is near zero; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.erfc_(x) end
+
 ---the inverse of the error function
 ---Accuracy: within 3 ulp of the exact result.
 ---Raises where an argument is neither a tensor nor a number.
@@ -2950,6 +5017,20 @@ function ty.exp_(x) end
 ---@return tycho.Tensor # these sizes, sharing the memory of x
 function ty.expand(x, sizes, ...) end
 
+---the same as unsqueeze: a new dim of size 1 at that place
+---Raises where the place is out of range.
+---@param x tycho.Tensor
+---@param dim integer # where the new dim will be, 1 to ndim + 1; negative from the end
+---@return tycho.Tensor # a view
+function ty.expand_dims(x, dim) end
+
+---the same as sigmoid: 1 / (1 + exp(-x))
+---Accuracy: within 3 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; a float dtype stays; integers and bool give the default float
+function ty.expit(x) end
+
 ---What a compiled function did: a table that prints in 25 lines at most; e:full() is the whole text, with guards,
 ---graphs and programs, e:table() a plain table. calls; nested (calls inside of other compiled functions); skips
 ---(calls that a trace answered: the function did not run); captures; timed (how many of these calls were timed,
@@ -2988,6 +5069,14 @@ function ty.expm1(x) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.expm1_(x) end
 
+---Writes exponential numbers, of mean 1 / lambda.
+---Shape of the result: x
+---Raises where x is no float tensor, lambda is not above 0, or x is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@param lambda? number # 1
+---@return tycho.Tensor # x itself
+function ty.exponential_(x, lambda) end
+
 ---Writes f as one C11 file and its header, which need no library: the same bits, in programs without Lua.
 ---Tensors among the arguments become pointers, numbers doubles; all else that f reads is frozen, weights too.
 ---Options, by name beside the arguments: weights = "inside" (the C file, as it is without) or "beside" (model.bin);
@@ -3019,6 +5108,28 @@ function ty.eye(n, m, opts) end
 ---@return tycho.Tensor # x itself
 function ty.fill_(x, value) end
 
+---The limits of a float dtype: bits, max, min, eps (from 1 to the next number), tiny (the smallest normal number),
+---smallest_subnormal, resolution.
+---Shape of the result: a table
+---Raises where the dtype is no float.
+---@param dtype tycho.dtype
+---@return table<string, number>
+function ty.finfo(dtype) end
+
+---the same as trunc: the whole part, towards zero
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
+function ty.fix(x) end
+
+---the same as trunc: the whole part, towards zero; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.fix_(x) end
+
 ---dims first to last as one
 ---Raises where a dim is out of range, or the first lies behind the last.
 ---@param x tycho.Tensor
@@ -3034,6 +5145,28 @@ function ty.flatten(x, first, last) end
 ---@param ... integer # the others, where they stand one by one
 ---@return tycho.Tensor # a view
 function ty.flip(x, dims, ...) end
+
+---Columns in reverse order: along the second dim.
+---Shape of the result: x
+---Raises where x has fewer than two dims.
+---@param x tycho.Tensor # at least two dims
+---@return tycho.Tensor # the sizes of x, a view
+function ty.fliplr(x) end
+
+---Rows in reverse order: along the first dim.
+---Shape of the result: x
+---Raises where x has no dims.
+---@param x tycho.Tensor # at least one dim
+---@return tycho.Tensor # the sizes of x, a view
+function ty.flipud(x) end
+
+---a to the power b, in f64
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, f64
+function ty.float_power(a, b) end
 
 ---the next whole number below
 ---Accuracy: exact, or rounded once.
@@ -3065,6 +5198,22 @@ function ty.floor_divide(a, b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.floor_divide_(a, b) end
 
+---The larger; a number is larger than NaN.
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, the promoted dtype
+function ty.fmax(a, b) end
+
+---The smaller; a number is smaller than NaN.
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, the promoted dtype
+function ty.fmin(a, b) end
+
 ---remainder with the dividend's sign; an integer by 0 gives 0
 ---Accuracy: exact, or rounded once.
 ---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
@@ -3080,6 +5229,20 @@ function ty.fmod(a, b) end
 ---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.fmod_(a, b) end
+
+---What stands behind the point: x - trunc(x), of the sign of x.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape and dtype of x
+function ty.frac(x) end
+
+---what stands behind the point, of the sign of x; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.frac_(x) end
 
 ---a tensor over memory of others, which the anchor keeps alive
 ---Raises where the pointer is a number, or an array too small for the sizes. What the pointer leads to is not checked.
@@ -3105,6 +5268,14 @@ function ty.full(sizes, value, opts) end
 ---@param opts? {dtype: tycho.dtype?, device: string?} # by default those of x
 ---@return tycho.Tensor # the sizes of x
 function ty.full_like(x, value, opts) end
+
+---the same as lgamma: the logarithm of the magnitude of the gamma function
+---Shape of the result: x
+---Formula: Stirling's series, a polynomial near 1 and 2, reflection below 0
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function ty.gammaln(x) end
 
 ---elements of a at the index's positions along a dim
 ---Raises where an index is no integer tensor, or out of range (named with its place).
@@ -3138,6 +5309,22 @@ function ty.gelu(x, opts) end
 ---@param opts? {approximate: "none"|"tanh"|nil} # "tanh": the paper's faster form
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.gelu_(x, opts) end
+
+---Writes geometric numbers: how many draws of probability p it takes until one succeeds, from 1.
+---Shape of the result: x
+---Raises where p does not lie between 0 and 1, or x is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param p number # above 0, below 1
+---@return tycho.Tensor # x itself
+function ty.geometric_(x, p) end
+
+---the same as outer: all products of an element of a with one of b
+---Shape of the result: [n, m]
+---Raises where an argument is no vector.
+---@param a tycho.Tensor # [n]
+---@param b tycho.Tensor # [m]
+---@return tycho.Tensor # [n, m]
+function ty.ger(a, b) end
 
 ---one element as a number or boolean
 ---Raises where there is not one index for each dim, or one is out of range.
@@ -3175,6 +5362,20 @@ function ty.gradcheck(fn, args, opts) end
 ---@return tycho.Graph
 function ty.graph(f, ...) end
 
+---the same as gt: bool: a above b
+---Raises where sizes do not broadcast.
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
+function ty.greater(a, b) end
+
+---the same as ge: bool: a above or equal to b
+---Raises where sizes do not broadcast.
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
+function ty.greater_equal(a, b) end
+
 ---bool: a above b.
 ---Operators such as < give Lua booleans, so comparisons are methods.
 ---Raises where sizes do not broadcast.
@@ -3182,6 +5383,14 @@ function ty.graph(f, ...) end
 ---@param b tycho.Tensor|number
 ---@return tycho.Tensor # the sizes of a and b, broadcast; bool
 function ty.gt(a, b) end
+
+---0 below zero, 1 above, `value` at zero.
+---Shape of the result: broadcast of x and value
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param x tycho.Tensor
+---@param value tycho.Tensor|number # broadcasts with x
+---@return tycho.Tensor # the broadcast shape
+function ty.heaviside(x, value) end
 
 ---The help of a function as text; of a group the calls in it. Without an argument all names are printed; a list of
 ---them is given, groups as "nn.*".
@@ -3197,6 +5406,33 @@ function ty.help(what) end
 ---@param argnum? integer # 1
 ---@return fun(...): tycho.Tensor
 function ty.hessian(f, argnum) end
+
+---How many elements lie in each of equally wide intervals; the last one holds its end. Others are not counted.
+---Shape of the result: [bins]
+---Raises where bins is below 1, or min above max.
+---@param x tycho.Tensor
+---@param bins? integer # 100
+---@param min? number # 0
+---@param max? number # 0; where both are equal, those of the elements
+---@return tycho.Tensor # [bins]; floats
+function ty.histc(x, bins, min, max) end
+
+---How many elements lie between edges, and the edges. The last interval holds its end.
+---Shape of the result: [bins] and [bins + 1]
+---Raises where bins is below 1, or the edges are no vector of at least two.
+---@param x tycho.Tensor
+---@param bins? integer|tycho.Tensor # 10, of equal width; or the edges, ascending
+---@param opts? {range: number[]?, weight: tycho.Tensor?, density: boolean?} # range: {low, high}, by default those of the elements; density: divided by their sum and the widths
+---@return tycho.Tensor counts
+---@return tycho.Tensor edges # [bins] and [bins + 1]; floats
+function ty.histogram(x, bins, opts) end
+
+---Tensors side by side: along the second dim, vectors along their only one.
+---Shape of the result: the second sizes added up
+---Raises where the list is empty, or sizes differ in another dim.
+---@param list tycho.Tensor[]
+---@return tycho.Tensor # at least one dim
+function ty.hstack(list) end
 
 ---Half the squared difference up to delta, beyond it delta * (|difference| - delta / 2). Huber 1964.
 ---Shape of the result: 0-d, or the broadcast of x and y
@@ -3226,6 +5462,41 @@ function ty.hypot(a, b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.hypot_(a, b) end
 
+---The modified Bessel function of the first kind and order 0.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function ty.i0(x) end
+
+---the modified Bessel function of the first kind, order 0; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.i0_(x) end
+
+---The modified Bessel function of the first kind and order 1.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function ty.i1(x) end
+
+---the modified Bessel function of the first kind, order 1; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.i1_(x) end
+
+---The limits of an integer dtype: bits, min, max. The largest of i64 is 2^63 - 1, which Lua's numbers round to 2^63.
+---Shape of the result: a table
+---Raises where the dtype is no integer.
+---@param dtype tycho.dtype
+---@return table<string, number>
+function ty.iinfo(dtype) end
+
 ---x with src's places added at the positions of a dim that the index names, one after the other.
 ---Shape of the result: x
 ---Raises where the index is not of integers or out of range, or the source has other sizes.
@@ -3246,6 +5517,68 @@ function ty.index_add(x, dim, index, src) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.index_add_(x, dim, index, src) end
 
+---x with src's places written at the positions of a dim that the index names; the last of equal ones wins.
+---Shape of the result: x
+---Raises where the index is not of integers or out of range, or the source has other sizes.
+---@param x tycho.Tensor
+---@param dim integer
+---@param index tycho.Tensor # integers [n]
+---@param src tycho.Tensor # sizes of x, but n along dim
+---@return tycho.Tensor # shape and dtype of x
+function ty.index_copy(x, dim, index, src) end
+
+---x with src's places written at the index's positions along a dim; written to the first argument
+---Shape of the result: x
+---Raises where the index is not of integers or out of range, or the source has other sizes; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param dim integer
+---@param index tycho.Tensor # integers [n]
+---@param src tycho.Tensor # sizes of x, but n along dim
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.index_copy_(x, dim, index, src) end
+
+---x with a number at the positions of a dim that the index names.
+---Shape of the result: x
+---Raises where the index is not of integers or out of range, or the value does not fit the dtype.
+---@param x tycho.Tensor
+---@param dim integer
+---@param index tycho.Tensor # integers [n]
+---@param value number|tycho.Tensor # a number or 0-d tensor
+---@return tycho.Tensor # shape and dtype of x
+function ty.index_fill(x, dim, index, value) end
+
+---x with a number at the index's positions along a dim; written to the first argument
+---Shape of the result: x
+---Raises where the index is not of integers or out of range, or the value does not fit the dtype; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param dim integer
+---@param index tycho.Tensor # integers [n]
+---@param value number|tycho.Tensor # a number or 0-d tensor
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.index_fill_(x, dim, index, value) end
+
+---x with values written where the tensors of positions meet, one for each of the first dims; their sizes broadcast.
+---A bool tensor names the places where it holds, which reads it. With accumulate values are added, in order; else
+---the last of equal ones wins.
+---Shape of the result: x
+---Raises where positions are out of range, there are more of them than dims, or the values do not broadcast.
+---@param x tycho.Tensor
+---@param indices tycho.Tensor[] # integers or bool
+---@param values tycho.Tensor|number # broadcasts to the positions and the other dims of x
+---@param accumulate? boolean # false
+---@return tycho.Tensor # shape and dtype of x
+function ty.index_put(x, indices, values, accumulate) end
+
+---x with values written where tensors of positions meet; written to the first argument
+---Shape of the result: x
+---Raises where positions are out of range, there are more of them than dims, or the values do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param indices tycho.Tensor[] # integers or bool
+---@param values tycho.Tensor|number # broadcasts to the positions and the other dims of x
+---@param accumulate? boolean # false
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.index_put_(x, indices, values, accumulate) end
+
 ---the places of a dim that a 1-d index names
 ---Raises where an index is no integer, or out of range.
 ---@param x tycho.Tensor
@@ -3253,6 +5586,24 @@ function ty.index_add_(x, dim, index, src) end
 ---@param index tycho.Tensor|integer[] # integers from 1, negative from the end; one dim
 ---@return tycho.Tensor # that dim as long as the index
 function ty.index_select(x, dim, index) end
+
+---Sums of products over the last dims.
+---Shape of the result: other dims of a, then of b
+---Raises where the last sizes differ.
+---@param a tycho.Tensor # [.., k]
+---@param b tycho.Tensor # [.., k]
+---@return tycho.Tensor # the other dims of a, then those of b
+function ty.inner(a, b) end
+
+---Values between points, on straight lines; those of the first and the last point beyond them. As NumPy's.
+---Shape of the result: x
+---Raises where the points are no two vectors of the same size, or none.
+---@param x tycho.Tensor # where
+---@param xp tycho.Tensor # [n], ascending; that is not checked
+---@param fp tycho.Tensor # [n], the values there
+---@param opts? {left: number?, right: number?} # the values below the first and above the last point
+---@return tycho.Tensor # shape of x; floats
+function ty.interp(x, xp, fp, opts) end
 
 ---Another number of places in each dim behind batch and channels.
 ---Options: size, a number or a list; or scale, likewise; mode = "nearest", or "linear" (also "bilinear"): between
@@ -3264,6 +5615,13 @@ function ty.index_select(x, dim, index) end
 ---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?}
 ---@return tycho.Tensor # [batch, channels, size...]
 function ty.interpolate(x, opts) end
+
+---the same as bitwise_not: every bit turned over; for bool the opposite
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or of floats.
+---@param x tycho.Tensor|number # integers or bool, any shape
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted
+function ty.invert(x) end
 
 ---whether the elements lie row by row
 ---Raises where x is no tensor.
@@ -3294,6 +5652,15 @@ function ty.isclose(a, b, opts) end
 ---@param x tycho.Tensor # any shape
 ---@return tycho.Tensor # bool, shape of x
 function ty.isfinite(x) end
+
+---Whether each element is one of the values; NaN is none of them.
+---Shape of the result: x
+---Raises where neither is a tensor.
+---@param x tycho.Tensor|number
+---@param values tycho.Tensor|number # any shape
+---@param opts? {invert: boolean?} # false; true: whether it is none of them
+---@return tycho.Tensor # bool, shape of x
+function ty.isin(x, values, opts) end
 
 ---Whether x is infinite, of either sign.
 ---Shape of the result: x
@@ -3345,6 +5712,25 @@ function ty.jvp(f, x, v) end
 ---@return tycho.Tensor # 0-d, or the broadcast shape
 function ty.kl_div(x, target, opts) end
 
+---Kronecker's product: every element of a times all of b, as blocks.
+---Shape of the result: each size the product of the two
+---Raises where an argument is no tensor, or the result has more than 8 dims on the way.
+---@param a tycho.Tensor
+---@param b tycho.Tensor # at most 4 dims, as a
+---@return tycho.Tensor # each size the product of the two
+function ty.kron(a, b) end
+
+---The k-th smallest element along a dim, and its position; of equal ones the first.
+---Shape of the result: x without the dim
+---Raises where the dim is out of range, or k outside of 1 to its size.
+---@param x tycho.Tensor
+---@param k integer # from 1
+---@param dim? integer # the last
+---@param keepdim? boolean # false
+---@return tycho.Tensor values
+---@return tycho.Tensor positions # x without the dim; positions are i64 from 1
+function ty.kthvalue(x, k, dim, keepdim) end
+
 ---the magnitudes of the differences, their mean by default
 ---Shape of the result: 0-d, or the broadcast of x and y
 ---Raises where sizes differ so that each would be repeated to fit the other, or the reduction is not known.
@@ -3364,6 +5750,14 @@ function ty.l1_loss(x, y, opts) end
 ---@param opts? {dims: integer|integer[]|nil, eps: number?} # the last dim, 1e-5
 ---@return tycho.Tensor # shape and dtype of x
 function ty.layer_norm(x, weight, bias, opts) end
+
+---x times 2 to the power n
+---Shape of the result: broadcast of x and n
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param x tycho.Tensor|number
+---@param n tycho.Tensor|number
+---@return tycho.Tensor # the broadcast shape, floats
+function ty.ldexp(x, n) end
 
 ---bool: a below or equal to b
 ---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
@@ -3405,6 +5799,37 @@ function ty.lerp(a, b, weight) end
 ---@param weight tycho.Tensor|number
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.lerp_(a, b, weight) end
+
+---the same as lt: bool: a below b
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
+function ty.less(a, b) end
+
+---the same as le: bool: a below or equal to b
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
+function ty.less_equal(a, b) end
+
+---The logarithm of the magnitude of the gamma function; inf at 0, -1, -2 ...
+---Near its zeros below 0 the error is absolute, some 1e-16.
+---Shape of the result: x
+---Formula: Stirling's series, a polynomial near 1 and 2, reflection below 0
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function ty.lgamma(x) end
+
+---the logarithm of the magnitude of the gamma function; written to the first argument
+---Shape of the result: x
+---Formula: Stirling's series, a polynomial near 1 and 2, reflection below 0
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.lgamma_(x) end
 
 ---count numbers in equal steps, both ends included
 ---Raises where the count is no whole number from 0.
@@ -3500,6 +5925,15 @@ function ty.log2_(x) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.log_(x) end
 
+---writes numbers with normal logarithms to x, returns it
+---Shape of the result: x
+---Raises where x is no float tensor, std is not above 0, or x is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@param mean? number # 1: of the logarithms
+---@param std? number # 2: of the logarithms
+---@return tycho.Tensor # x itself
+function ty.log_normal_(x, mean, std) end
+
 ---The logarithm of softmax over one dim, exact for small probabilities.
 ---Shape of the result: x
 ---Formula: z - log(sum(exp(z))), z = x - max(x)
@@ -3526,6 +5960,14 @@ function ty.log_softmax_(x, dim) end
 ---@param b tycho.Tensor|number # broadcasts with a
 ---@return tycho.Tensor # the broadcast shape, floats
 function ty.logaddexp(a, b) end
+
+---log2(2^a + 2^b) without overflow.
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, floats
+function ty.logaddexp2(a, b) end
 
 ---log(exp(a) + exp(b)) without overflow; written to the first argument
 ---Shape of the result: broadcast of a and b
@@ -3605,6 +6047,33 @@ function ty.logical_xor(a, b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.logical_xor_(a, b) end
 
+---log(x / (1 - x)), the inverse of sigmoid; NaN outside of 0 to 1.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@param eps? number # x is kept from eps to 1 - eps; without it nothing is
+---@return tycho.Tensor # shape of x, floats
+function ty.logit(x, eps) end
+
+---log(x / (1 - x)), the inverse of sigmoid; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # any shape
+---@param eps? number # x is kept from eps to 1 - eps; without it nothing is
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.logit_(x, eps) end
+
+---Numbers whose logarithms are evenly spaced: base^start to base^stop.
+---Shape of the result: [count]
+---Raises where the count is no whole number from 0.
+---@param start number # exponent of the first
+---@param stop number # exponent of the last
+---@param count integer # how many
+---@param base? number # 10
+---@param opts? {dtype: tycho.dtype?, device: string?}
+---@return tycho.Tensor # [count]; f32
+function ty.logspace(start, stop, count, base, opts) end
+
 ---log(sum(exp(x))) without overflow; -inf of nothing.
 ---Shape of the result: x without the dims
 ---Formula: m + log(sum(exp(x - m))), m = max(x), or 0 where that is infinite
@@ -3661,6 +6130,24 @@ function ty.masked_fill(x, mask, value) end
 ---@param value tycho.Tensor|number|boolean # a number or 0-d tensor, cast to x's dtype
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.masked_fill_(x, mask, value) end
+
+---x with the elements of src, in order, where the mask holds.
+---Shape of the result: x
+---Raises where the mask is not bool or does not broadcast to x, or src has fewer elements than the mask has places.
+---@param x tycho.Tensor
+---@param mask tycho.Tensor # bool, broadcasts to x
+---@param src tycho.Tensor # at least as many elements as the mask holds
+---@return tycho.Tensor # shape and dtype of x
+function ty.masked_scatter(x, mask, src) end
+
+---x with the elements of src, in order, where the mask holds; written to the first argument
+---Shape of the result: x
+---Raises where the mask is not bool or does not broadcast to x, or src has fewer elements than the mask has places; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param mask tycho.Tensor # bool, broadcasts to x
+---@param src tycho.Tensor # at least as many elements as the mask holds
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.masked_scatter_(x, mask, src) end
 
 ---elements where the bool mask holds, as one row.
 ---The same as x[mask]. Reads data: a compiled function goes on in another part behind it.
@@ -3790,6 +6277,40 @@ function ty.mish(x) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.mish_(x) end
 
+---The product of two matrices.
+---Shape of the result: [n, m]
+---Raises where an argument is no matrix, or inner sizes differ.
+---@param a tycho.Tensor # [n, k]
+---@param b tycho.Tensor # [k, m]
+---@return tycho.Tensor # [n, m]
+function ty.mm(a, b) end
+
+---the same as remainder: remainder with the divisor's sign; an integer by 0 gives 0
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
+function ty.mod(a, b) end
+
+---The element that comes most often along a dim, the smallest of several; and the last position where it stands.
+---Shape of the result: x without the dim
+---Raises where the dim is out of range, or nothing is to be chosen from.
+---@param x tycho.Tensor
+---@param dim? integer # the last
+---@param keepdim? boolean # false
+---@return tycho.Tensor values
+---@return tycho.Tensor positions # x without the dim; positions are i64 from 1
+function ty.mode(x, dim, keepdim) end
+
+---the same as movedim: dims moved to other places, the rest in order; a view
+---Raises where a dim is given twice or out of range, or the lists differ in length.
+---@param x tycho.Tensor
+---@param from integer|integer[]
+---@param to integer|integer[] # where those dims are in the result
+---@return tycho.Tensor # a view
+function ty.moveaxis(x, from, to) end
+
 ---dims moved to other places, the rest in order; a view
 ---Raises where a dim is given twice or out of range, or the lists differ in length.
 ---@param x tycho.Tensor
@@ -3806,6 +6327,13 @@ function ty.movedim(x, from, to) end
 ---@param opts? {reduction: "mean"|"sum"|"none"|nil} # "mean"
 ---@return tycho.Tensor # 0-d, or the broadcast shape
 function ty.mse_loss(x, y, opts) end
+
+---The elements in ascending order along the first dim.
+---Shape of the result: x
+---Raises where x has no dims.
+---@param x tycho.Tensor
+---@return tycho.Tensor # shape and dtype of x
+function ty.msort(x) end
 
 ---product, element by element
 ---Accuracy: exact, or rounded once.
@@ -3832,6 +6360,30 @@ function ty.mul_(a, b) end
 ---@return tycho.Tensor # [n] or [rows, n]; i64, positions from 1
 function ty.multinomial(weights, n, replacement) end
 
+---the same as mul: product, element by element
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
+function ty.multiply(a, b) end
+
+---the same as mul: product, element by element; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.multiply_(a, b) end
+
+---The product of a matrix and a vector.
+---Shape of the result: [n]
+---Raises where the arguments are no matrix and vector, or inner sizes differ.
+---@param a tycho.Tensor # [n, k]
+---@param v tycho.Tensor # [k]
+---@return tycho.Tensor # [n]
+function ty.mv(a, v) end
+
 ---numbers in place of NaN and infinities; the dtype's largest by default
 ---Shape of the result: x
 ---Raises where x is not a tensor or a number given is none.
@@ -3851,6 +6403,62 @@ function ty.nan_to_num(x, nan, posinf, neginf) end
 ---@param neginf? number # for -inf, the dtype's lowest
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.nan_to_num_(x, nan, posinf, neginf) end
+
+---The largest of all that is no NaN; NaN where all is.
+---Shape of the result: x without the dims
+---Raises where a dim is out of range, or nothing is to be chosen from.
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; floats
+function ty.nanmax(x, dims, keepdim) end
+
+---The mean of all that is no NaN; NaN of nothing.
+---Shape of the result: x without the dims
+---Raises where a dim is out of range or given twice.
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; floats
+function ty.nanmean(x, dims, keepdim) end
+
+---The middle of all that is no NaN; of an even count the lower one.
+---Shape of the result: x without the dim
+---Raises where the dim is out of range, or nothing is to be chosen from.
+---@param x tycho.Tensor
+---@param dim? integer # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dim; floats
+function ty.nanmedian(x, dim, keepdim) end
+
+---The smallest of all that is no NaN; NaN where all is.
+---Shape of the result: x without the dims
+---Raises where a dim is out of range, or nothing is to be chosen from.
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; floats
+function ty.nanmin(x, dims, keepdim) end
+
+---As quantile, of all that is no NaN.
+---Shape of the result: x without the dim
+---Raises where q lies outside of 0 to 1, or nothing is to be chosen from.
+---@param x tycho.Tensor
+---@param q number|tycho.Tensor # 0 to 1, or a vector of such
+---@param dim? integer # all
+---@param keepdim? boolean # false
+---@param opts? {interpolation: "linear"|"lower"|"higher"|"nearest"|"midpoint"|nil} # "linear"
+---@return tycho.Tensor # x without the dim; for a vector q its size before that; floats
+function ty.nanquantile(x, q, dim, keepdim, opts) end
+
+---The sum of all that is no NaN.
+---Shape of the result: x without the dims
+---Raises where a dim is out of range or given twice.
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; integers and bool give i64; 0 of nothing
+function ty.nansum(x, dims, keepdim) end
 
 ---length places of a dim from start on, as a view
 ---Raises where the places are out of range.
@@ -3881,6 +6489,26 @@ function ty.neg(x) end
 ---@param x tycho.Tensor|number # any dtype, any shape
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.neg_(x) end
+
+---the same as neg: the negative, element by element
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
+function ty.negative(x) end
+
+---the same as neg: the negative, element by element; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.negative_(x) end
+
+---the same as numel: the number of elements
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return integer # the product of the sizes; 1 without dims
+function ty.nelement(x) end
 
 ---Minus the log-probability of each label.
 ---Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
@@ -3936,6 +6564,13 @@ function ty.normal(mean, std, sizes, opts) end
 ---@return tycho.Tensor # x itself
 function ty.normal_(x, mean, std) end
 
+---the same as ne: bool: not equal; NaN differs from all
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; bool
+function ty.not_equal(a, b) end
+
 ---the number of elements
 ---Raises where x is no tensor.
 ---@param x tycho.Tensor
@@ -3971,10 +6606,12 @@ function ty.ones_like(x, opts) end
 ---@return tycho.Tensor # [n, m]
 function ty.outer(a, b) end
 
----places of value around x, from dim 1 on
+---places of value around x, from dim 1 on.
+---A number stands for a pair of it: {1, 2} is {{1, 1}, {2, 2}}. That is not PyTorch's list, which begins with the last
+---dim: its F.pad(x, (1, 2)) is x:pad({..., {1, 2}}) here, with {0, 0} for each dim before the last.
 ---Raises where there are more pairs than dims, or a number is negative.
 ---@param x tycho.Tensor
----@param pairs {[1]: integer, [2]: integer}[] # {before, after} of dim 1, 2, ...
+---@param pairs (integer|{[1]: integer, [2]: integer})[] # {before, after} of dim 1, 2, ...
 ---@param value? number # 0
 ---@return tycho.Tensor # each dim longer by before + after
 function ty.pad(x, pairs, value) end
@@ -3986,6 +6623,25 @@ function ty.pad(x, pairs, value) end
 ---@param fn fun(graph: tycho.GraphObject, inputs: tycho.Tensor[]): tycho.GraphObject?
 function ty.pass(name, fn) end
 
+---The p-norms of the differences of each row with those behind it.
+---Shape of the result: [n (n - 1) / 2]
+---Raises where x is no matrix.
+---@param x tycho.Tensor # [n, k]
+---@param p? number # 2; also 0, 1, math.huge
+---@return tycho.Tensor # [n (n - 1) / 2]; floats
+function ty.pdist(x, p) end
+
+---As quantile, with q in per cent, as NumPy's.
+---Shape of the result: x without the dim
+---Raises where q lies outside of 0 to 100, or nothing is to be chosen from.
+---@param x tycho.Tensor
+---@param q number|tycho.Tensor # 0 to 100, or a vector of such
+---@param dim? integer # all
+---@param keepdim? boolean # false
+---@param opts? {interpolation: "linear"|"lower"|"higher"|"nearest"|"midpoint"|nil} # "linear"
+---@return tycho.Tensor # x without the dim; for a vector q its size before that; floats
+function ty.percentile(x, q, dim, keepdim, opts) end
+
 ---the dims in another order, as a view
 ---Raises where a dim is missing, given twice or out of range.
 ---@param x tycho.Tensor
@@ -3993,6 +6649,30 @@ function ty.pass(name, fn) end
 ---@param ... integer # the others
 ---@return tycho.Tensor # a view
 function ty.permute(x, dims, ...) end
+
+---the same as permute: the dims in another order, as a view
+---Raises where a dim is missing, given twice or out of range.
+---@param x tycho.Tensor
+---@param dims integer|integer[] # every dim once, one by one or in a table
+---@param ... integer # the others
+---@return tycho.Tensor # a view
+function ty.permute_dims(x, dims, ...) end
+
+---Channels moved into blocks of r x r places.
+---Shape of the result: [..., c, h r, w r]
+---Raises where x has fewer than three dims, or r^2 does not divide the channels.
+---@param x tycho.Tensor # [..., c r^2, h, w]
+---@param factor integer # r
+---@return tycho.Tensor # [..., c, h r, w r]
+function ty.pixel_shuffle(x, factor) end
+
+---Blocks of r x r places moved into channels.
+---Shape of the result: [..., c r^2, h, w]
+---Raises where x has fewer than three dims, or r does not divide the places.
+---@param x tycho.Tensor # [..., c, h r, w r]
+---@param factor integer # r
+---@return tycho.Tensor # [..., c r^2, h, w]
+function ty.pixel_unshuffle(x, factor) end
 
 ---A plot, still empty; or rows of plots as one. Options: title, xlabel, ylabel; xscale, yscale = "log"; xlim, ylim =
 ---{low, high}; width, height in pixels, beside others in proportion; legend = false or a corner such as "top left" (by
@@ -4002,6 +6682,43 @@ function ty.permute(x, dims, ...) end
 ---@param opts? {title: string?, xlabel: string?, ylabel: string?, xscale: "linear"|"log"|nil, yscale: "linear"|"log"|nil, xlim: number[]?, ylim: number[]?, width: number?, height: number?, legend: boolean|string|nil, grid: boolean?, theme: string?, axes: boolean?, [integer]: tycho.Plot[]}
 ---@return tycho.Plot
 function ty.plot(opts) end
+
+---Numbers of events, of Poisson's distribution with that mean: one for each element. Reads the largest mean.
+---By inversion, in f64: the probabilities of 0, 1, 2, ... are added up until they exceed a uniform number. A large
+---mean is a sum of several draws.
+---Shape of the result: rate
+---Formula: the least k with u < sum of exp(-rate) rate^i / i!, i = 0 to k
+---Raises where a mean is negative or not finite.
+---@param rate tycho.Tensor # floats from 0
+---@return tycho.Tensor # shape and dtype of rate
+function ty.poisson(rate) end
+
+---The coefficients of the polynomial of that degree that fits points best, in the sense of least squares; the
+---highest power's first. As NumPy's. Stands on LAPACK.
+---Shape of the result: [degree + 1]
+---Raises where x and y differ in size, or the degree is negative.
+---@param x tycho.Tensor # [n]
+---@param y tycho.Tensor # [n] or [n, curves]
+---@param degree integer
+---@return tycho.Tensor # [degree + 1] or [degree + 1, curves]; floats
+function ty.polyfit(x, y, degree) end
+
+---The n-th derivative of digamma. Below zero only of n = 0 and 1, NaN for others.
+---Shape of the result: x
+---Formula: (-1)^(n + 1) n! zeta(n + 1, x)
+---Raises where n is no whole number from 0, or x no tensor.
+---@param n integer
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function ty.polygamma(n, x) end
+
+---The value of a polynomial, the highest power's coefficient first. As NumPy's.
+---Shape of the result: x
+---Raises where the coefficients are no vector.
+---@param p tycho.Tensor # [degree + 1]
+---@param x tycho.Tensor|number # where
+---@return tycho.Tensor # shape of x
+function ty.polyval(p, x) end
 
 ---a to the power b; integers wrap, a negative exponent truncates
 ---Accuracy: within 2 ulp of the exact result.
@@ -4018,6 +6735,14 @@ function ty.pow(a, b) end
 ---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.pow_(a, b) end
+
+---the same as pow: a to the power b; integers wrap, a negative exponent truncates
+---Accuracy: within 2 ulp of the exact result.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
+function ty.power(a, b) end
 
 ---"exact", the default: every operation rounds once; "fast": products of bf16 may run on the processor's matrix unit (AMX) or by its dot products (AVX512-BF16), which flush denormals; compiled equals eager in both
 ---Raises for other names.
@@ -4050,6 +6775,63 @@ function ty.profile(fn, path) end
 ---@param opts? {label: string?, unit: string?, per_step: number?, total: integer?, curve: string|string[]|nil, height: integer?}
 ---@return tycho.Progress
 function ty.progress(what, opts) end
+
+---The dtype in which two meet, as in a sum of tensors of both: the larger of a kind, the float of a float and an
+---integer; i16 for u8 and i8, f32 for f16 and bf16.
+---Shape of the result: a dtype
+---Raises where a name is no dtype.
+---@param a tycho.dtype
+---@param b tycho.dtype
+---@return tycho.dtype
+function ty.promote_types(a, b) end
+
+---the same as digamma: the logarithmic derivative of the gamma function
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats; integers give the default float
+function ty.psi(x) end
+
+---The largest element less the smallest.
+---Shape of the result: x without the dims
+---Raises where the dim is out of range, or nothing is to be chosen from.
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims
+function ty.ptp(x, dims, keepdim) end
+
+---What of the elements in order lies at the part q of the way from the first to the last; NaN where one is.
+---Shape of the result: x without the dim
+---Raises where q lies outside of 0 to 1, or nothing is to be chosen from.
+---@param x tycho.Tensor
+---@param q number|tycho.Tensor # 0 to 1, or a vector of such
+---@param dim? integer # all
+---@param keepdim? boolean # false
+---@param opts? {interpolation: "linear"|"lower"|"higher"|"nearest"|"midpoint"|nil} # "linear": between two elements
+---@return tycho.Tensor # x without the dim; for a vector q its size before that; floats
+function ty.quantile(x, q, dim, keepdim, opts) end
+
+---Radians as degrees.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats
+function ty.rad2deg(x) end
+
+---radians as degrees; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.rad2deg_(x) end
+
+---the same as deg2rad: degrees as radians
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats
+function ty.radians(x) end
 
 ---uniform numbers from 0 to below 1.
 ---Every call takes the next stream of the seed, compiled or not: the numbers are the same in both, on every machine.
@@ -4193,6 +6975,21 @@ function ty.reset(f) end
 ---@return tycho.Tensor # these sizes; the dtype of x
 function ty.reshape(x, sizes, ...) end
 
+---The dtype of what an operation makes of two tensors or numbers; numbers are weak: they do not widen a float.
+---Shape of the result: a dtype
+---Raises where neither is a tensor.
+---@param a tycho.Tensor|number|boolean
+---@param b tycho.Tensor|number|boolean
+---@return tycho.dtype
+function ty.result_type(a, b) end
+
+---the same as round: the nearest whole number, half to even
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor|number # any dtype, any shape
+---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted; bool gives i64
+function ty.rint(x) end
+
 ---Over the last dim (or dims): x / sqrt(mean(x^2) + eps) * weight. Zhang, Sennrich 2019, arXiv:1910.07467.
 ---Shape of the result: x
 ---Raises where x is not floating, a dim is out of range, or the weight does not broadcast to x.
@@ -4210,6 +7007,15 @@ function ty.rms_norm(x, weight, opts) end
 ---@return tycho.Tensor # the sizes of x
 function ty.roll(x, shifts, dims) end
 
+---x turned by k quarters in the plane of two dims, from the first to the second.
+---Shape of the result: x, two sizes exchanged
+---Raises where there are not two different dims.
+---@param x tycho.Tensor
+---@param k? integer # 1; below zero it turns back
+---@param dims? integer[] # {1, 2}
+---@return tycho.Tensor # a view; the two sizes are exchanged for an odd k
+function ty.rot90(x, k, dims) end
+
 ---the nearest whole number, half to even
 ---Accuracy: exact, or rounded once.
 ---Raises where an argument is neither a tensor nor a number.
@@ -4223,6 +7029,13 @@ function ty.round(x) end
 ---@param x tycho.Tensor|number # any dtype, any shape
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.round_(x) end
+
+---the same as vstack: tensors one below the other; vectors are rows
+---Shape of the result: the first sizes added up
+---Raises where the list is empty, or sizes differ in another dim than the first.
+---@param list tycho.Tensor[]
+---@return tycho.Tensor # at least two dims; the first sizes added up
+function ty.row_stack(list) end
 
 ---an iterator over i, x[i] along dim 1.
 ---for i, row in x:rows() do ... end. Rows are views.
@@ -4347,6 +7160,30 @@ function ty.scatter_add(x, dim, index, src) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.scatter_add_(x, dim, index, src) end
 
+---x with elements of src joined at the index's positions along a dim: by sum, prod, mean, amax or amin.
+---Shape of the result: x
+---Raises where an index is not of integers or out of range, or the kind is not known.
+---@param x tycho.Tensor
+---@param dim integer
+---@param index tycho.Tensor # integers, as many dims as x
+---@param src tycho.Tensor # at least as large as the index
+---@param reduce "sum"|"prod"|"mean"|"amax"|"amin" # also "mul", "max", "min"
+---@param opts? {include_self: boolean?} # true: the element of x is one of those joined
+---@return tycho.Tensor # shape and dtype of x
+function ty.scatter_reduce(x, dim, index, src, reduce, opts) end
+
+---x with elements of src joined at the index's positions along a dim; written to the first argument
+---Shape of the result: x
+---Raises where an index is not of integers or out of range, or the kind is not known; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param dim integer
+---@param index tycho.Tensor # integers, as many dims as x
+---@param src tycho.Tensor # at least as large as the index
+---@param reduce "sum"|"prod"|"mean"|"amax"|"amin" # also "mul", "max", "min"
+---@param opts? {include_self: boolean?} # true: the element of x is one of those joined
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.scatter_reduce_(x, dim, index, src, reduce, opts) end
+
 ---calls fn(...) and frees the tensors made meanwhile, but those that it returns, also in tables
 ---Raises where fn is no function, and what fn raises.
 ---@param fn fun(...): ...
@@ -4363,6 +7200,25 @@ function ty.scope(fn, ...) end
 ---@return tycho.Tensor # the sizes of values; i64, places from 1 to n + 1
 function ty.searchsorted(sorted, values, right) end
 
+---The places of a dim at one position, without that dim.
+---Shape of the result: x without the dim
+---Raises where the dim or the position is out of range.
+---@param x tycho.Tensor
+---@param dim integer
+---@param index integer # from 1, negative from the end
+---@return tycho.Tensor # a view without the dim
+function ty.select(x, dim, index) end
+
+---x with src at one position of a dim.
+---Shape of the result: x
+---Raises where the position is out of range, or src has other sizes than the places there.
+---@param x tycho.Tensor
+---@param src tycho.Tensor # sizes of x without the dim
+---@param dim integer
+---@param index integer # from 1, negative from the end
+---@return tycho.Tensor # shape and dtype of x
+function ty.select_scatter(x, src, dim, index) end
+
 ---writes one element, returns x
 ---Raises where there is not one index for each dim, one is out of range, or the value does not fit the dtype.
 ---@param x tycho.Tensor
@@ -4374,6 +7230,13 @@ function ty.set(x, ...) end
 ---Raises where the precision is no whole number from 0 to 17.
 ---@param opts {precision: integer?} # decimals at most: 4
 function ty.set_print(opts) end
+
+---the same as sign: -1, 0 or 1 as x is below, at or above zero; NaN stays
+---Shape of the result: x
+---Raises where an argument is neither a tensor nor a number.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape and dtype of x; bool gives i64
+function ty.sgn(x) end
 
 ---Shows a vector as small bars; a matrix, an image [3, h, w] or a sheet of images [n, h, w], [n, c, h, w] in
 ---colours. Options: mode = "kitty", "sixel", "24bit", "256" or "plain", instead of what the terminal has; width in
@@ -4412,6 +7275,13 @@ function ty.sign(x) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.sign_(x) end
 
+---Whether the sign is that of -1: -0 has it.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # bool, shape of x
+function ty.signbit(x) end
+
 ---x * sigmoid(x), also called swish. Elfwing, Uchibe, Doya 2017, arXiv:1702.03118.
 ---Shape of the result: x
 ---Raises where x is not floating.
@@ -4440,6 +7310,20 @@ function ty.sin(x) end
 ---@param x tycho.Tensor|number # any dtype, any shape
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.sin_(x) end
+
+---sin(pi x) / (pi x), 1 at zero.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # shape of x, floats
+function ty.sinc(x) end
+
+---sin(pi x) / (pi x), 1 at zero; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # any shape
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.sinc_(x) end
 
 ---the hyperbolic sine
 ---Accuracy: within 3 ulp of the exact result.
@@ -4473,6 +7357,18 @@ function ty.size(x, dim) end
 ---@param step? integer # 1; below 0 it goes down
 ---@return tycho.Tensor # a view
 function ty.slice(x, dim, first, last, step) end
+
+---x with src at places of a dim, as x:slice(dim, first, last, step) reads them.
+---Shape of the result: x
+---Raises where the places are out of range, or src has other sizes than they.
+---@param x tycho.Tensor
+---@param src tycho.Tensor
+---@param dim? integer # 1
+---@param first? integer # 1
+---@param last? integer # the last, included where a step hits it
+---@param step? integer # 1
+---@return tycho.Tensor # shape and dtype of x
+function ty.slice_scatter(x, src, dim, first, last, step) end
 
 ---Huber's loss divided by beta: half the squared difference over beta, beyond beta the difference less beta / 2.
 ---Girshick 2015, arXiv:1504.08083.
@@ -4533,6 +7429,14 @@ function ty.sort(x, dim, descending) end
 ---@param dim? integer # 1
 ---@return tycho.Tensor[] # views
 function ty.split(x, size, dim) end
+
+---the same as split: a table of views of that size, the last one smaller; or of the sizes in a table
+---Raises where the sizes do not add up to the dim, or one is negative.
+---@param x tycho.Tensor
+---@param size integer|integer[]
+---@param dim? integer # 1
+---@return tycho.Tensor[] # views
+function ty.split_with_sizes(x, size, dim) end
 
 ---the square root; NaN below zero
 ---Accuracy: exact, or rounded once.
@@ -4611,6 +7515,17 @@ function ty.stats() end
 ---@return tycho.Tensor # x without the dims; floats
 function ty.std(x, dims, keepdim, opts) end
 
+---two results: the standard deviation and the mean
+---Shape of the result: x without the dims
+---Raises where a dim is out of range or given twice.
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@param opts? {correction: number?} # 1
+---@return tycho.Tensor deviation
+---@return tycho.Tensor mean # x without the dims; floats
+function ty.std_mean(x, dims, keepdim, opts) end
+
 ---elements in memory from one place of a dim to the next, or a table of all; where the size is 1, as in a contiguous tensor
 ---Raises where the dim is out of range.
 ---@param x tycho.Tensor
@@ -4634,6 +7549,22 @@ function ty.sub(a, b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.sub_(a, b) end
 
+---the same as sub: difference, element by element
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
+function ty.subtract(a, b) end
+
+---the same as sub: difference, element by element; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.subtract_(a, b) end
+
 ---sum over dims.
 ---The order of the sum depends on the shape alone: the bits are the same for any layout, machine and number of threads.
 ---Raises where a dim is out of range or given twice, or the list is empty.
@@ -4642,6 +7573,22 @@ function ty.sub_(a, b) end
 ---@param keepdim? boolean # false: the dims go; true: they stay with size 1
 ---@return tycho.Tensor # x without the dims; integers and bool give i64; 0 of nothing
 function ty.sum(x, dims, keepdim) end
+
+---the same as transpose: two dims exchanged, as a view
+---Raises where a dim is out of range.
+---@param x tycho.Tensor
+---@param dim1 integer
+---@param dim2 integer
+---@return tycho.Tensor # a view
+function ty.swapaxes(x, dim1, dim2) end
+
+---the same as transpose: two dims exchanged, as a view
+---Raises where a dim is out of range.
+---@param x tycho.Tensor
+---@param dim1 integer
+---@param dim2 integer
+---@return tycho.Tensor # a view
+function ty.swapdims(x, dim1, dim2) end
 
 ---waits until devices have done what they were asked for; raises what went wrong there.
 ---On the CPU there is nothing to wait for.
@@ -4661,6 +7608,24 @@ function ty.t(x) end
 ---@param dim? integer # flattened; with it the same as index_select
 ---@return tycho.Tensor # the sizes of the index
 function ty.take(x, index, dim) end
+
+---the same as take_along_dim: elements at the index's positions along a dim
+---Shape of the result: index
+---Raises where the index is not of integers or out of range, or sizes do not broadcast.
+---@param x tycho.Tensor
+---@param index tycho.Tensor # integers, as many dims as x
+---@param dim? integer # flattened
+---@return tycho.Tensor # the broadcast shape, that of the index along dim
+function ty.take_along_axis(x, index, dim) end
+
+---Elements of x at the index's positions along a dim; the other sizes broadcast. Without a dim x is flattened.
+---Shape of the result: index
+---Raises where the index is not of integers or out of range, or sizes do not broadcast.
+---@param x tycho.Tensor
+---@param index tycho.Tensor # integers, as many dims as x
+---@param dim? integer # flattened
+---@return tycho.Tensor # the broadcast shape, that of the index along dim
+function ty.take_along_dim(x, index, dim) end
 
 ---the tangent of x radians
 ---Accuracy: within 3 ulp of the exact result.
@@ -4698,6 +7663,16 @@ function ty.tanh_(x) end
 ---@return tycho.Tensor # the sizes of the nesting; of a number no dims
 function ty.tensor(data, opts) end
 
+---x cut along a dim: into so many parts, of which the first ones are longer by one where it does not divide, or
+---behind the places that are listed.
+---Shape of the result: x cut along the dim
+---Raises where the number is below 1, or a place is out of order or range.
+---@param x tycho.Tensor
+---@param parts integer|integer[] # how many; or how many places stand before each cut
+---@param dim? integer # 1
+---@return tycho.Tensor[] # views
+function ty.tensor_split(x, parts, dim) end
+
 ---Sums products over pairs of dims: the last `dims` of a with the first of b, or the listed ones.
 ---Shape of the result: other dims of a, then of b
 ---Raises where the dims that are summed differ in number or size.
@@ -4731,6 +7706,12 @@ function ty.tile(x, counts) end
 ---@return string? message # the sizes of x
 function ty.to(x, where) end
 
+---the same as totable: the elements in nested tables; a number when x has no dims
+---Raises where x is no tensor, or an i64 is no Lua number exactly.
+---@param x tycho.Tensor
+---@return table|number|boolean # nested tables, one level a dim
+function ty.tolist(x) end
+
 ---two results: the k largest (or smallest) elements of a dim in order; and their positions
 ---Raises where k is larger than the dim.
 ---@param x tycho.Tensor
@@ -4747,6 +7728,13 @@ function ty.topk(x, k, dim, largest) end
 ---@return table|number|boolean # nested tables, one level a dim
 function ty.totable(x) end
 
+---The sum of a matrix's main diagonal.
+---Shape of the result: 0-d
+---Raises where x is no matrix.
+---@param x tycho.Tensor # [n, m]
+---@return tycho.Tensor # 0-d; integers and bool give i64
+function ty.trace(x) end
+
 ---two dims exchanged, as a view
 ---Raises where a dim is out of range.
 ---@param x tycho.Tensor
@@ -4754,6 +7742,24 @@ function ty.totable(x) end
 ---@param dim2 integer
 ---@return tycho.Tensor # a view
 function ty.transpose(x, dim1, dim2) end
+
+---The integral along a dim by the trapezoidal rule.
+---Shape of the result: y without the dim
+---Raises where x has another number of places than y along the dim.
+---@param y tycho.Tensor
+---@param x? tycho.Tensor # where the values stand: a vector, or sizes of y; without it dx apart
+---@param opts? {dx: number?, dim: integer?} # dx = 1, dim = -1
+---@return tycho.Tensor # y without the dim; floats
+function ty.trapezoid(y, x, opts) end
+
+---the same as trapezoid: the integral by the trapezoidal rule
+---Shape of the result: y without the dim
+---Raises where x has another number of places than y along the dim.
+---@param y tycho.Tensor
+---@param x? tycho.Tensor # where the values stand: a vector, or sizes of y; without it dx apart
+---@param opts? {dx: number?, dim: integer?} # dx = 1, dim = -1
+---@return tycho.Tensor # y without the dim; floats
+function ty.trapz(y, x, opts) end
 
 ---Ones on and below the k-th diagonal, zeros above.
 ---Shape of the result: [n, m]
@@ -4781,6 +7787,16 @@ function ty.tril(x, k) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.tril_(x, k) end
 
+---Rows and columns of the elements on and below the k-th diagonal, row by row.
+---Shape of the result: [2, count]
+---Raises where a size is negative.
+---@param n integer # rows
+---@param m? integer # columns, n
+---@param k? integer # the diagonal, 0; above zero: higher
+---@param opts? {device: string?}
+---@return tycho.Tensor # [2, count], i64, from 1
+function ty.tril_indices(n, m, k, opts) end
+
 ---The matrices in the last two dims, with zeros below the k-th diagonal.
 ---Shape of the result: x
 ---Raises where x has fewer than two dims.
@@ -4796,6 +7812,32 @@ function ty.triu(x, k) end
 ---@param k? integer # 0; above zero: higher
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.triu_(x, k) end
+
+---Rows and columns of the elements on and above the k-th diagonal, row by row.
+---Shape of the result: [2, count]
+---Raises where a size is negative.
+---@param n integer # rows
+---@param m? integer # columns, n
+---@param k? integer # the diagonal, 0; above zero: higher
+---@param opts? {device: string?}
+---@return tycho.Tensor # [2, count], i64, from 1
+function ty.triu_indices(n, m, k, opts) end
+
+---the same as div: quotient; integers give a float
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # the sizes of a and b, broadcast; a float dtype stays; integers and bool give the default float
+function ty.true_divide(a, b) end
+
+---the same as div: quotient; integers give a float; written to the first argument
+---Accuracy: exact, or rounded once.
+---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
+---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.true_divide_(a, b) end
 
 ---the whole part, towards zero
 ---Accuracy: exact, or rounded once.
@@ -4853,13 +7895,17 @@ function ty.uniform(low, high, sizes, opts) end
 ---@return tycho.Tensor # x itself
 function ty.uniform_(x, low, high) end
 
----two results: the sorted different elements, and each element's position among them.
----Reads data: a compiled function goes on in another part behind it.
----Raises where x is no tensor.
----@param x tycho.Tensor # flattened
+---The different elements, or along a dim the different places of it, and where in them each one is.
+---Options: dim; sorted = true: in ascending (lexicographic) order, false: in the order in which they come;
+---counts = false: a third result, how often each comes. Reads data: a compiled function goes on in another part
+---behind it.
+---Raises where x is no tensor or the dim is out of range.
+---@param x tycho.Tensor # flattened, without a dim
+---@param opts? {dim: integer?, sorted: boolean?, counts: boolean?}
 ---@return tycho.Tensor values
----@return tycho.Tensor positions # [count]; and in the shape of x the place of each among them
-function ty.unique(x) end
+---@return tycho.Tensor positions
+---@return tycho.Tensor? counts # [count], or x with `count` places along dim; and in the shape of x, or of the dim, the place of each among them, i64
+function ty.unique(x, opts) end
 
 ---a new dim of size 1 at that place
 ---Raises where the place is out of range.
@@ -4876,6 +7922,15 @@ function ty.unsqueeze(x, dim) end
 ---@return fun(...): tycho.Tensor, ...
 function ty.value_and_grad(f, argnums) end
 
+---Powers of the elements of a vector, as columns.
+---Shape of the result: [n, columns]
+---Raises where x is no vector, or a number is negative.
+---@param x tycho.Tensor # [n]
+---@param columns? integer # n
+---@param increasing? boolean # false: the highest power first
+---@return tycho.Tensor # [n, columns]
+function ty.vander(x, columns, increasing) end
+
 ---The variance, in two passes: the squares of what differs from the mean, divided by count - correction.
 ---Shape of the result: x without the dims
 ---Formula: sum((x - mean(x))^2) / (n - correction)
@@ -4886,6 +7941,34 @@ function ty.value_and_grad(f, argnums) end
 ---@param opts? {correction: number?} # 1: of a sample; 0: of a population
 ---@return tycho.Tensor # x without the dims; floats
 function ty.var(x, dims, keepdim, opts) end
+
+---two results: the variance and the mean
+---Shape of the result: x without the dims
+---Raises where a dim is out of range or given twice.
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@param opts? {correction: number?} # 1
+---@return tycho.Tensor variance
+---@return tycho.Tensor mean # x without the dims; floats
+function ty.var_mean(x, dims, keepdim, opts) end
+
+---the same as dot: the sum of the products of two vectors
+---Shape of the result: 0-d
+---Raises where an argument is no vector, or the sizes differ.
+---@param a tycho.Tensor # [n]
+---@param b tycho.Tensor # [n]
+---@return tycho.Tensor # 0-d
+function ty.vdot(a, b) end
+
+---Sums of products along a dim.
+---Shape of the result: broadcast without the dim
+---Raises where sizes do not broadcast.
+---@param a tycho.Tensor
+---@param b tycho.Tensor # broadcasts with a
+---@param dim? integer # the last
+---@return tycho.Tensor # the broadcast shape without the dim
+function ty.vecdot(a, b, dim) end
 
 ---x with other sizes and the same storage; raises where only a copy would do
 ---Raises where the sizes do not hold as many elements, or the strides need a copy.
@@ -4914,6 +7997,13 @@ function ty.view_as(x, dtype) end
 ---@return fun(...): ...
 function ty.vmap(f, in_dims, out_dims, opts) end
 
+---Tensors one below the other: vectors are rows.
+---Shape of the result: the first sizes added up
+---Raises where the list is empty, or sizes differ in another dim than the first.
+---@param list tycho.Tensor[]
+---@return tycho.Tensor # at least two dims; the first sizes added up
+function ty.vstack(list) end
+
 ---Calls f once so that later calls find their trace: no budget applies, and a capture that waits for its turn is
 ---tried. Gives f's results; what f writes is written.
 ---Raises where f is no compiled function, and what f raises.
@@ -4930,6 +8020,30 @@ function ty.warmup(f, ...) end
 ---@param b tycho.Tensor|number
 ---@return tycho.Tensor # the sizes of all three, broadcast; the dtypes of a and b, promoted
 function ty.where(condition, a, b) end
+
+---a * log(1 + b), 0 where a is 0.
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, floats
+function ty.xlog1py(a, b) end
+
+---a * log(b), 0 where a is 0 though b be 0, too.
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # the broadcast shape, floats
+function ty.xlogy(a, b) end
+
+---a * log(b), 0 where a is 0; written to the first argument
+---Shape of the result: broadcast of a and b
+---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param a tycho.Tensor|number
+---@param b tycho.Tensor|number # broadcasts with a
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.xlogy_(a, b) end
 
 ---writes 0 to every element of x
 ---Raises where x is a leaf that requires a gradient.
@@ -5128,6 +8242,24 @@ csv.Table = {}
 ---@return tycho.Tensor|string[]
 function csv.Table:column(key) end
 
+---Statistics of the columns of numbers, in f64: how many there are, mean, deviation, least, quartiles, largest.
+---What is missing (NaN) is passed over.
+---Raises where no column holds numbers.
+---@return tycho.csv.Table # a row for each statistic, named in the first column
+function csv.Table:describe() end
+
+---The first n rows, as a table whose tensors are views.
+---Raises where n is negative.
+---@param n? integer # 5
+---@return tycho.csv.Table
+function csv.Table:head(n) end
+
+---The last n rows, as a table whose tensors are views.
+---Raises where n is negative.
+---@param n? integer # 5
+---@return tycho.csv.Table
+function csv.Table:tail(n) end
+
 ---Columns side by side, [rows, number of columns]: those of the list, or all that hold numbers or bools. A view
 ---where they lie together already.
 ---Raises when one of them is text.
@@ -5140,8 +8272,8 @@ function csv.Table:tensor(keys, dtype) end
 ---"."; comment = a character that begins lines to be passed over; skip = lines before the header; columns = which
 ---are read, by name or number, in this order; names = instead of the header's; types = {name = "bool" |
 ---"i64" | "f32" | "f64" | "text" | "category"}, or one for all (bool takes 0 and 1 too); dtype = "f32" | "f64" for
----all numbers; missing = spellings; fill = what missing numbers become, or "error"; classes = {name = list}: names
----whose positions are the codes.
+---all numbers; missing = more spellings of what is missing, such as {"-"}, beside NA, NaN, null and their kin;
+---fill = what missing numbers become, or "error"; classes = {name = list}: names whose positions are the codes.
 ---Raises where the path is no string, or an option is not known.
 ---@param path string
 ---@param opts? table
@@ -5762,6 +8894,14 @@ local linalg = {}
 ---@return tycho.Tensor # [..., n, n]
 function linalg.cholesky(a) end
 
+---the condition number: the largest singular value by the smallest; with another p than 2
+---the norm of a times that of its inverse.
+---Raises where a has fewer than two dims, with a norm that needs the inverse where a is not square or singular, or where OpenBLAS is missing.
+---@param a tycho.Tensor # [..., n, m]
+---@param p? "fro"|"nuc"|number # 2
+---@return tycho.Tensor # [...]
+function linalg.cond(a, p) end
+
 ---the determinant of square matrices
 ---Raises where a matrix is not square, or OpenBLAS is missing.
 ---@param a tycho.Tensor # [..., n, n]
@@ -5776,6 +8916,12 @@ function linalg.det(a) end
 ---@return tycho.Tensor vectors # [..., n] and [..., n, n], a column for each value
 function linalg.eigh(a) end
 
+---the eigenvalues of symmetric matrices, in ascending order; the lower triangle is read.
+---Raises where a matrix is not square, or OpenBLAS is missing.
+---@param a tycho.Tensor # [..., n, n]
+---@return tycho.Tensor # [..., n]
+function linalg.eigvalsh(a) end
+
 ---the inverse of square matrices
 ---Raises where a matrix is not square, or singular, or OpenBLAS is missing.
 ---@param a tycho.Tensor # [..., n, n]
@@ -5789,12 +8935,85 @@ function linalg.inv(a) end
 ---@return tycho.Tensor # [..., m] or [..., m, k]
 function linalg.lstsq(a, b) end
 
+---three results: a permutation p, triangles l, with ones on the diagonal, and u; a = p l u
+---Raises where a has fewer than two dims, or OpenBLAS is missing; in the backward pass where matrices are not square.
+---@param a tycho.Tensor # [..., n, m]
+---@return tycho.Tensor p
+---@return tycho.Tensor l
+---@return tycho.Tensor u # [..., n, n], [..., n, k] and [..., k, m], k = min(n, m)
+function linalg.lu(a) end
+
+---the exponential of matrices: the sum of a^k / k!. Reads the largest norm.
+---By scaling to a norm of 1, a Taylor polynomial, and squaring.
+---Raises where a matrix is not square.
+---@param a tycho.Tensor # [..., n, n]
+---@return tycho.Tensor # [..., n, n]
+function linalg.matrix_exp(a) end
+
+---a norm of matrices: "fro" of all elements,
+---"nuc" the sum of singular values, 2 and -2 the largest and smallest of these, 1 and -1 of the columns' sums of
+---magnitudes, math.huge and -math.huge of the rows'.
+---Raises where a has fewer than two dims, p is another, or for singular values OpenBLAS is missing.
+---@param a tycho.Tensor # [..., n, m]
+---@param p? "fro"|"nuc"|number # "fro"
+---@param dims? integer[] # {-2, -1}
+---@param keepdim? boolean # false
+---@return tycho.Tensor # a without the dims; floats
+function linalg.matrix_norm(a, p, dims, keepdim) end
+
+---the product of n matrices a; of the inverse for a negative n.
+---Raises where a matrix is not square, n is no whole number, or for a negative n where it is singular.
+---@param a tycho.Tensor # [..., k, k]
+---@param n integer
+---@return tycho.Tensor # [..., k, k]
+function linalg.matrix_power(a, n) end
+
+---how many singular values exceed max(atol, rtol * the largest).
+---Raises where a has fewer than two dims, or OpenBLAS is missing.
+---@param a tycho.Tensor # [..., n, m]
+---@param opts? {rtol: number?, atol: number?} # rtol = max(n, m) * eps of the dtype, 0 where atol is given; atol = 0
+---@return tycho.Tensor # [...]; i64
+function linalg.matrix_rank(a, opts) end
+
+---the product of matrices, in the order that takes the fewest multiplications. The first and
+---the last may be vectors.
+---Raises where there are fewer than two, one has more than two dims, or inner sizes differ.
+---@param list tycho.Tensor[]
+---@return tycho.Tensor # [rows of the first, columns of the last]; a vector's dim is left out
+function linalg.multi_dot(list) end
+
+---a norm of vectors (one dim) or of matrices (two dims): see
+---ty.linalg.vector_norm and ty.linalg.matrix_norm. Without p the square root of the sum of squares.
+---Raises where x has more than two dims, p is given and dims are not.
+---@param x tycho.Tensor
+---@param p? number|"fro"|"nuc"
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; floats
+function linalg.norm(x, p, dims, keepdim) end
+
+---the pseudo-inverse, by singular values. Those at most max(atol, rtol * the largest)
+---count as 0.
+---Raises where a has fewer than two dims, or OpenBLAS is missing.
+---@param a tycho.Tensor # [..., n, m]
+---@param opts? {rtol: number?, atol: number?} # rtol = max(n, m) * eps of the dtype, 0 where atol is given; atol = 0
+---@return tycho.Tensor # [..., m, n]
+function linalg.pinv(a, opts) end
+
 ---two results: q with orthonormal columns and an upper triangle r, a = q r
 ---Raises where a has fewer than two dims, or OpenBLAS is missing.
 ---@param a tycho.Tensor # [..., n, m]
 ---@return tycho.Tensor q
 ---@return tycho.Tensor r # [..., n, k] and [..., k, m], k = min(n, m)
 function linalg.qr(a) end
+
+---two results: the sign of the determinant, and the logarithm of its magnitude.
+---Less in danger of overflow than the determinant.
+---Raises where a matrix is not square, or OpenBLAS is missing.
+---@param a tycho.Tensor # [..., n, n]
+---@return tycho.Tensor sign
+---@return tycho.Tensor logarithm # [...] each; 0 and -inf of a singular matrix
+function linalg.slogdet(a) end
 
 ---x with a x = b, for square matrices a; b: a vector or columns.
 ---Stands on OpenBLAS's LAPACK: `make deps` installs it.
@@ -5804,6 +9023,15 @@ function linalg.qr(a) end
 ---@return tycho.Tensor # the sizes of b; floats, half floats by way of f32
 function linalg.solve(a, b) end
 
+---x with a x = b, or x a = b where
+---left is false. Of a the other triangle is not read.
+---Raises where upper is not told, sizes do not fit, a matrix is singular, or OpenBLAS is missing.
+---@param a tycho.Tensor # [..., n, n]
+---@param b tycho.Tensor # [..., n, m]; [..., m, n] where left is false
+---@param opts {upper: boolean, left: boolean?, unitriangular: boolean?} # unitriangular: the diagonal is taken for ones
+---@return tycho.Tensor # the sizes of b
+function linalg.solve_triangular(a, b, opts) end
+
 ---three results: u, the singular values in descending order, v^t; a = u diag(s) v^t
 ---Raises where a has fewer than two dims, or OpenBLAS is missing.
 ---@param a tycho.Tensor # [..., n, m]
@@ -5811,6 +9039,35 @@ function linalg.solve(a, b) end
 ---@return tycho.Tensor s
 ---@return tycho.Tensor vt # [..., n, k], [..., k], [..., k, m], k = min(n, m)
 function linalg.svd(a) end
+
+---the singular values of matrices, in descending order.
+---Raises where a has fewer than two dims, or OpenBLAS is missing.
+---@param a tycho.Tensor # [..., n, m]
+---@return tycho.Tensor # [..., min(n, m)]
+function linalg.svdvals(a) end
+
+---the inverse of a as a map from its last dims to its first n.
+---Raises where the products of the first n sizes and of the others differ, or a is singular.
+---@param a tycho.Tensor
+---@param n? integer # 2
+---@return tycho.Tensor # the other sizes, then the first n
+function linalg.tensorinv(a, n) end
+
+---x with a x = b, summed over the last dims of a.
+---Raises where the sizes of b are not the first ones of a, the others have another product, or a is singular.
+---@param a tycho.Tensor # the sizes of b, then those of x
+---@param b tycho.Tensor
+---@return tycho.Tensor # the last sizes of a
+function linalg.tensorsolve(a, b) end
+
+---the p-norm of the elements over dims, as ty.norm.
+---Raises where a dim is out of range or given twice.
+---@param x tycho.Tensor
+---@param p? number # 2; also math.huge, -math.huge, 0
+---@param dims? integer|integer[] # all
+---@param keepdim? boolean # false
+---@return tycho.Tensor # x without the dims; floats
+function linalg.vector_norm(x, p, dims, keepdim) end
 
 ty.linalg = linalg
 

@@ -88,6 +88,176 @@ return function(ty, check, row)
   row { "addmm", "c, a, b, {alpha = 1, beta = 1}", addmm, "beta * c + alpha * (a x b)", shape = "[n, m]",
     inplace = true }
 
+  local function matrix_product(who, a, b, ranks)
+    rank(who, 1, a, ranks[1])
+    rank(who, 2, b, ranks[2])
+    if a:size(-1) ~= b:size(1) then fail(who, "inner sizes differ, %s x %s", check.text(a), check.text(b)) end
+    return matmul(a, b)
+  end
+
+  --- The product of two matrices.
+  --- Raises where an argument is no matrix, or inner sizes differ.
+  ---@param a tycho.Tensor [n, k]
+  ---@param b tycho.Tensor [k, m]
+  ---@return tycho.Tensor # [n, m]
+  local function mm(a, b) return matrix_product("mm", a, b, { 2, 2 }) end
+
+  --- The product of a matrix and a vector.
+  --- Raises where the arguments are no matrix and vector, or inner sizes differ.
+  ---@param a tycho.Tensor [n, k]
+  ---@param v tycho.Tensor [k]
+  ---@return tycho.Tensor # [n]
+  local function mv(a, v) return matrix_product("mv", a, v, { 2, 1 }) end
+
+  --- beta * c + alpha * y, under the name of who asked.
+  local function added(who, c, y, opts)
+    check.tensor(who, 1, c)
+    opts = check.options(who, opts, { alpha = "number", beta = "number" })
+    if opts.alpha and opts.alpha ~= 1 then y = y * opts.alpha end
+    if opts.beta and opts.beta ~= 1 then c = c * opts.beta end
+    c = check.named(who, "expand", ty.expand, c, y.shape)
+    return y + c
+  end
+
+  --- beta * c + alpha * (a x v).
+  --- Raises where inner sizes differ, or c does not broadcast to the product.
+  ---@param c tycho.Tensor broadcasts to [n]
+  ---@param a tycho.Tensor [n, k]
+  ---@param v tycho.Tensor [k]
+  ---@param opts? {alpha: number?, beta: number?} both 1
+  ---@return tycho.Tensor # [n]
+  local function addmv(c, a, v, opts)
+    check.tensor("addmv", 1, c)
+    rank("addmv", 2, a, 2)
+    rank("addmv", 3, v, 1)
+    return added("addmv", c, check.named("addmv", "mv", mv, a, v), opts)
+  end
+
+  --- beta * c + alpha * (all products of an element of a with one of b).
+  --- Raises where a or b is no vector, or c does not broadcast to the products.
+  ---@param c tycho.Tensor broadcasts to [n, m]
+  ---@param a tycho.Tensor [n]
+  ---@param b tycho.Tensor [m]
+  ---@param opts? {alpha: number?, beta: number?} both 1
+  ---@return tycho.Tensor # [n, m]
+  local function addr(c, a, b, opts)
+    check.tensor("addr", 1, c)
+    rank("addr", 2, a, 1)
+    rank("addr", 3, b, 1)
+    return added("addr", c, outer(a, b), opts)
+  end
+
+  --- beta * c + alpha * (a x b), for stacks of matrices.
+  --- Raises where the sizes do not fit, or c does not broadcast to the products.
+  ---@param c tycho.Tensor broadcasts to [batch, n, m]
+  ---@param a tycho.Tensor [batch, n, k]
+  ---@param b tycho.Tensor [batch, k, m]
+  ---@param opts? {alpha: number?, beta: number?} both 1
+  ---@return tycho.Tensor # [batch, n, m]
+  local function baddbmm(c, a, b, opts)
+    check.tensor("baddbmm", 1, c)
+    rank("baddbmm", 2, a, 3)
+    rank("baddbmm", 3, b, 3)
+    return added("baddbmm", c, check.named("baddbmm", "bmm", bmm, a, b), opts)
+  end
+
+  --- Sums of products over the last dims.
+  --- Raises where the last sizes differ.
+  ---@param a tycho.Tensor [.., k]
+  ---@param b tycho.Tensor [.., k]
+  ---@return tycho.Tensor # the other dims of a, then those of b
+  local function inner(a, b)
+    check.tensor("inner", 1, a)
+    check.tensor("inner", 2, b)
+    if a.ndim == 0 or b.ndim == 0 then return a * b end
+    if a:size(-1) ~= b:size(-1) then fail("inner", "last sizes differ, %s and %s", check.text(a), check.text(b)) end
+    return check.named("inner", "tensordot", ty.tensordot, a, b, { { -1 }, { -1 } })
+  end
+
+  --- Sums of products along a dim.
+  --- Raises where sizes do not broadcast.
+  ---@param a tycho.Tensor
+  ---@param b tycho.Tensor broadcasts with a
+  ---@param dim? integer the last
+  ---@return tycho.Tensor # the broadcast shape without the dim
+  local function vecdot(a, b, dim)
+    check.pair("vecdot", a, b)
+    check.tensor("vecdot", 1, a)
+    check.tensor("vecdot", 2, b)
+    return check.named("vecdot", "sum", ty.sum, a * b, dim or -1)
+  end
+
+  --- The cross product of vectors of three elements along a dim.
+  --- Raises where sizes do not broadcast, or the dim has not three places.
+  ---@param a tycho.Tensor
+  ---@param b tycho.Tensor broadcasts with a
+  ---@param dim? integer the last
+  ---@return tycho.Tensor # the broadcast shape
+  local function cross(a, b, dim)
+    local who = "cross"
+    check.tensor(who, 1, a)
+    check.tensor(who, 2, b)
+    check.together(who, a, b)
+    local same = a.ndim == b.ndim
+    check.dim(who, dim, math.min(a.ndim, b.ndim), -1)
+    dim = dim or -1
+    if dim > 0 and not same then
+      fail(who, "dim %d of %s or %s? Give one from the end", dim, check.text(a), check.text(b))
+    end
+    if a:size(dim) ~= 3 or b:size(dim) ~= 3 then
+      fail(who, "dim %d must have 3 places, got %s and %s", dim, check.text(a), check.text(b))
+    end
+    return a:roll(-1, dim) * b:roll(-2, dim) - a:roll(-2, dim) * b:roll(-1, dim)
+  end
+
+  --- The p-norms of the differences of all pairs of rows.
+  --- Raises where rows differ in length, or leading dims do not broadcast.
+  ---@param a tycho.Tensor [.., n, k]
+  ---@param b tycho.Tensor [.., m, k]
+  ---@param p? number 2; also 0, 1, math.huge
+  ---@return tycho.Tensor # [.., n, m]; floats
+  local function cdist(a, b, p)
+    local who = "cdist"
+    check.tensor(who, 1, a)
+    check.tensor(who, 2, b)
+    p = check.number(who, 3, p, "p", 2)
+    if a.ndim < 2 or b.ndim < 2 or a:size(-1) ~= b:size(-1) then
+      fail(who, "rows must have the same length, got %s and %s", check.text(a), check.text(b))
+    end
+    if p < 0 then fail(who, "argument 3 (p) must not be negative, got %g", p) end
+    local x, y = a:unsqueeze(-2), b:unsqueeze(-3)
+    check.together(who, x, y)
+    return check.named(who, "norm", ty.norm, x - y, p, -1)
+  end
+
+  --- The p-norms of the differences of each row with those behind it.
+  --- Raises where x is no matrix.
+  ---@param x tycho.Tensor [n, k]
+  ---@param p? number 2; also 0, 1, math.huge
+  ---@return tycho.Tensor # [n (n - 1) / 2]; floats
+  local function pdist(x, p)
+    rank("pdist", 1, x, 2)
+    p = check.number("pdist", 2, p, "p", 2)
+    if p < 0 then fail("pdist", "argument 2 (p) must not be negative, got %g", p) end
+    local places = ty.triu_indices(x:size(1), x:size(1), 1, { device = x.device })
+    return ty.norm(x:index_select(1, places[1]) - x:index_select(1, places[2]), p, 2)
+  end
+
+  row { "mm", "a, b", mm, "the product of two matrices", shape = "[n, m]", single = true }
+  row { "mv", "a, v", mv, "the product of a matrix and a vector", shape = "[n]", single = true }
+  row { "addmv", "c, a, v, {alpha = 1, beta = 1}", addmv, "beta * c + alpha * (a x v)", shape = "[n]" }
+  row { "addr", "c, a, b, {alpha = 1, beta = 1}", addr, "beta * c + alpha * (a outer b)", shape = "[n, m]",
+    inplace = true }
+  row { "baddbmm", "c, a, b, {alpha = 1, beta = 1}", baddbmm, "beta * c + alpha * (a x b), for stacks of matrices",
+    shape = "[batch, n, m]" }
+  row { "inner", "a, b", inner, "sums of products over the last dims", shape = "other dims of a, then of b" }
+  row { "vecdot", "a, b, dim = -1", vecdot, "sums of products along a dim", shape = "broadcast without the dim" }
+  row { "cross", "a, b, dim = -1", cross, "the cross product of vectors of three elements",
+    shape = "broadcast of a and b" }
+  row { "cdist", "a, b, p = 2", cdist, "the distances of all pairs of rows", shape = "[.., n, m]", dtype = "float" }
+  row { "pdist", "x, p = 2", pdist, "the distances of each row to those behind it", shape = "[n (n - 1) / 2]",
+    dtype = "float", single = true }
+
   ---------------------------------------------------------------------------------------------------------- labels
 
   --- x with its dims in the order of `want`, a list of the labels in `labels`.

@@ -371,9 +371,30 @@ local function formula_beside(text, formula)
   return formula ~= "" and not find(text, formula, 1, true) and formula or nil
 end
 
+--- The form that writes to its first argument what the function of that entry gives.
+local function written_in_place(entry, of, about)
+  entry.of = of
+  entry.text = about
+  entry.returns = { { type = "tycho.Tensor", text = "x itself; the sizes of the result must be those of x" } }
+  entry.raises = (entry.raises and match(entry.raises, "^(.-)%.?$") .. "; also" or "Raises")
+    .. " where the result does not fit into the first argument, or that is a leaf that requires a gradient."
+  return entry
+end
+
+--- The entry of another name of a function: what the function's own says.
+local function of_alias(name, alias)
+  local entry, call, about = {}, match(help[name], "^[^(]*(%b())\n  (.*)$")
+  for k, v in pairs(M.of(alias)) do entry[k] = v end
+  entry.name, entry.call, entry.summary, entry.text = name, call, about, about
+  entry.in_module, entry.is_method = rawget(ty, name) ~= nil, internals.methods[name] ~= nil
+  return M.in_place(name) and written_in_place(entry, M.in_place(name), about) or entry
+end
+
 --- Everything about a function of the module or a method of tensors.
 local function of_module(name)
   local plain_name = M.in_place(name)
+  local composite = composite_of(plain_name or name)
+  if composite and composite.alias then return of_alias(name, composite.alias) end
   local known = plain_name or name
   local line = help[name]
   local call, about = match(line, "^[^(]*(%b())\n  (.*)$")
@@ -389,14 +410,7 @@ local function of_module(name)
   local row = row_of(known)
   if row and row.class == "map" and not comment then of_row(entry, row) end
   if row and not entry.constant and row.class ~= "leaf" and row.gradients == 0 then entry.constant = true end
-  if plain_name then
-    entry.of = plain_name
-    entry.text = about
-    entry.returns = { { type = "tycho.Tensor", text = "x itself; the sizes of the result must be those of x" } }
-    entry.raises = (entry.raises and match(entry.raises, "^(.-)%.?$") .. "; also" or "Raises")
-      .. " where the result does not fit into the first argument, or that is a leaf that requires a gradient."
-  end
-  local composite = composite_of(known)
+  if plain_name then written_in_place(entry, plain_name, about) end
   entry.formula = composite and composite.formula and formula_beside(entry.text, composite.formula)
   entry.shape = composite and composite.shape
   entry.section = section_of(known, f)

@@ -256,8 +256,8 @@ return function(ty, define, own)
     local id = max(V.level(a), V.level(b))
     if id == 0 then return fn(a, b, ...) end
     local again = ty.linalg[name]
-    if b == nil then
-      local results = pack(again((V.unwrap(a, id))))
+    if not is_tensor(b) then
+      local results = pack(again((V.unwrap(a, id)), b, ...))
       for i = 1, results.n do results[i] = (V.wrap(results[i], 1, id)) end
       return unpack(results, 1, results.n)
     end
@@ -265,7 +265,7 @@ return function(ty, define, own)
     local column = check.tensor(name, 2, b).ndim == 1
     if column then b = b:unsqueeze(-1) end
     local rank = max(a.ndim, b.ndim) - 2
-    local x = again(all_of(with_lead(a, rank), id), all_of(with_lead(b, rank), id))
+    local x = again(all_of(with_lead(a, rank), id), all_of(with_lead(b, rank), id), ...)
     x = V.wrap(x, 1, id)
     return column and x:squeeze(-1) or x
   end
