@@ -53,7 +53,8 @@ local plan = {
 --- Sections of files, where they are called otherwise.
 local files = {
   maths = "Mathematics", reductions = "Reductions", products = "Products", neural = "Activations and norms",
-  convolution = "Convolution and pooling", attention = "Activations and norms", grad = "Gradients", vmap = "Gradients",
+  activations = "Activations and norms", losses = "Losses", convolution = "Convolution and pooling",
+  attention = "Activations and norms", grad = "Gradients", vmap = "Gradients",
   scan = "Gradients", hooks = "Gradients", anomaly = "Gradients", gradcheck = "Gradients", compile = "Compilation",
   graph_passes = "Compilation", files = "Files", checkpoint = "Files", profile = "Looking at work", progress = "Looking at work",
   show = "Looking at work", help = "Looking at work", autocast = "Gradients", init = "Settings and devices",
@@ -66,10 +67,6 @@ local moved = {
   logical_not = "Comparison and bits", isnan = "Comparison and bits", isinf = "Comparison and bits",
   isfinite = "Comparison and bits", data = "Looking at tensors", plot = "Charts",
 }
-for _, name in ipairs { "mse_loss", "l1_loss", "huber_loss", "smooth_l1_loss", "cross_entropy", "nll_loss", "bce_with_logits",
-  "kl_div" } do
-  moved[name] = "Losses"
-end
 
 --- Words that others use: NumPy, PyTorch, Torch7.
 M.also = {

@@ -175,6 +175,7 @@ describe("every method that ends in _", function()
     masked_fill = { ty.rand(4, 4):gt(0.5), -1 }, scatter = { 1, ty.ones({ 2, 4 }, i64), ty.rand(2, 4) },
     scatter_add = { 2, ty.full({ 4, 2 }, 3, i64), ty.rand(4, 2) }, nan_to_num = {}, softmax = { 1 }, log_softmax = { 2 },
     hypot = { 2 }, logaddexp = { 1 }, logical_and = { true }, logical_or = { false }, logical_xor = { true },
+    threshold = { 0.5, -1 }, prelu = { ty.rand(4) },
   }
   local only = { fill_ = true, zero_ = true, copy_ = true, uniform_ = true, normal_ = true, requires_grad_ = true } -- no form without
 

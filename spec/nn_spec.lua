@@ -5,29 +5,11 @@ local H = require "spec.helper"
 local ty = H.ty
 local nn = ty.nn
 local raised = H.raises
+local V = require "spec.torch_values"
+local tensor, close, state_of, inputs_of, seed_of = V.tensor, V.close, V.state_of, V.inputs_of, V.seed_of
 local cases = dofile(H.root .. "spec/fixtures/nn.lua")
 
 local function f64(shape, ...) return ty.randn(shape, { dtype = "f64" }, ...) end
-
---- A tensor of the fixtures.
-local function tensor(v)
-  if type(v) ~= "table" then return v end
-  local data = {}
-  for i = 1, #v do data[i] = v[i] end
-  return ty.tensor(data, { dtype = v.dtype or "f64" }):reshape(v.shape)
-end
-
---- Fails where a tensor is not within 1e-9 of the fixture's, which has 11 digits.
-local function close(want, got, what)
-  assert.same(want.shape, got.shape, what)
-  local flat = got:reshape(-1):totable()
-  for i = 1, #want do
-    local wrong = math.abs(want[i] - flat[i])
-    if wrong ~= wrong or wrong > 1e-9 * math.max(1, math.abs(want[i])) then
-      error(("%s: element %d is %.12g instead of %.12g"):format(what, i, flat[i], want[i]))
-    end
-  end
-end
 
 --- What make_nn.py made, by the fixture's name.
 local modules = {
@@ -124,22 +106,6 @@ local functions = {
 }
 
 local sorted = H.sorted
-
-local function state_of(row)
-  local sd = {}
-  for name, v in pairs(row.state) do sd[name] = tensor(v) end
-  return sd
-end
-
-local function inputs_of(row)
-  local list = {}
-  for i, v in ipairs(row.inputs) do list[i] = tensor(v) end
-  return list
-end
-
---- The gradient that make_nn.py sent in: cos of each element's position.
-local function seed_of(y) return ty.arange(y:numel(), { dtype = "f64" }):cos():reshape(y.shape) end
-
 
 describe("modules give what PyTorch's give with its state:", function()
   for _, name in ipairs(sorted(modules)) do

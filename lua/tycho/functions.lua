@@ -89,7 +89,8 @@ return function(ty)
     end
   end
 
-  for _, group in ipairs { "maths", "reductions", "products", "neural", "convolution", "attention" } do
+  for _, group in ipairs { "maths", "reductions", "products", "neural", "activations", "losses", "convolution",
+    "attention" } do
     require("tycho." .. group)(ty, check, row)
   end
   return rows

@@ -269,6 +269,17 @@ function Tensor:bce_with_logits(y, opts) end
 ---@return tycho.Tensor # these sizes, or those of p; f32
 function Tensor:bernoulli(sizes, opts) end
 
+---Of chances x and y in 0..1: -(y log x + (1 - y) log(1 - x)), logarithms of at least -100. Of logits:
+---ty.bce_with_logits, which is exact where chances round to 0 or 1. Outside of 0..1 the loss is NaN.
+---Options: reduction; weight, which multiplies the losses.
+---Shape of the result: 0-d, or x
+---Formula: -(y log(x) + (1 - y) log(1 - x))
+---Raises where x and y have not the same sizes, or the reduction is not known.
+---@param y tycho.Tensor # the sizes of x
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, weight: tycho.Tensor|number|nil} # weight: broadcasts with x
+---@return tycho.Tensor # 0-d, or the sizes of x
+function Tensor:binary_cross_entropy(y, opts) end
+
 ---bits set in both
 ---Accuracy: exact, or rounded once.
 ---Raises where an argument is neither a tensor nor a number, or of floats, or where the sizes do not broadcast.
@@ -341,6 +352,21 @@ function Tensor:ceil() end
 ---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:ceil_() end
+
+---x above zero, else alpha * (exp(x / alpha) - 1): an elu of one slope at 0. Barron 2017, arXiv:1704.07483.
+---Shape of the result: x
+---Raises where x is not floating, or alpha is 0.
+---@param alpha? number # 1
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:celu(alpha) end
+
+---x above zero, else alpha * (exp(x / alpha) - 1); written to the first argument
+---Shape of the result: x
+---Formula: Barron 2017, arXiv:1704.07483
+---Raises where x is not floating, or alpha is 0; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param alpha? number # 1
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:celu_(alpha) end
 
 ---a table of at most n views of about equal size
 ---Raises where n is below 1.
@@ -474,6 +500,24 @@ function Tensor:cosh() end
 ---Raises where an argument is neither a tensor nor a number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:cosh_() end
+
+---1 - cos(a, b) where y is 1, max(0, cos(a, b) - margin) where it is -1, of vectors in the last dim.
+---Shape of the result: 0-d, or the sizes without the last dim
+---Raises where sizes do not broadcast, or the reduction is not known.
+---@param b tycho.Tensor # floats [..., features]
+---@param y tycho.Tensor # 1 or -1, [...]
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, margin: number?} # margin: 0
+---@return tycho.Tensor # 0-d, or the sizes of y
+function Tensor:cosine_embedding_loss(b, y, opts) end
+
+---The cosine of the angle between vectors in one dim: sum(a b) / (max(|a|, eps) max(|b|, eps)).
+---Options: dim = -1 (PyTorch's is the second); eps = 1e-8.
+---Shape of the result: the broadcast of a and b without the dim
+---Raises where sizes do not broadcast, or dim is out of range.
+---@param b tycho.Tensor # floats, broadcasts to a, or a to it
+---@param opts? {dim: integer?, eps: number?}
+---@return tycho.Tensor # the broadcast sizes without the dim
+function Tensor:cosine_similarity(b, opts) end
 
 ---How many elements are not zero.
 ---Shape of the result: x without the dims
@@ -758,6 +802,18 @@ function Tensor:full_like(value, opts) end
 ---@return tycho.Tensor # the sizes of the index; y[i][j] = x[index[i][j]][j] for dim 1
 function Tensor:gather(dim, index) end
 
+---Minus the log-likelihood of target under a normal distribution: (log(var) + (x - target)^2 / var) / 2. Nix,
+---Weigend 1994.
+---Options: full = false: with the constant log(2 pi) / 2; eps = 1e-6: variances below count as eps; reduction.
+---Shape of the result: 0-d, or the broadcast of all
+---Formula: (log(var) + (x - target)^2 / var) / 2, Nix, Weigend 1994
+---Raises where sizes do not broadcast, eps is not above 0, or the reduction is not known.
+---@param target tycho.Tensor # floats
+---@param var tycho.Tensor|number # variances, which broadcast to x; or the sizes of x without its last dim
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, full: boolean?, eps: number?}
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function Tensor:gaussian_nll_loss(target, var, opts) end
+
 ---bool: a above or equal to b
 ---Raises where sizes do not broadcast.
 ---@param b tycho.Tensor|number
@@ -786,12 +842,95 @@ function Tensor:gelu_(opts) end
 ---@return number|boolean
 function Tensor:get(...) end
 
+---The first half of a dim times the sigmoid of the second. Dauphin and others 2016, arXiv:1612.08083.
+---Shape of the result: x, half of the dim
+---Raises where x is not floating, or the dim is out of range or of an odd size.
+---@param dim? integer # the last
+---@return tycho.Tensor # the dim has half the size
+function Tensor:glu(dim) end
+
 ---bool: a above b.
 ---Operators such as < give Lua booleans, so comparisons are methods.
 ---Raises where sizes do not broadcast.
 ---@param b tycho.Tensor|number
 ---@return tycho.Tensor # the sizes of a and b, broadcast; bool
 function Tensor:gt(b) end
+
+---The softmax of (x + noise of Gumbel's distribution) / tau: a sample of classes by their logits, with a gradient;
+---takes a stream of random numbers. Jang, Gu, Poole 2016, arXiv:1611.01144.
+---Options: tau = 1, the temperature; hard = false: 1 for the chosen class and 0 elsewhere, with the gradient of the
+---soft sample; dim = -1.
+---Shape of the result: x
+---Formula: softmax((x - log(-log(u))) / tau), u uniform
+---Raises where x is not floating, dim is out of range, or tau is not above 0.
+---@param opts? {tau: number?, hard: boolean?, dim: integer?}
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:gumbel_softmax(opts) end
+
+---0 within -lambda..lambda, else x. NaN stays.
+---Shape of the result: x
+---Raises where x is not floating.
+---@param lambda? number # 0.5
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:hardshrink(lambda) end
+
+---0 within -lambda..lambda, else x; written to the first argument
+---Shape of the result: x
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param lambda? number # 0.5
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:hardshrink_(lambda) end
+
+---relu6(x + 3) / 6: a sigmoid of three straight lines.
+---Shape of the result: x
+---Raises where x is not floating.
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:hardsigmoid() end
+
+---relu6(x + 3) / 6; written to the first argument
+---Shape of the result: x
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:hardsigmoid_() end
+
+---x * relu6(x + 3) / 6. Howard and others 2019, arXiv:1905.02244.
+---Shape of the result: x
+---Raises where x is not floating.
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:hardswish() end
+
+---x * relu6(x + 3) / 6; written to the first argument
+---Shape of the result: x
+---Formula: Howard and others 2019, arXiv:1905.02244
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:hardswish_() end
+
+---x within low..high; NaN stays.
+---Shape of the result: x
+---Formula: min(max(x, low), high)
+---Raises where x is not floating, or low lies above high.
+---@param low? number # -1
+---@param high? number # 1
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:hardtanh(low, high) end
+
+---x within low..high; written to the first argument
+---Shape of the result: x
+---Formula: min(max(x, low), high)
+---Raises where x is not floating, or low lies above high; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param low? number # -1
+---@param high? number # 1
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:hardtanh_(low, high) end
+
+---x where y is 1, max(0, margin - x) where it is -1: x is a distance.
+---Shape of the result: 0-d, or the broadcast of x and y
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param y tycho.Tensor|number # 1 or -1, broadcasts to x, or x to it
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, margin: number?} # margin: 1
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function Tensor:hinge_embedding_loss(y, opts) end
 
 ---Half the squared difference up to delta, beyond it delta * (|difference| - delta / 2). Huber 1964.
 ---Shape of the result: 0-d, or the broadcast of x and y
@@ -1097,6 +1236,20 @@ function Tensor:logical_xor(b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:logical_xor_(b) end
 
+---log(sigmoid(x)), without overflow.
+---Shape of the result: x
+---Formula: -softplus(-x)
+---Raises where x is not floating.
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:logsigmoid() end
+
+---log(sigmoid(x)); written to the first argument
+---Shape of the result: x
+---Formula: -softplus(-x)
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:logsigmoid_() end
+
 ---log(sum(exp(x))) without overflow; -inf of nothing.
 ---Shape of the result: x without the dims
 ---Formula: m + log(sum(exp(x - m))), m = max(x), or 0 where that is infinite
@@ -1125,6 +1278,15 @@ function Tensor:lshift_(b) end
 ---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
 ---@return tycho.Tensor # the sizes of a and b, broadcast; bool
 function Tensor:lt(b) end
+
+---max(0, margin - y (a - b)): a is to lie above b where y is 1, below where it is -1.
+---Shape of the result: 0-d, or the broadcast of all
+---Raises where sizes do not broadcast, or the reduction is not known.
+---@param b tycho.Tensor # floats
+---@param y tycho.Tensor # floats: 1 or -1
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, margin: number?} # margin: 0
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function Tensor:margin_ranking_loss(b, y, opts) end
 
 ---x with value where the bool mask holds
 ---Shape of the result: broadcast of x and mask
@@ -1277,6 +1439,34 @@ function Tensor:mul(b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:mul_(b) end
 
+---The mean over classes of max(0, margin - x[label] + x[class])^p, the label's own left out.
+---Options: p = 1, or 2; margin = 1; weight, of the labels' classes; reduction.
+---Shape of the result: 0-d, or the labels'
+---Raises where labels do not fit x or lie outside of its classes, p is not 1 or 2, or the reduction is not known.
+---@param target tycho.Tensor # integer labels from 1, [...]
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, p: 1|2|nil, margin: number?, weight: tycho.Tensor?} # weight: [classes]
+---@return tycho.Tensor # 0-d, or the sizes of the labels
+function Tensor:multi_margin_loss(target, opts) end
+
+---Several labels a sample: the sum of max(0, 1 - x[label] + x[class]) over labels, and over classes that are no
+---label, divided by the number of classes.
+---Shape of the result: 0-d, or the sizes without the last dim
+---Raises where labels have not the sizes of x, or the reduction is not known.
+---@param target tycho.Tensor # integer labels from 1, [..., classes]: those before the first 0 count
+---@param opts? {reduction: "mean"|"sum"|"none"|nil} # "mean"
+---@return tycho.Tensor # 0-d, or the sizes of x without classes
+function Tensor:multilabel_margin_loss(target, opts) end
+
+---The mean over classes of bce_with_logits: several labels a sample.
+---Options: reduction, over the samples; weight, of the classes.
+---Shape of the result: 0-d, or the sizes without the last dim
+---Formula: mean over classes of y softplus(-x) + (1 - y) softplus(x)
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param y tycho.Tensor # 0 or 1, the sizes of x
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, weight: tycho.Tensor?} # weight: [classes]
+---@return tycho.Tensor # 0-d, or the sizes of x without the last dim
+function Tensor:multilabel_soft_margin_loss(y, opts) end
+
 ---n positions along the last dim, drawn by weight; weights at least 0, not all 0.
 ---Weights need not add up to 1.
 ---Raises where more are to be drawn than there are without replacement.
@@ -1363,6 +1553,14 @@ function Tensor:norm(p, dims, keepdim) end
 ---@return tycho.Tensor # x itself
 function Tensor:normal_(mean, std) end
 
+---x / max(|x|, eps), the norm over one dim: vectors of norm 1.
+---Options: p = 2, of the norm; dim = -1 (PyTorch's is the second); eps = 1e-12.
+---Shape of the result: x
+---Raises where x is not floating, or dim is out of range.
+---@param opts? {p: number?, dim: integer?, eps: number?}
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:normalize(opts) end
+
 ---the number of elements
 ---Raises where x is no tensor.
 ---@return integer # the product of the sizes; 1 without dims
@@ -1395,12 +1593,32 @@ function Tensor:outer(b) end
 ---@return tycho.Tensor # each dim longer by before + after
 function Tensor:pad(pairs, value) end
 
+---The norm of a - b + eps over the last dim.
+---Options: p = 2, of the norm; eps = 1e-6; keepdim = false.
+---Shape of the result: the broadcast of a and b without the last dim
+---Raises where sizes do not broadcast.
+---@param b tycho.Tensor # floats [..., features]
+---@param opts? {p: number?, eps: number?, keepdim: boolean?}
+---@return tycho.Tensor # the broadcast sizes without the last dim
+function Tensor:pairwise_distance(b, opts) end
+
 ---the dims in another order, as a view
 ---Raises where a dim is missing, given twice or out of range.
 ---@param dims integer|integer[] # every dim once, one by one or in a table
 ---@param ... integer # the others
 ---@return tycho.Tensor # a view
 function Tensor:permute(dims, ...) end
+
+---Minus the log-likelihood of counts under a Poisson distribution: exp(x) - target * x.
+---Options: log_input = true; false: x is the mean itself, x - target * log(x + eps); full = false: with Stirling's
+---approximation of log(target!) for targets above 1; eps = 1e-8; reduction.
+---Shape of the result: 0-d, or the broadcast of x and target
+---Formula: exp(x) - target x
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param target tycho.Tensor|number # counts, broadcast to x, or x to them
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, log_input: boolean?, full: boolean?, eps: number?}
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function Tensor:poisson_nll_loss(target, opts) end
 
 ---a to the power b; integers wrap, a negative exponent truncates
 ---Accuracy: within 2 ulp of the exact result.
@@ -1415,6 +1633,21 @@ function Tensor:pow(b) end
 ---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:pow_(b) end
+
+---x above zero, else weight * x, of one weight for all or one a channel. He and others 2015, arXiv:1502.01852.
+---Shape of the result: x
+---Raises where x is not floating, or the weight is neither one number nor one a channel.
+---@param weight tycho.Tensor # floats [1] or [channels]
+---@return tycho.Tensor # shape of x
+function Tensor:prelu(weight) end
+
+---x above zero, else weight * x; written to the first argument
+---Shape of the result: x
+---Formula: He and others 2015, arXiv:1502.01852
+---Raises where x is not floating, or the weight is neither one number nor one a channel; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param weight tycho.Tensor # floats [1] or [channels]
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:prelu_(weight) end
 
 ---product over dims
 ---Raises where a dim is out of range or given twice, or the list is empty.
@@ -1466,6 +1699,19 @@ function Tensor:release() end
 ---Raises where x is not a tensor.
 ---@return tycho.Tensor # shape and dtype of x; bool gives i64
 function Tensor:relu() end
+
+---min(max(x, 0), 6). Krizhevsky 2010. NaN stays.
+---Shape of the result: x
+---Raises where x is not floating.
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:relu6() end
+
+---x within 0..6; written to the first argument
+---Shape of the result: x
+---Formula: min(max(x, 0), 6)
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:relu6_() end
 
 ---the larger of x and 0; written to the first argument
 ---Shape of the result: x
@@ -1623,6 +1869,19 @@ function Tensor:scatter_add_(dim, index, src) end
 ---@return tycho.Tensor # the sizes of values; i64, places from 1 to n + 1
 function Tensor:searchsorted(values, right) end
 
+---An elu of fixed alpha and scale, which keeps mean 0 and variance 1. Klambauer and others 2017, arXiv:1706.02515.
+---Shape of the result: x
+---Raises where x is not floating.
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:selu() end
+
+---an elu of fixed alpha and scale, which keeps mean 0 and variance 1; written to the first argument
+---Shape of the result: x
+---Formula: Klambauer and others 2017, arXiv:1706.02515
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:selu_() end
+
 ---writes one element, returns x
 ---Raises where there is not one index for each dim, one is out of range, or the value does not fit the dtype.
 ---@param ... integer|number|boolean # one index for each dim, then the value
@@ -1717,6 +1976,14 @@ function Tensor:slice(dim, first, last, step) end
 ---@return tycho.Tensor # 0-d, or the broadcast shape
 function Tensor:smooth_l1_loss(y, opts) end
 
+---log(1 + exp(-y x)) of targets 1 and -1.
+---Shape of the result: 0-d, or the broadcast of x and y
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param y tycho.Tensor|number # 1 or -1, broadcasts to x, or x to it
+---@param opts? {reduction: "mean"|"sum"|"none"|nil} # "mean"
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function Tensor:soft_margin_loss(y, opts) end
+
 ---Softmax over one dim: exp(x - max) / sum(exp(x - max)).
 ---Shape of the result: x
 ---Raises when x is not floating or dim is out of range.
@@ -1731,6 +1998,20 @@ function Tensor:softmax(dim) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:softmax_(dim) end
 
+---The softmax of -x over one dim.
+---Shape of the result: x
+---Raises where x is not floating or dim is out of range.
+---@param dim? integer # the last
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:softmin(dim) end
+
+---the softmax of -x over a dim; written to the first argument
+---Shape of the result: x
+---Raises where x is not floating or dim is out of range; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param dim? integer # the last
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:softmin_(dim) end
+
 ---log(1 + exp(beta * x)) / beta: a smooth relu.
 ---Shape of the result: x
 ---Raises where x is not floating.
@@ -1744,6 +2025,32 @@ function Tensor:softplus(beta) end
 ---@param beta? number # 1
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:softplus_(beta) end
+
+---x moved towards 0 by lambda, 0 where it would pass it. NaN stays.
+---Shape of the result: x
+---Raises where x is not floating, or lambda is negative.
+---@param lambda? number # 0.5
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:softshrink(lambda) end
+
+---x moved towards 0 by lambda; written to the first argument
+---Shape of the result: x
+---Raises where x is not floating, or lambda is negative; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param lambda? number # 0.5
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:softshrink_(lambda) end
+
+---x / (1 + |x|).
+---Shape of the result: x
+---Raises where x is not floating.
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:softsign() end
+
+---x / (1 + |x|); written to the first argument
+---Shape of the result: x
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:softsign_() end
 
 ---two results: the elements of a dim in order, stable, NaN counts as largest; and their positions
 ---Raises where the dim is out of range.
@@ -1865,6 +2172,18 @@ function Tensor:tanh() end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:tanh_() end
 
+---x - tanh(x).
+---Shape of the result: x
+---Raises where x is not floating.
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:tanhshrink() end
+
+---x - tanh(x); written to the first argument
+---Shape of the result: x
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:tanhshrink_() end
+
 ---Sums products over pairs of dims: the last `dims` of a with the first of b, or the listed ones.
 ---Shape of the result: other dims of a, then of b
 ---Raises where the dims that are summed differ in number or size.
@@ -1872,6 +2191,22 @@ function Tensor:tanh_() end
 ---@param dims? integer|integer[][] # 2; or {dims of a, dims of b}
 ---@return tycho.Tensor # the other dims of a, then those of b
 function Tensor:tensordot(b, dims) end
+
+---x above the threshold, else the value. NaN stays.
+---Shape of the result: x
+---Raises where x is not floating, or threshold or value is no number.
+---@param threshold number
+---@param value number
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:threshold(threshold, value) end
+
+---x above the threshold, else the value; written to the first argument
+---Shape of the result: x
+---Raises where x is not floating, or threshold or value is no number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param threshold number
+---@param value number
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:threshold_(threshold, value) end
 
 ---the whole of x repeated along each dim; counts are right-aligned
 ---Raises where a count is negative.
@@ -1922,6 +2257,17 @@ function Tensor:tril(k) end
 ---@param k? integer # 0; above zero: higher
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:tril_(k) end
+
+---max(0, margin + |anchor - positive| - |anchor - negative|) of vectors in the last dim.
+---Options: margin = 1; p = 2, of the norm; eps = 1e-6, added to the differences; swap = false: the distance of
+---positive and negative where it is the smaller one (Balntas and others 2016); reduction.
+---Shape of the result: 0-d, or the sizes without the last dim
+---Raises where sizes do not broadcast, margin is not above 0, or the reduction is not known.
+---@param positive tycho.Tensor # floats [..., features]
+---@param negative tycho.Tensor # floats [..., features]
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, margin: number?, p: number?, eps: number?, swap: boolean?}
+---@return tycho.Tensor # 0-d, or the sizes without features
+function Tensor:triplet_margin_loss(positive, negative, opts) end
 
 ---The matrices in the last two dims, with zeros below the k-th diagonal.
 ---Shape of the result: x
@@ -2337,6 +2683,18 @@ function ty.bce_with_logits(x, y, opts) end
 ---@return tycho.Tensor # these sizes, or those of p; f32
 function ty.bernoulli(p, sizes, opts) end
 
+---Of chances x and y in 0..1: -(y log x + (1 - y) log(1 - x)), logarithms of at least -100. Of logits:
+---ty.bce_with_logits, which is exact where chances round to 0 or 1. Outside of 0..1 the loss is NaN.
+---Options: reduction; weight, which multiplies the losses.
+---Shape of the result: 0-d, or x
+---Formula: -(y log(x) + (1 - y) log(1 - x))
+---Raises where x and y have not the same sizes, or the reduction is not known.
+---@param x tycho.Tensor # chances
+---@param y tycho.Tensor # the sizes of x
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, weight: tycho.Tensor|number|nil} # weight: broadcasts with x
+---@return tycho.Tensor # 0-d, or the sizes of x
+function ty.binary_cross_entropy(x, y, opts) end
+
 ---bits set in both
 ---Accuracy: exact, or rounded once.
 ---Raises where an argument is neither a tensor nor a number, or of floats, or where the sizes do not broadcast.
@@ -2444,6 +2802,23 @@ function ty.ceil(x) end
 ---@param x tycho.Tensor|number # any dtype, any shape
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.ceil_(x) end
+
+---x above zero, else alpha * (exp(x / alpha) - 1): an elu of one slope at 0. Barron 2017, arXiv:1704.07483.
+---Shape of the result: x
+---Raises where x is not floating, or alpha is 0.
+---@param x tycho.Tensor # floats
+---@param alpha? number # 1
+---@return tycho.Tensor # shape and dtype of x
+function ty.celu(x, alpha) end
+
+---x above zero, else alpha * (exp(x / alpha) - 1); written to the first argument
+---Shape of the result: x
+---Formula: Barron 2017, arXiv:1704.07483
+---Raises where x is not floating, or alpha is 0; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@param alpha? number # 1
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.celu_(x, alpha) end
 
 ---Runs f as it is written beside every n-th call of the compiled function, and raises where a bit differs: of
 ---results, of what was written, of the random state. What the plain run changes is put back, but output and what C
@@ -2650,6 +3025,26 @@ function ty.cosh(x) end
 ---@param x tycho.Tensor|number # any dtype, any shape
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.cosh_(x) end
+
+---1 - cos(a, b) where y is 1, max(0, cos(a, b) - margin) where it is -1, of vectors in the last dim.
+---Shape of the result: 0-d, or the sizes without the last dim
+---Raises where sizes do not broadcast, or the reduction is not known.
+---@param a tycho.Tensor # floats [..., features]
+---@param b tycho.Tensor # floats [..., features]
+---@param y tycho.Tensor # 1 or -1, [...]
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, margin: number?} # margin: 0
+---@return tycho.Tensor # 0-d, or the sizes of y
+function ty.cosine_embedding_loss(a, b, y, opts) end
+
+---The cosine of the angle between vectors in one dim: sum(a b) / (max(|a|, eps) max(|b|, eps)).
+---Options: dim = -1 (PyTorch's is the second); eps = 1e-8.
+---Shape of the result: the broadcast of a and b without the dim
+---Raises where sizes do not broadcast, or dim is out of range.
+---@param a tycho.Tensor # floats
+---@param b tycho.Tensor # floats, broadcasts to a, or a to it
+---@param opts? {dim: integer?, eps: number?}
+---@return tycho.Tensor # the broadcast sizes without the dim
+function ty.cosine_similarity(a, b, opts) end
 
 ---How many elements are not zero.
 ---Shape of the result: x without the dims
@@ -3114,6 +3509,19 @@ function ty.full_like(x, value, opts) end
 ---@return tycho.Tensor # the sizes of the index; y[i][j] = x[index[i][j]][j] for dim 1
 function ty.gather(x, dim, index) end
 
+---Minus the log-likelihood of target under a normal distribution: (log(var) + (x - target)^2 / var) / 2. Nix,
+---Weigend 1994.
+---Options: full = false: with the constant log(2 pi) / 2; eps = 1e-6: variances below count as eps; reduction.
+---Shape of the result: 0-d, or the broadcast of all
+---Formula: (log(var) + (x - target)^2 / var) / 2, Nix, Weigend 1994
+---Raises where sizes do not broadcast, eps is not above 0, or the reduction is not known.
+---@param x tycho.Tensor # floats: means
+---@param target tycho.Tensor # floats
+---@param var tycho.Tensor|number # variances, which broadcast to x; or the sizes of x without its last dim
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, full: boolean?, eps: number?}
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function ty.gaussian_nll_loss(x, target, var, opts) end
+
 ---bool: a above or equal to b
 ---Raises where sizes do not broadcast.
 ---@param a tycho.Tensor|number
@@ -3145,6 +3553,14 @@ function ty.gelu_(x, opts) end
 ---@param ... integer # one index for each dim, 1-based, negative from the end
 ---@return number|boolean
 function ty.get(x, ...) end
+
+---The first half of a dim times the sigmoid of the second. Dauphin and others 2016, arXiv:1612.08083.
+---Shape of the result: x, half of the dim
+---Raises where x is not floating, or the dim is out of range or of an odd size.
+---@param x tycho.Tensor # floats
+---@param dim? integer # the last
+---@return tycho.Tensor # the dim has half the size
+function ty.glu(x, dim) end
 
 ---a function that gives f's gradient for one or more of its arguments
 ---Raises where f is no function, or gives no float tensor of one element.
@@ -3183,6 +3599,83 @@ function ty.graph(f, ...) end
 ---@return tycho.Tensor # the sizes of a and b, broadcast; bool
 function ty.gt(a, b) end
 
+---The softmax of (x + noise of Gumbel's distribution) / tau: a sample of classes by their logits, with a gradient;
+---takes a stream of random numbers. Jang, Gu, Poole 2016, arXiv:1611.01144.
+---Options: tau = 1, the temperature; hard = false: 1 for the chosen class and 0 elsewhere, with the gradient of the
+---soft sample; dim = -1.
+---Shape of the result: x
+---Formula: softmax((x - log(-log(u))) / tau), u uniform
+---Raises where x is not floating, dim is out of range, or tau is not above 0.
+---@param x tycho.Tensor # floats: logits
+---@param opts? {tau: number?, hard: boolean?, dim: integer?}
+---@return tycho.Tensor # shape and dtype of x
+function ty.gumbel_softmax(x, opts) end
+
+---0 within -lambda..lambda, else x. NaN stays.
+---Shape of the result: x
+---Raises where x is not floating.
+---@param x tycho.Tensor # floats
+---@param lambda? number # 0.5
+---@return tycho.Tensor # shape and dtype of x
+function ty.hardshrink(x, lambda) end
+
+---0 within -lambda..lambda, else x; written to the first argument
+---Shape of the result: x
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@param lambda? number # 0.5
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.hardshrink_(x, lambda) end
+
+---relu6(x + 3) / 6: a sigmoid of three straight lines.
+---Shape of the result: x
+---Raises where x is not floating.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # shape and dtype of x
+function ty.hardsigmoid(x) end
+
+---relu6(x + 3) / 6; written to the first argument
+---Shape of the result: x
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.hardsigmoid_(x) end
+
+---x * relu6(x + 3) / 6. Howard and others 2019, arXiv:1905.02244.
+---Shape of the result: x
+---Raises where x is not floating.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # shape and dtype of x
+function ty.hardswish(x) end
+
+---x * relu6(x + 3) / 6; written to the first argument
+---Shape of the result: x
+---Formula: Howard and others 2019, arXiv:1905.02244
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.hardswish_(x) end
+
+---x within low..high; NaN stays.
+---Shape of the result: x
+---Formula: min(max(x, low), high)
+---Raises where x is not floating, or low lies above high.
+---@param x tycho.Tensor # floats
+---@param low? number # -1
+---@param high? number # 1
+---@return tycho.Tensor # shape and dtype of x
+function ty.hardtanh(x, low, high) end
+
+---x within low..high; written to the first argument
+---Shape of the result: x
+---Formula: min(max(x, low), high)
+---Raises where x is not floating, or low lies above high; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@param low? number # -1
+---@param high? number # 1
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.hardtanh_(x, low, high) end
+
 ---The help of a function as text; of a group the calls in it. Without an argument all names are printed; a list of
 ---them is given, groups as "nn.*".
 ---Raises for a name that is not known, and names the nearest.
@@ -3197,6 +3690,15 @@ function ty.help(what) end
 ---@param argnum? integer # 1
 ---@return fun(...): tycho.Tensor
 function ty.hessian(f, argnum) end
+
+---x where y is 1, max(0, margin - x) where it is -1: x is a distance.
+---Shape of the result: 0-d, or the broadcast of x and y
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param x tycho.Tensor # floats
+---@param y tycho.Tensor|number # 1 or -1, broadcasts to x, or x to it
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, margin: number?} # margin: 1
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function ty.hinge_embedding_loss(x, y, opts) end
 
 ---Half the squared difference up to delta, beyond it delta * (|difference| - delta / 2). Huber 1964.
 ---Shape of the result: 0-d, or the broadcast of x and y
@@ -3605,6 +4107,22 @@ function ty.logical_xor(a, b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.logical_xor_(a, b) end
 
+---log(sigmoid(x)), without overflow.
+---Shape of the result: x
+---Formula: -softplus(-x)
+---Raises where x is not floating.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # shape and dtype of x
+function ty.logsigmoid(x) end
+
+---log(sigmoid(x)); written to the first argument
+---Shape of the result: x
+---Formula: -softplus(-x)
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.logsigmoid_(x) end
+
 ---log(sum(exp(x))) without overflow; -inf of nothing.
 ---Shape of the result: x without the dims
 ---Formula: m + log(sum(exp(x - m))), m = max(x), or 0 where that is infinite
@@ -3643,6 +4161,16 @@ function ty.lt(a, b) end
 ---Raises where the seed is no whole number.
 ---@param seed? integer
 function ty.manual_seed(seed) end
+
+---max(0, margin - y (a - b)): a is to lie above b where y is 1, below where it is -1.
+---Shape of the result: 0-d, or the broadcast of all
+---Raises where sizes do not broadcast, or the reduction is not known.
+---@param a tycho.Tensor # floats
+---@param b tycho.Tensor # floats
+---@param y tycho.Tensor # floats: 1 or -1
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, margin: number?} # margin: 0
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function ty.margin_ranking_loss(a, b, y, opts) end
 
 ---x with value where the bool mask holds
 ---Shape of the result: broadcast of x and mask
@@ -3823,6 +4351,37 @@ function ty.mul(a, b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.mul_(a, b) end
 
+---The mean over classes of max(0, margin - x[label] + x[class])^p, the label's own left out.
+---Options: p = 1, or 2; margin = 1; weight, of the labels' classes; reduction.
+---Shape of the result: 0-d, or the labels'
+---Raises where labels do not fit x or lie outside of its classes, p is not 1 or 2, or the reduction is not known.
+---@param x tycho.Tensor # floats [..., classes]
+---@param target tycho.Tensor # integer labels from 1, [...]
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, p: 1|2|nil, margin: number?, weight: tycho.Tensor?} # weight: [classes]
+---@return tycho.Tensor # 0-d, or the sizes of the labels
+function ty.multi_margin_loss(x, target, opts) end
+
+---Several labels a sample: the sum of max(0, 1 - x[label] + x[class]) over labels, and over classes that are no
+---label, divided by the number of classes.
+---Shape of the result: 0-d, or the sizes without the last dim
+---Raises where labels have not the sizes of x, or the reduction is not known.
+---@param x tycho.Tensor # floats [..., classes]
+---@param target tycho.Tensor # integer labels from 1, [..., classes]: those before the first 0 count
+---@param opts? {reduction: "mean"|"sum"|"none"|nil} # "mean"
+---@return tycho.Tensor # 0-d, or the sizes of x without classes
+function ty.multilabel_margin_loss(x, target, opts) end
+
+---The mean over classes of bce_with_logits: several labels a sample.
+---Options: reduction, over the samples; weight, of the classes.
+---Shape of the result: 0-d, or the sizes without the last dim
+---Formula: mean over classes of y softplus(-x) + (1 - y) softplus(x)
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param x tycho.Tensor # logits [..., classes]
+---@param y tycho.Tensor # 0 or 1, the sizes of x
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, weight: tycho.Tensor?} # weight: [classes]
+---@return tycho.Tensor # 0-d, or the sizes of x without the last dim
+function ty.multilabel_soft_margin_loss(x, y, opts) end
+
 ---n positions along the last dim, drawn by weight; weights at least 0, not all 0.
 ---Weights need not add up to 1.
 ---Raises where more are to be drawn than there are without replacement.
@@ -3936,6 +4495,15 @@ function ty.normal(mean, std, sizes, opts) end
 ---@return tycho.Tensor # x itself
 function ty.normal_(x, mean, std) end
 
+---x / max(|x|, eps), the norm over one dim: vectors of norm 1.
+---Options: p = 2, of the norm; dim = -1 (PyTorch's is the second); eps = 1e-12.
+---Shape of the result: x
+---Raises where x is not floating, or dim is out of range.
+---@param x tycho.Tensor # floats
+---@param opts? {p: number?, dim: integer?, eps: number?}
+---@return tycho.Tensor # shape and dtype of x
+function ty.normalize(x, opts) end
+
 ---the number of elements
 ---Raises where x is no tensor.
 ---@param x tycho.Tensor
@@ -3979,6 +4547,16 @@ function ty.outer(a, b) end
 ---@return tycho.Tensor # each dim longer by before + after
 function ty.pad(x, pairs, value) end
 
+---The norm of a - b + eps over the last dim.
+---Options: p = 2, of the norm; eps = 1e-6; keepdim = false.
+---Shape of the result: the broadcast of a and b without the last dim
+---Raises where sizes do not broadcast.
+---@param a tycho.Tensor # floats [..., features]
+---@param b tycho.Tensor # floats [..., features]
+---@param opts? {p: number?, eps: number?, keepdim: boolean?}
+---@return tycho.Tensor # the broadcast sizes without the last dim
+function ty.pairwise_distance(a, b, opts) end
+
 ---Registers a pass under a name: {passes = {name}} of jit.compile runs it. fn(graph, example_inputs) changes the
 ---graph or returns another one. A name may be given anew: functions that are compiled later get the new pass.
 ---Raises where the name is no string, or fn no function.
@@ -4003,6 +4581,18 @@ function ty.permute(x, dims, ...) end
 ---@return tycho.Plot
 function ty.plot(opts) end
 
+---Minus the log-likelihood of counts under a Poisson distribution: exp(x) - target * x.
+---Options: log_input = true; false: x is the mean itself, x - target * log(x + eps); full = false: with Stirling's
+---approximation of log(target!) for targets above 1; eps = 1e-8; reduction.
+---Shape of the result: 0-d, or the broadcast of x and target
+---Formula: exp(x) - target x
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param x tycho.Tensor # floats
+---@param target tycho.Tensor|number # counts, broadcast to x, or x to them
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, log_input: boolean?, full: boolean?, eps: number?}
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function ty.poisson_nll_loss(x, target, opts) end
+
 ---a to the power b; integers wrap, a negative exponent truncates
 ---Accuracy: within 2 ulp of the exact result.
 ---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
@@ -4024,6 +4614,23 @@ function ty.pow_(a, b) end
 ---@param name? "exact"|"fast"
 ---@return string # the precision so far
 function ty.precision(name) end
+
+---x above zero, else weight * x, of one weight for all or one a channel. He and others 2015, arXiv:1502.01852.
+---Shape of the result: x
+---Raises where x is not floating, or the weight is neither one number nor one a channel.
+---@param x tycho.Tensor # floats: [batch, channels, ...], or any shape with one weight
+---@param weight tycho.Tensor # floats [1] or [channels]
+---@return tycho.Tensor # shape of x
+function ty.prelu(x, weight) end
+
+---x above zero, else weight * x; written to the first argument
+---Shape of the result: x
+---Formula: He and others 2015, arXiv:1502.01852
+---Raises where x is not floating, or the weight is neither one number nor one a channel; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats: [batch, channels, ...], or any shape with one weight
+---@param weight tycho.Tensor # floats [1] or [channels]
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.prelu_(x, weight) end
 
 ---product over dims
 ---Raises where a dim is out of range or given twice, or the list is empty.
@@ -4139,6 +4746,21 @@ function ty.release(x) end
 ---@param x tycho.Tensor # any shape and dtype
 ---@return tycho.Tensor # shape and dtype of x; bool gives i64
 function ty.relu(x) end
+
+---min(max(x, 0), 6). Krizhevsky 2010. NaN stays.
+---Shape of the result: x
+---Raises where x is not floating.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # shape and dtype of x
+function ty.relu6(x) end
+
+---x within 0..6; written to the first argument
+---Shape of the result: x
+---Formula: min(max(x, 0), 6)
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.relu6_(x) end
 
 ---the larger of x and 0; written to the first argument
 ---Shape of the result: x
@@ -4363,6 +4985,21 @@ function ty.scope(fn, ...) end
 ---@return tycho.Tensor # the sizes of values; i64, places from 1 to n + 1
 function ty.searchsorted(sorted, values, right) end
 
+---An elu of fixed alpha and scale, which keeps mean 0 and variance 1. Klambauer and others 2017, arXiv:1706.02515.
+---Shape of the result: x
+---Raises where x is not floating.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # shape and dtype of x
+function ty.selu(x) end
+
+---an elu of fixed alpha and scale, which keeps mean 0 and variance 1; written to the first argument
+---Shape of the result: x
+---Formula: Klambauer and others 2017, arXiv:1706.02515
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.selu_(x) end
+
 ---writes one element, returns x
 ---Raises where there is not one index for each dim, one is out of range, or the value does not fit the dtype.
 ---@param x tycho.Tensor
@@ -4485,6 +5122,15 @@ function ty.slice(x, dim, first, last, step) end
 ---@return tycho.Tensor # 0-d, or the broadcast shape
 function ty.smooth_l1_loss(x, y, opts) end
 
+---log(1 + exp(-y x)) of targets 1 and -1.
+---Shape of the result: 0-d, or the broadcast of x and y
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param x tycho.Tensor # floats
+---@param y tycho.Tensor|number # 1 or -1, broadcasts to x, or x to it
+---@param opts? {reduction: "mean"|"sum"|"none"|nil} # "mean"
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function ty.soft_margin_loss(x, y, opts) end
+
 ---Softmax over one dim: exp(x - max) / sum(exp(x - max)).
 ---Shape of the result: x
 ---Raises when x is not floating or dim is out of range.
@@ -4501,6 +5147,22 @@ function ty.softmax(x, dim) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.softmax_(x, dim) end
 
+---The softmax of -x over one dim.
+---Shape of the result: x
+---Raises where x is not floating or dim is out of range.
+---@param x tycho.Tensor # floats
+---@param dim? integer # the last
+---@return tycho.Tensor # shape and dtype of x
+function ty.softmin(x, dim) end
+
+---the softmax of -x over a dim; written to the first argument
+---Shape of the result: x
+---Raises where x is not floating or dim is out of range; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@param dim? integer # the last
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.softmin_(x, dim) end
+
 ---log(1 + exp(beta * x)) / beta: a smooth relu.
 ---Shape of the result: x
 ---Raises where x is not floating.
@@ -4516,6 +5178,36 @@ function ty.softplus(x, beta) end
 ---@param beta? number # 1
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.softplus_(x, beta) end
+
+---x moved towards 0 by lambda, 0 where it would pass it. NaN stays.
+---Shape of the result: x
+---Raises where x is not floating, or lambda is negative.
+---@param x tycho.Tensor # floats
+---@param lambda? number # 0.5
+---@return tycho.Tensor # shape and dtype of x
+function ty.softshrink(x, lambda) end
+
+---x moved towards 0 by lambda; written to the first argument
+---Shape of the result: x
+---Raises where x is not floating, or lambda is negative; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@param lambda? number # 0.5
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.softshrink_(x, lambda) end
+
+---x / (1 + |x|).
+---Shape of the result: x
+---Raises where x is not floating.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # shape and dtype of x
+function ty.softsign(x) end
+
+---x / (1 + |x|); written to the first argument
+---Shape of the result: x
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.softsign_(x) end
 
 ---two results: the elements of a dim in order, stable, NaN counts as largest; and their positions
 ---Raises where the dim is out of range.
@@ -4690,6 +5382,20 @@ function ty.tanh(x) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.tanh_(x) end
 
+---x - tanh(x).
+---Shape of the result: x
+---Raises where x is not floating.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # shape and dtype of x
+function ty.tanhshrink(x) end
+
+---x - tanh(x); written to the first argument
+---Shape of the result: x
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.tanhshrink_(x) end
+
 ---a tensor of the numbers or booleans of nested tables; a copy of a tensor.
 ---Data are copied. Numbers give the default dtype (f32), booleans bool; `{}` is an empty vector.
 ---Raises where nested tables are ragged, hold something else, or a number does not fit the dtype.
@@ -4713,6 +5419,24 @@ function ty.tensordot(a, b, dims) end
 ---@param n? integer # by default as many as the process may use
 ---@return integer # how many there are now
 function ty.threads(n) end
+
+---x above the threshold, else the value. NaN stays.
+---Shape of the result: x
+---Raises where x is not floating, or threshold or value is no number.
+---@param x tycho.Tensor # floats
+---@param threshold number
+---@param value number
+---@return tycho.Tensor # shape and dtype of x
+function ty.threshold(x, threshold, value) end
+
+---x above the threshold, else the value; written to the first argument
+---Shape of the result: x
+---Raises where x is not floating, or threshold or value is no number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@param threshold number
+---@param value number
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.threshold_(x, threshold, value) end
 
 ---the whole of x repeated along each dim; counts are right-aligned
 ---Raises where a count is negative.
@@ -4780,6 +5504,18 @@ function ty.tril(x, k) end
 ---@param k? integer # 0; above zero: higher
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.tril_(x, k) end
+
+---max(0, margin + |anchor - positive| - |anchor - negative|) of vectors in the last dim.
+---Options: margin = 1; p = 2, of the norm; eps = 1e-6, added to the differences; swap = false: the distance of
+---positive and negative where it is the smaller one (Balntas and others 2016); reduction.
+---Shape of the result: 0-d, or the sizes without the last dim
+---Raises where sizes do not broadcast, margin is not above 0, or the reduction is not known.
+---@param anchor tycho.Tensor # floats [..., features]
+---@param positive tycho.Tensor # floats [..., features]
+---@param negative tycho.Tensor # floats [..., features]
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, margin: number?, p: number?, eps: number?, swap: boolean?}
+---@return tycho.Tensor # 0-d, or the sizes without features
+function ty.triplet_margin_loss(anchor, positive, negative, opts) end
 
 ---The matrices in the last two dims, with zeros below the k-th diagonal.
 ---Shape of the result: x
@@ -5863,6 +6599,15 @@ function nn.AvgPool2d(kernel, opts) end
 ---@class tycho.nn.AvgPool2d: tycho.Module
 objects.nn_AvgPool2d = {}
 
+---see ty.binary_cross_entropy.
+---Raises where x and y have not the same sizes, or the reduction is not known.
+---@param opts? {weight: tycho.Tensor|number|nil, reduction: "mean"|"sum"|"none"|nil}
+---@return tycho.nn.BCELoss # chances x and y to a 0-d tensor
+function nn.BCELoss(opts) end
+
+---@class tycho.nn.BCELoss: tycho.Module
+objects.nn_BCELoss = {}
+
 ---see ty.bce_with_logits.
 ---Raises where sizes do not fit each other, or the reduction is not known.
 ---@param opts? {reduction: "mean"|"sum"|"none"|nil, weight: tycho.Tensor|number|nil, pos_weight: tycho.Tensor|number|nil} # tensors or numbers that broadcast with x
@@ -5894,6 +6639,15 @@ function nn.BatchNorm2d(channels, opts) end
 
 ---@class tycho.nn.BatchNorm2d: tycho.Module
 objects.nn_BatchNorm2d = {}
+
+---see ty.celu.
+---Raises where x is not floating, or alpha is 0.
+---@param alpha? number # 1
+---@return tycho.nn.CELU
+function nn.CELU(alpha) end
+
+---@class tycho.nn.CELU: tycho.Module
+objects.nn_CELU = {}
 
 ---see
 ---ty.conv1d.
@@ -5944,6 +6698,15 @@ function nn.ConvTranspose2d(inputs, outputs, kernel, opts) end
 
 ---@class tycho.nn.ConvTranspose2d: tycho.Module
 objects.nn_ConvTranspose2d = {}
+
+---loss(a, b, y), see ty.cosine_embedding_loss.
+---Raises where sizes do not broadcast, or the reduction is not known.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, margin: number?} # margin: 0
+---@return tycho.nn.CosineEmbeddingLoss
+function nn.CosineEmbeddingLoss(opts) end
+
+---@class tycho.nn.CosineEmbeddingLoss: tycho.Module
+objects.nn_CosineEmbeddingLoss = {}
 
 ---see ty.cross_entropy.
 ---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes; where probabilities have other sizes than x.
@@ -6006,6 +6769,15 @@ function nn.GELU(approximate) end
 ---@class tycho.nn.GELU: tycho.Module
 objects.nn_GELU = {}
 
+---see ty.glu.
+---Raises where x is not floating, or the dim is out of range or of an odd size.
+---@param dim? integer # the last
+---@return tycho.nn.GLU
+function nn.GLU(dim) end
+
+---@class tycho.nn.GLU: tycho.Module
+objects.nn_GLU = {}
+
 ---h' = (1 - z) * n + z * h, n = tanh(x + r * (h wh + bh)). Cho and others 2014, arXiv:1406.1078.
 ---Raises where a count is not whole, an option is not known, or input or state has other sizes.
 ---@param inputs integer # features of the input
@@ -6016,6 +6788,15 @@ function nn.GRU(inputs, hidden, opts) end
 
 ---@class tycho.nn.GRU: tycho.Module
 objects.nn_GRU = {}
+
+---loss(x, target, var), see ty.gaussian_nll_loss.
+---Raises where sizes do not broadcast, eps is not above 0, or the reduction is not known.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, full: boolean?, eps: number?}
+---@return tycho.nn.GaussianNLLLoss
+function nn.GaussianNLLLoss(opts) end
+
+---@class tycho.nn.GaussianNLLLoss: tycho.Module
+objects.nn_GaussianNLLLoss = {}
 
 ---over groups of channels of each sample.
 ---Wu, He 2018, arXiv:1803.08494.
@@ -6034,6 +6815,50 @@ objects.nn_GroupNorm = {}
 ---@param x tycho.Tensor # [batch, channels, ...]
 ---@return tycho.Tensor # the sizes of x
 function objects.nn_GroupNorm:forward(x) end
+
+---see ty.hardshrink.
+---Raises where x is not floating.
+---@param lambda? number # 0.5
+---@return tycho.nn.Hardshrink
+function nn.Hardshrink(lambda) end
+
+---@class tycho.nn.Hardshrink: tycho.Module
+objects.nn_Hardshrink = {}
+
+---relu6(x + 3) / 6, see ty.hardsigmoid.
+---Raises where x is not floating.
+---@return tycho.nn.Hardsigmoid
+function nn.Hardsigmoid() end
+
+---@class tycho.nn.Hardsigmoid: tycho.Module
+objects.nn_Hardsigmoid = {}
+
+---x * relu6(x + 3) / 6, see ty.hardswish.
+---Raises where x is not floating.
+---@return tycho.nn.Hardswish
+function nn.Hardswish() end
+
+---@class tycho.nn.Hardswish: tycho.Module
+objects.nn_Hardswish = {}
+
+---x within low..high, see ty.hardtanh.
+---Raises where x is not floating, or low lies above high.
+---@param low? number # -1
+---@param high? number # 1
+---@return tycho.nn.Hardtanh
+function nn.Hardtanh(low, high) end
+
+---@class tycho.nn.Hardtanh: tycho.Module
+objects.nn_Hardtanh = {}
+
+---see ty.hinge_embedding_loss.
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, margin: number?} # margin: 1
+---@return tycho.nn.HingeEmbeddingLoss
+function nn.HingeEmbeddingLoss(opts) end
+
+---@class tycho.nn.HingeEmbeddingLoss: tycho.Module
+objects.nn_HingeEmbeddingLoss = {}
 
 ---see ty.huber_loss.
 ---Raises where sizes do not fit each other, delta is not above 0, or the reduction is not known.
@@ -6117,6 +6942,14 @@ objects.nn_Linear = {}
 ---@return tycho.Tensor
 function objects.nn_Linear:forward(x) end
 
+---log(sigmoid(x)), see ty.logsigmoid.
+---Raises where x is not floating.
+---@return tycho.nn.LogSigmoid
+function nn.LogSigmoid() end
+
+---@class tycho.nn.LogSigmoid: tycho.Module
+objects.nn_LogSigmoid = {}
+
 ---see ty.log_softmax.
 ---Raises where x is not floating or dim is out of range.
 ---@param dim? integer # the last
@@ -6134,6 +6967,15 @@ function nn.MSELoss(opts) end
 
 ---@class tycho.nn.MSELoss: tycho.Module
 objects.nn_MSELoss = {}
+
+---loss(a, b, y), see ty.margin_ranking_loss.
+---Raises where sizes do not broadcast, or the reduction is not known.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, margin: number?} # margin: 0
+---@return tycho.nn.MarginRankingLoss
+function nn.MarginRankingLoss(opts) end
+
+---@class tycho.nn.MarginRankingLoss: tycho.Module
+objects.nn_MarginRankingLoss = {}
 
 ---see ty.max_pool1d.
 ---Raises where x has other dims, a window does not fit, or an option is out of range.
@@ -6355,6 +7197,33 @@ function objects.nn_MultiHeadAttention:cache(batch, positions) end
 ---@return tycho.Tensor # [batch, time, width]
 function objects.nn_MultiHeadAttention:forward(q, k, v, opts) end
 
+---see ty.multilabel_margin_loss.
+---Raises where labels have not the sizes of x, or the reduction is not known.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil} # "mean"
+---@return tycho.nn.MultiLabelMarginLoss
+function nn.MultiLabelMarginLoss(opts) end
+
+---@class tycho.nn.MultiLabelMarginLoss: tycho.Module
+objects.nn_MultiLabelMarginLoss = {}
+
+---see ty.multilabel_soft_margin_loss.
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, weight: tycho.Tensor?} # weight: [classes]
+---@return tycho.nn.MultiLabelSoftMarginLoss
+function nn.MultiLabelSoftMarginLoss(opts) end
+
+---@class tycho.nn.MultiLabelSoftMarginLoss: tycho.Module
+objects.nn_MultiLabelSoftMarginLoss = {}
+
+---see ty.multi_margin_loss.
+---Raises where labels do not fit x or lie outside of its classes, p is not 1 or 2, or the reduction is not known.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, p: 1|2|nil, margin: number?, weight: tycho.Tensor?} # weight: [classes]
+---@return tycho.nn.MultiMarginLoss
+function nn.MultiMarginLoss(opts) end
+
+---@class tycho.nn.MultiMarginLoss: tycho.Module
+objects.nn_MultiMarginLoss = {}
+
 ---see ty.nll_loss.
 ---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes.
 ---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?}
@@ -6364,11 +7233,30 @@ function nn.NLLLoss(opts) end
 ---@class tycho.nn.NLLLoss: tycho.Module
 objects.nn_NLLLoss = {}
 
+---x above zero, else weight * x; see ty.prelu.
+---Raises where the count is not whole, or the input has other channels.
+---@param channels? integer # 1: one weight for all
+---@param start? number # what weights begin with
+---@return tycho.nn.PReLU # the sizes of the input
+function nn.PReLU(channels, start) end
+
+---@class tycho.nn.PReLU: tycho.Module
+objects.nn_PReLU = {}
+
 ---A parameter: the tensor itself, which requires gradients from now on.
 ---Raises where t is not of floats.
 ---@param t tycho.Tensor # floats
 ---@return tycho.Tensor # t itself
 function nn.Parameter(t) end
+
+---see ty.poisson_nll_loss.
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, log_input: boolean?, full: boolean?, eps: number?}
+---@return tycho.nn.PoissonNLLLoss
+function nn.PoissonNLLLoss(opts) end
+
+---@class tycho.nn.PoissonNLLLoss: tycho.Module
+objects.nn_PoissonNLLLoss = {}
 
 ---x / sqrt(mean(x^2) + eps) * weight over the last dims.
 ---Zhang, Sennrich 2019, arXiv:1910.07467.
@@ -6392,6 +7280,17 @@ function nn.RNN(inputs, hidden, opts) end
 ---@class tycho.nn.RNN: tycho.Module
 objects.nn_RNN = {}
 
+---x above zero, else a slope times x: of uniform random slopes when training,
+---else their mean. Xu and others 2015, arXiv:1505.00853.
+---Raises where low lies above high, or the input is not floating.
+---@param low? number
+---@param high? number
+---@return tycho.nn.RReLU # the sizes of the input
+function nn.RReLU(low, high) end
+
+---@class tycho.nn.RReLU: tycho.Module
+objects.nn_RReLU = {}
+
 ---max(x, 0), ty.relu as a module.
 ---Raises where the input is not a tensor.
 ---@return tycho.nn.ReLU # the sizes of the input
@@ -6399,6 +7298,22 @@ function nn.ReLU() end
 
 ---@class tycho.nn.ReLU: tycho.Module
 objects.nn_ReLU = {}
+
+---x within 0..6, see ty.relu6.
+---Raises where x is not floating.
+---@return tycho.nn.ReLU6
+function nn.ReLU6() end
+
+---@class tycho.nn.ReLU6: tycho.Module
+objects.nn_ReLU6 = {}
+
+---an elu of fixed alpha and scale, see ty.selu.
+---Raises where x is not floating.
+---@return tycho.nn.SELU
+function nn.SELU() end
+
+---@class tycho.nn.SELU: tycho.Module
+objects.nn_SELU = {}
 
 ---each part takes what the one before it gives; functions are parts too.
 ---Raises where a part is neither a module nor a function.
@@ -6440,6 +7355,15 @@ function nn.SmoothL1Loss(opts) end
 ---@class tycho.nn.SmoothL1Loss: tycho.Module
 objects.nn_SmoothL1Loss = {}
 
+---see ty.soft_margin_loss.
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil} # "mean"
+---@return tycho.nn.SoftMarginLoss
+function nn.SoftMarginLoss(opts) end
+
+---@class tycho.nn.SoftMarginLoss: tycho.Module
+objects.nn_SoftMarginLoss = {}
+
 ---see ty.softmax.
 ---Raises when x is not floating or dim is out of range.
 ---@param dim? integer # the last
@@ -6448,6 +7372,23 @@ function nn.Softmax(dim) end
 
 ---@class tycho.nn.Softmax: tycho.Module
 objects.nn_Softmax = {}
+
+---the softmax over the channels of [batch, channels, height, width] or [channels, height, width].
+---Raises where the input has other dims.
+---@return tycho.nn.Softmax2d # the sizes of the input
+function nn.Softmax2d() end
+
+---@class tycho.nn.Softmax2d: tycho.Module
+objects.nn_Softmax2d = {}
+
+---see ty.softmin.
+---Raises where x is not floating or dim is out of range.
+---@param dim? integer # the last
+---@return tycho.nn.Softmin
+function nn.Softmin(dim) end
+
+---@class tycho.nn.Softmin: tycho.Module
+objects.nn_Softmin = {}
 
 ---see ty.softplus.
 ---Raises where x is not floating.
@@ -6458,6 +7399,23 @@ function nn.Softplus(beta) end
 ---@class tycho.nn.Softplus: tycho.Module
 objects.nn_Softplus = {}
 
+---see ty.softshrink.
+---Raises where x is not floating, or lambda is negative.
+---@param lambda? number # 0.5
+---@return tycho.nn.Softshrink
+function nn.Softshrink(lambda) end
+
+---@class tycho.nn.Softshrink: tycho.Module
+objects.nn_Softshrink = {}
+
+---x / (1 + |x|), see ty.softsign.
+---Raises where x is not floating.
+---@return tycho.nn.Softsign
+function nn.Softsign() end
+
+---@class tycho.nn.Softsign: tycho.Module
+objects.nn_Softsign = {}
+
 ---ty.tanh as a module.
 ---Raises where the input is not a tensor.
 ---@return tycho.nn.Tanh # the sizes of the input
@@ -6465,6 +7423,24 @@ function nn.Tanh() end
 
 ---@class tycho.nn.Tanh: tycho.Module
 objects.nn_Tanh = {}
+
+---x - tanh(x), see ty.tanhshrink.
+---Raises where x is not floating.
+---@return tycho.nn.Tanhshrink
+function nn.Tanhshrink() end
+
+---@class tycho.nn.Tanhshrink: tycho.Module
+objects.nn_Tanhshrink = {}
+
+---x above the threshold, else the value; see ty.threshold.
+---Raises where x is not floating, or threshold or value is no number.
+---@param threshold number
+---@param value number
+---@return tycho.nn.Threshold # the sizes of the input
+function nn.Threshold(threshold, value) end
+
+---@class tycho.nn.Threshold: tycho.Module
+objects.nn_Threshold = {}
 
 ---y = x + attention(norm(x)), y + linear2(gelu(linear1(norm(y)))).
 ---Norms come first (Xiong and others 2020, arXiv:2002.04745). norm = "rms": RMSNorm.
@@ -6491,6 +7467,16 @@ function objects.nn_TransformerBlock:cache(batch, positions) end
 ---@param opts? {mask: tycho.Tensor?, causal: boolean?, cache: table?}
 ---@return tycho.Tensor # [batch, time, width]
 function objects.nn_TransformerBlock:forward(x, opts) end
+
+---loss(anchor, positive,
+---negative), see ty.triplet_margin_loss.
+---Raises where sizes do not broadcast, margin is not above 0, or the reduction is not known.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, margin: number?, p: number?, eps: number?, swap: boolean?}
+---@return tycho.nn.TripletMarginLoss
+function nn.TripletMarginLoss(opts) end
+
+---@class tycho.nn.TripletMarginLoss: tycho.Module
+objects.nn_TripletMarginLoss = {}
 
 ---see ty.interpolate.
 ---Raises where x has other dims than 3 or 4, not one of size and scale is given, or the mode is not known.

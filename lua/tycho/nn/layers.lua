@@ -1,4 +1,4 @@
---- nn/layers.lua -- linear layers, embeddings, dropout, activations, containers.
+--- nn/layers.lua -- linear layers, embeddings, dropout, shapes, containers.
 -- What they begin with is PyTorch's: weights and biases uniform within 1 / sqrt(inputs), embeddings normal.
 
 ---@param ty table the module tycho
@@ -122,59 +122,7 @@ return function(ty, nn)
 
   function Dropout:describe() return ("%g"):format(self.p) end
 
-  ---------------------------------------------------------------------------------------------------------- activations
-
-  --- A class around a function of x. settings: names of numbers or strings that follow x, in order.
-  local function activation(name, fn, setting, default)
-    local c = class(name)
-    nn[name] = c
-    if setting then
-      function c:init(v)
-        if v == nil then v = default end
-        if type(v) ~= type(default) then
-          check.fail(name, "argument 1 (%s) must be a %s, got %s", setting, type(default), check.show(v))
-        end
-        self[setting] = v
-      end
-      function c:describe() return tostring(self[setting]) end
-      function c:forward(x) return fn(x, self[setting]) end
-    else
-      function c:forward(x) return fn(x) end -- luacheck: ignore 212
-    end
-  end
-
-  --- nn.ReLU(): max(x, 0), ty.relu as a module.
-  --- Raises where the input is not a tensor.
-  ---@return tycho.Module # the sizes of the input
-  activation("ReLU", ty.relu)
-  --- nn.LeakyReLU(slope = 0.01): see ty.leaky_relu.
-  activation("LeakyReLU", ty.leaky_relu, "slope", 0.01)
-  --- nn.ELU(alpha = 1): see ty.elu.
-  activation("ELU", ty.elu, "alpha", 1)
-  --- nn.SiLU(): x * sigmoid(x), see ty.silu.
-  activation("SiLU", ty.silu)
-  --- nn.Mish(): x * tanh(softplus(x)), see ty.mish.
-  activation("Mish", ty.mish)
-  --- nn.Softplus(beta = 1): see ty.softplus.
-  activation("Softplus", ty.softplus, "beta", 1)
-  --- nn.Sigmoid(): 1 / (1 + exp(-x)), see ty.sigmoid.
-  activation("Sigmoid", ty.sigmoid)
-  --- nn.Tanh(): ty.tanh as a module.
-  --- Raises where the input is not a tensor.
-  ---@return tycho.Module # the sizes of the input
-  activation("Tanh", ty.tanh)
-  --- nn.Softmax(dim = -1): see ty.softmax.
-  activation("Softmax", ty.softmax, "dim", -1)
-  --- nn.LogSoftmax(dim = -1): see ty.log_softmax.
-  activation("LogSoftmax", ty.log_softmax, "dim", -1)
-  --- nn.GELU(approximate = "none"): see ty.gelu.
-  ---@param approximate? "none"|"tanh" "none"
-  ---@return tycho.Module # the sizes of the input
-  activation("GELU", function(x, form) return ty.gelu(x, { approximate = form }) end, "approximate", "none")
-  --- nn.Identity(): gives what it is given.
-  --- Raises never.
-  ---@return tycho.Module # the input itself
-  activation("Identity", function(x) return x end)
+  ---------------------------------------------------------------------------------------------------------- shapes
 
   ---@class tycho.nn.Flatten: tycho.Module
   local Flatten = class "Flatten"
