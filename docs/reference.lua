@@ -89,11 +89,13 @@ M.also = {
   ["jit.export"] = "ahead of time aot c source code generate onnx embed",
   ["jit.warmup"] = "compile ahead", ["jit.budget"] = "games frame", ["data.loader"] = "dataloader minibatch",
   ["data.tensors"] = "tensordataset", ["image.load"] = "imread png jpeg", ["csv.load"] = "pandas read_csv table",
-  ["optim.GradScaler"] = "amp mixed precision", autocast = "amp mixed precision half",
+  ["optim.GradScaler"] = "amp mixed precision", ["optim.AveragedModel"] = "ema swa exponential moving average",
+  binary_cross_entropy = "bce loss", ["optim.LBFGS"] = "quasi newton closure", autocast = "amp mixed precision half",
   ["files.safetensors.load"] = "hugging face weights", ["files.gguf.load"] = "llama quantised weights",
 }
 for _, name in ipairs { "StepLR", "MultiStepLR", "ExponentialLR", "CosineLR", "WarmupLR", "WarmupCosineLR", "OneCycleLR", "LambdaLR",
-  "ReduceLROnPlateau" } do
+  "ReduceLROnPlateau", "LinearLR", "ConstantLR", "PolynomialLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR",
+  "MultiplicativeLR", "SequentialLR", "ChainedScheduler", "SWALR" } do
   M.also["optim." .. name] = "learning rate scheduler schedule"
 end
 

@@ -7621,6 +7621,40 @@ ty.nn = nn
 ---@class tycho.optim
 local optim = {}
 
+---gradient descent of a
+---falling rate; state.ax holds the average of the parameter from step t0 on. Polyak, Juditsky 1992.
+---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
+---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
+---@param opts? {lr: number?, lambd: number?, alpha: number?, t0: number?, weight_decay: number?} # lr is the rate, which opt.lr changes later
+---@return tycho.optim.ASGD
+function optim.ASGD(params, opts) end
+
+---@class tycho.optim.ASGD: tycho.Optimizer
+objects.optim_ASGD = {}
+
+---Zeiler 2012, arXiv:1212.5701.
+---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
+---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
+---@param opts? {lr: number?, rho: number?, eps: number?, weight_decay: number?} # lr is the rate, which opt.lr changes later
+---@return tycho.optim.Adadelta
+function optim.Adadelta(params, opts) end
+
+---@class tycho.optim.Adadelta: tycho.Optimizer
+objects.optim_Adadelta = {}
+
+---mean
+---squares of rows and columns instead of one an element; the rate is relative to the parameter's size. Shazeer,
+---Stern 2018, arXiv:1804.04235. eps: the least size of a parameter; eps1: the least mean square, the dtype's
+---epsilon by default (PyTorch has both in one pair); d: what larger moves are cut to.
+---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or out of range.
+---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
+---@param opts? {lr: number?, beta2_decay: number?, eps: number?, eps1: number?, d: number?, weight_decay: number?} # lr: the largest relative rate, which opt.lr changes later
+---@return tycho.optim.Adafactor
+function optim.Adafactor(params, opts) end
+
+---@class tycho.optim.Adafactor: tycho.Optimizer
+objects.optim_Adafactor = {}
+
 ---Duchi, Hazan, Singer 2011, JMLR 12.
 ---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
 ---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
@@ -7652,6 +7686,67 @@ function optim.AdamW(params, opts) end
 ---@class tycho.optim.AdamW: tycho.Optimizer
 objects.optim_AdamW = {}
 
+---Adam by the largest
+---gradient instead of the mean square. Kingma, Ba 2014, arXiv:1412.6980.
+---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
+---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
+---@param opts? {lr: number?, betas: number[]?, eps: number?, weight_decay: number?} # lr is the rate, which opt.lr changes later
+---@return tycho.optim.Adamax
+function optim.Adamax(params, opts) end
+
+---@class tycho.optim.Adamax: tycho.Optimizer
+objects.optim_Adamax = {}
+
+---a copy of the model, whose parameters are the means of
+---the model's at each update_parameters(model) (SWA, Izmailov and others 2018, arXiv:1803.05407), or with decay
+---running means in which a new one has the share 1 - decay (EMA). Buffers are copied, or averaged too.
+---avg:update_parameters(m) after each step or epoch; avg(x) computes; avg.module is the copy; avg:eval() and
+---avg:state_dict() as any module's.
+---Raises where model is no module, or the decay lies outside of 0 to 1.
+---@param model tycho.Module
+---@param opts? {decay: number?, use_buffers: boolean?} # decay: such as 0.999
+---@return tycho.optim.AveragedModel # what the model gives
+function optim.AveragedModel(model, opts) end
+
+---@class tycho.optim.AveragedModel: tycho.Optimizer
+objects.optim_AveragedModel = {}
+
+---Takes the model's parameters into the means: the first ones as they are.
+---Raises where the model has other parameters than the copy.
+---@param model tycho.Module
+function objects.optim_AveragedModel:update_parameters(model) end
+
+---the first rate times the factors of all of them.
+---Raises where the schedules are not of one optimiser.
+---@param schedules tycho.Schedule[]
+---@return tycho.Schedule # s:step() after each step or epoch
+function optim.ChainedScheduler(schedules) end
+
+---the first rate times factor for so many steps, then
+---the first rate.
+---Raises where the first argument is no optimiser, or an option is out of range.
+---@param opt tycho.Optimizer
+---@param opts? {factor: number?, total_iters: integer?} # counted in steps of the schedule
+---@return tycho.Schedule # s:step() after each step or epoch
+function optim.ConstantLR(opt, opts) end
+
+---half a cosine from the first rate down to eta_min at step
+---T_max, then up again, and so on. One that stays there: CosineLR. Loshchilov, Hutter 2016, arXiv:1608.03983.
+---Raises where the first argument is no optimiser, or an option is missing or out of range.
+---@param opt tycho.Optimizer
+---@param opts {T_max: integer, eta_min: number?} # counted in steps of the schedule
+---@return tycho.Schedule # s:step() after each step or epoch
+function optim.CosineAnnealingLR(opt, opts) end
+
+---half a cosine from the first rate down
+---to eta_min in T_0 steps, then from the first rate again, each time in T_mult times as many steps. Loshchilov,
+---Hutter 2016, arXiv:1608.03983.
+---Raises where the first argument is no optimiser, or an option is missing or out of range.
+---@param opt tycho.Optimizer
+---@param opts {T_0: integer, T_mult: integer?, eta_min: number?} # counted in steps of the schedule
+---@return tycho.Schedule # s:step() after each step or epoch
+function optim.CosineAnnealingWarmRestarts(opt, opts) end
+
 ---half a cosine from the first rate down to `least` at `steps`, where it
 ---stays. Loshchilov, Hutter 2016, arXiv:1608.03983.
 ---Raises where the first argument is no optimiser, or an option is missing or out of range.
@@ -7659,6 +7754,16 @@ objects.optim_AdamW = {}
 ---@param opts {steps: integer, least: number?} # counted in steps of the schedule
 ---@return tycho.Schedule # s:step() after each step or epoch
 function optim.CosineLR(opt, opts) end
+
+---from base_lr in equal steps up to
+---max_lr, down again, and so on. mode = "triangular2": each cycle is half as high as the one before; "exp_range":
+---heights shrink by gamma a step. The momentum (or the first of betas) goes the other way. Smith 2015,
+---arXiv:1506.01186.
+---Raises where the first argument is no optimiser, has no momentum that could be cycled, or an option is missing or out of range.
+---@param opt tycho.Optimizer
+---@param opts {base_lr: number, max_lr: number, step_size_up: integer?, step_size_down: integer?, mode: string?, gamma: number?, cycle_momentum: boolean?, base_momentum: number?, max_momentum: number?} # counted in steps of the schedule
+---@return tycho.Schedule # s:step() after each step
+function optim.CyclicLR(opt, opts) end
 
 ---times gamma at each step.
 ---Raises where the first argument is no optimiser, or an option is missing or out of range.
@@ -7672,10 +7777,10 @@ function optim.ExponentialLR(opt, opts) end
 ---  scaler:scale(loss):backward(); scaler:step(opt)
 ---A step with gradients that are not finite is left out and the factor shrinks; after growth_interval good ones it
 ---grows. Micikevicius and others 2017, arXiv:1710.03740.
----The steps of several optimisers behind one scale() are one: all divide by the factor that the loss was multiplied
----by, and it grows if all were good.
----capturable: no value is read, so that a compiled function captures all of it: factor and counts are 0-d tensors, a
----step is made and taken back where it may not be, and step() says nothing.
+---The steps of several optimisers behind one scale() are one: all divide by the factor that the loss was
+---multiplied by, and it grows if all were good.
+---capturable: no value is read, so that a compiled function captures all of it: factor and counts are 0-d tensors,
+---a step is made and taken back where it may not be, and step() says nothing.
 ---Raises where an option is not known or out of range.
 ---@param opts? {init_scale: number?, growth_factor: number?, backoff_factor: number?, growth_interval: integer?, capturable: boolean?}
 ---@return tycho.GradScaler
@@ -7712,12 +7817,32 @@ function objects.optim_GradScaler:step(opt) end
 ---@param opt tycho.Optimizer
 function objects.optim_GradScaler:unscale_(opt) end
 
+---opt:step(fn) calls fn, which forgets the gradients, computes the
+---loss, calls its backward and gives it, several times; it gives the loss of the first call. line_search_fn =
+---"strong_wolfe": the length of each step is looked for. Nocedal, Wright 2006, chapter 7.
+---Raises where parameters are not leaves that require gradients or are in several groups, an option is not known or out of range, or fn gives no loss.
+---@param params tycho.Tensor[]|table[] # leaves, or one group of them
+---@param opts? {lr: number?, max_iter: integer?, max_eval: integer?, tolerance_grad: number?, tolerance_change: number?, history_size: integer?, line_search_fn: "strong_wolfe"|nil}
+---@return tycho.optim.LBFGS
+function optim.LBFGS(params, opts) end
+
+---@class tycho.optim.LBFGS: tycho.Optimizer
+objects.optim_LBFGS = {}
+
 ---the first rate times fn(step).
 ---Raises where fn is no function, or gives no number.
 ---@param opt tycho.Optimizer
 ---@param fn fun(step: integer): number
 ---@return tycho.Schedule # s:step() after each step or epoch
 function optim.LambdaLR(opt, fn) end
+
+---the first rate times a factor that
+---goes from the one to the other in equal steps, and stays there.
+---Raises where the first argument is no optimiser, or an option is out of range.
+---@param opt tycho.Optimizer
+---@param opts? {start_factor: number?, end_factor: number?, total_iters: integer?} # counted in steps of the schedule
+---@return tycho.Schedule # s:step() after each step or epoch
+function optim.LinearLR(opt, opts) end
 
 ---Chen and others 2023, arXiv:2302.06675:
 ---p = p (1 - lr weight_decay) - lr sign(beta1 m + (1 - beta1) g), then m = beta2 m + (1 - beta2) g.
@@ -7730,16 +7855,48 @@ function optim.Lion(params, opts) end
 ---@class tycho.optim.Lion: tycho.Optimizer
 objects.optim_Lion = {}
 
----times gamma at each of these steps.
+---times gamma at each of these steps (or milestones).
 ---Raises where the first argument is no optimiser, or an option is missing or out of range.
 ---@param opt tycho.Optimizer
 ---@param opts {at: integer[], gamma: number?} # counted in steps of the schedule
 ---@return tycho.Schedule # s:step() after each step or epoch
 function optim.MultiStepLR(opt, opts) end
 
+---the rate times fn(step) at each step.
+---Raises where fn is no function, or gives no number.
+---@param opt tycho.Optimizer
+---@param fn fun(step: integer): number
+---@return tycho.Schedule # s:step() after each step or epoch
+function optim.MultiplicativeLR(opt, fn) end
+
+---momentum made orthogonal by Newton and
+---Schulz's iteration, for the weights of hidden linear layers; other parameters go to another optimiser. Jordan
+---and others 2024. The rate is multiplied by sqrt(max(1, outputs / inputs)) of a weight [inputs, outputs], or by
+---0.2 sqrt(max(outputs, inputs)) where adjust_lr_fn = "match_rms_adamw" (Liu and others 2025, arXiv:2502.16982).
+---The products are computed in the dtype of the parameter, not in bf16.
+---Raises where a parameter has other than two dims, and as all optimisers do.
+---@param params tycho.Tensor[]|table[] # leaves of two dims, or groups {params = list, lr = ...}
+---@param opts? {lr: number?, weight_decay: number?, momentum: number?, nesterov: boolean?, ns_coefficients: number[]?, eps: number?, ns_steps: integer?, adjust_lr_fn: "original"|"match_rms_adamw"|nil} # lr is the rate, which opt.lr changes later
+---@return tycho.optim.Muon
+function optim.Muon(params, opts) end
+
+---@class tycho.optim.Muon: tycho.Optimizer
+objects.optim_Muon = {}
+
+---Adam with Nesterov's momentum. Dozat 2016.
+---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
+---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
+---@param opts? {lr: number?, betas: number[]?, eps: number?, weight_decay: number?, momentum_decay: number?, decoupled_weight_decay: boolean?} # lr is the rate, which opt.lr changes later
+---@return tycho.optim.NAdam
+function optim.NAdam(params, opts) end
+
+---@class tycho.optim.NAdam: tycho.Optimizer
+objects.optim_NAdam = {}
+
 ---half a
----cosine from most / div up to `most` at the share `rise` of the steps, then down to most / div / final_div. Smith,
----Topin 2017, arXiv:1708.07120; phases as PyTorch's.
+---cosine from most / div up to `most` at the share `rise` of the steps, then down to most / div / final_div.
+---Smith, Topin 2017, arXiv:1708.07120; phases as PyTorch's, whose names of the options (total_steps, max_lr,
+---pct_start, div_factor, final_div_factor) are known too.
 ---Raises where the first argument is no optimiser, or an option is missing or out of range.
 ---@param opt tycho.Optimizer
 ---@param opts {steps: integer, most: number?, rise: number?, div: number?, final_div: number?} # counted in steps of the schedule
@@ -7760,8 +7917,8 @@ function optim.Optimizer:add_group(group) end
 ---@param sd table # what state_dict gave
 function optim.Optimizer:load_state_dict(sd) end
 
----Settings and state as tables that can be saved: {groups = {{lr = ..., state = {{step = ..., ...}}}}}. Its tensors
----are the optimiser's own, not copies.
+---Settings and state as tables that can be saved: {groups = {{lr = ..., state = {{step = ..., ...}}}}}. Its
+---tensors are the optimiser's own, not copies.
 ---Raises never.
 ---@return table
 function optim.Optimizer:state_dict() end
@@ -7797,6 +7954,25 @@ function objects.optim_Plateau:state_dict() end
 ---@param metric number
 function objects.optim_Plateau:step(metric) end
 
+---the first rate times (1 - step / total_iters)^power, down
+---to 0.
+---Raises where the first argument is no optimiser, or an option is out of range.
+---@param opt tycho.Optimizer
+---@param opts? {total_iters: integer?, power: number?} # counted in steps of the schedule
+---@return tycho.Schedule # s:step() after each step or epoch
+function optim.PolynomialLR(opt, opts) end
+
+---Adam whose first steps, while the variance is little known, do not adapt. Liu
+---and others 2019, arXiv:1908.03265.
+---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
+---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
+---@param opts? {lr: number?, betas: number[]?, eps: number?, weight_decay: number?, decoupled_weight_decay: boolean?} # lr is the rate, which opt.lr changes later
+---@return tycho.optim.RAdam
+function optim.RAdam(params, opts) end
+
+---@class tycho.optim.RAdam: tycho.Optimizer
+objects.optim_RAdam = {}
+
 ---Tieleman, Hinton 2012; centered: Graves 2013, arXiv:1308.0850.
 ---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
 ---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
@@ -7808,15 +7984,28 @@ function optim.RMSprop(params, opts) end
 objects.optim_RMSprop = {}
 
 ---s:step(metric) multiplies the rates by factor when the metric has not become better, by the share
----`threshold`, for more than `patience` steps; then `cooldown` steps do not count.
+---`threshold`, for more than `patience` steps; then `cooldown` steps do not count. least (or min_lr): of the
+---rates.
 ---Raises where the first argument is no optimiser, or an option is out of range.
 ---@param opt tycho.Optimizer
 ---@param opts? {mode: "min"|"max"|nil, factor: number?, patience: integer?, threshold: number?, cooldown: integer?, least: number?}
 ---@return tycho.Plateau # s:step(metric)
 function optim.ReduceLROnPlateau(opt, opts) end
 
----Sutskever and others 2013. buf = momentum buf + (1 - dampening) g, the first one g; p = p - lr buf, or with nesterov
----p - lr (g + momentum buf).
+---steps by the gradient's sign,
+---whose size shrinks where that changes and grows where it stays; for gradients of all data. Riedmiller, Braun
+---1993.
+---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
+---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
+---@param opts? {lr: number?, etas: number[]?, step_sizes: number[]?} # lr: the first size of steps
+---@return tycho.optim.Rprop
+function optim.Rprop(params, opts) end
+
+---@class tycho.optim.Rprop: tycho.Optimizer
+objects.optim_Rprop = {}
+
+---Sutskever and others 2013. buf = momentum buf + (1 - dampening) g, the first one g; p = p - lr buf, or with
+---nesterov p - lr (g + momentum buf).
 ---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
 ---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
 ---@param opts? {lr: number?, momentum: number?, dampening: number?, nesterov: boolean?, weight_decay: number?} # lr is the rate, which opt.groups[1].lr changes later
@@ -7825,6 +8014,15 @@ function optim.SGD(params, opts) end
 
 ---@class tycho.optim.SGD: tycho.Optimizer
 objects.optim_SGD = {}
+
+---from the first rate to swa_lr in so
+---many steps, by half a cosine or, with "linear", in equal steps; there it stays. For averages,
+---optim.AveragedModel. Izmailov and others 2018, arXiv:1803.05407.
+---Raises where the first argument is no optimiser, or an option is missing or out of range.
+---@param opt tycho.Optimizer
+---@param opts {swa_lr: number, anneal_epochs: integer?, anneal_strategy: "cos"|"linear"|nil} # counted in steps of the schedule
+---@return tycho.Schedule # s:step() after each epoch
+function optim.SWALR(opt, opts) end
 
 ---@class tycho.Schedule
 ---@field last integer the number of steps so far
@@ -7849,7 +8047,16 @@ function objects.optim_Schedule:state_dict() end
 ---Raises what the function of a LambdaLR raises.
 function objects.optim_Schedule:step() end
 
----times gamma after each `every` steps.
+---the first schedule up to the first of the steps, from
+---there the second one from its beginning, and so on.
+---Raises where the schedules are not of that optimiser, or the steps are not one fewer, in ascending order.
+---@param opt tycho.Optimizer
+---@param schedules tycho.Schedule[]
+---@param milestones integer[] # where the next one begins, counted in steps of this schedule
+---@return tycho.Schedule # s:step() after each step or epoch
+function optim.SequentialLR(opt, schedules, milestones) end
+
+---times gamma after each `every` (or step_size) steps.
 ---Raises where the first argument is no optimiser, or an option is missing or out of range.
 ---@param opt tycho.Optimizer
 ---@param opts {every: integer, gamma: number?} # counted in steps of the schedule
@@ -7870,6 +8077,13 @@ function optim.WarmupCosineLR(opt, opts) end
 ---@param opts {warmup: integer, start: number?} # counted in steps of the schedule
 ---@return tycho.Schedule # s:step() after each step or epoch
 function optim.WarmupLR(opt, opts) end
+
+---the running means of the model's batch norms anew, as the means over the batches
+---of an iterator; a batch's first value is what the model is given. After parameters were averaged.
+---Raises where model is no module.
+---@param loader function|tycho.data.Loader # what `for x in loader do` goes through
+---@param model tycho.Module
+function optim.update_bn(loader, model) end
 
 ty.optim = optim
 
