@@ -68,15 +68,95 @@ local functions = {
   end,
 }
 
+local function windows(name, fn) functions[name] = fn end
+
+windows("conv3d", function(x, w, b)
+  return ty.conv3d(x, w, b, { stride = { 1, 2, 1 }, padding = { 1, 0, 1 }, dilation = { 1, 1, 2 } })
+end)
+windows("conv3d groups", function(x, w) return ty.conv3d(x, w, { groups = 2, padding = 1 }) end)
+windows("conv_transpose3d", function(x, w, b)
+  return ty.conv_transpose3d(x, w, b, { stride = 2, padding = { 1, 0, 1 }, output_padding = { 1, 0, 0 } })
+end)
+windows("conv_transpose3d groups", function(x, w) return ty.conv_transpose3d(x, w, { groups = 2, dilation = { 1, 2, 1 } }) end)
+windows("max_pool1d indices", function(x) return ty.max_pool1d(x, 3, { stride = 2, padding = 1, return_indices = true }) end)
+windows("max_pool2d indices", function(x)
+  return ty.max_pool2d(x, { 2, 3 }, { stride = 2, padding = { 1, 1 }, return_indices = true })
+end)
+windows("max_pool2d indices large", function(x) return ty.max_pool2d(x, 5, { stride = 3, padding = 2, return_indices = true }) end)
+windows("max_pool3d", function(x) return ty.max_pool3d(x, 2) end)
+windows("max_pool3d indices", function(x)
+  return ty.max_pool3d(x, { 2, 3, 2 }, { stride = { 1, 2, 2 }, padding = { 1, 1, 0 }, return_indices = true })
+end)
+windows("avg_pool2d divisor", function(x) return ty.avg_pool2d(x, 2, { stride = 1, padding = 1, divisor_override = 3 }) end)
+windows("avg_pool3d", function(x)
+  return ty.avg_pool3d(x, { 2, 3, 2 }, { stride = { 1, 2, 2 }, padding = { 1, 0, 1 }, count_include_pad = false })
+end)
+windows("avg_pool3d ceil", function(x) return ty.avg_pool3d(x, 2, { ceil_mode = true }) end)
+windows("adaptive_avg_pool3d", function(x) return ty.adaptive_avg_pool3d(x, { 2, 3, 1 }) end)
+windows("adaptive_max_pool3d", function(x) return ty.adaptive_max_pool3d(x, { 2, 3, 1 }) end)
+windows("lp_pool1d", function(x) return ty.lp_pool1d(x, 2, 3, { stride = 2, ceil_mode = true }) end)
+windows("lp_pool2d", function(x) return ty.lp_pool2d(x, 3, 2) end)
+windows("max_unpool1d", function(x, i) return ty.max_unpool1d(x, i, 2) end)
+windows("max_unpool2d", function(x, i) return ty.max_unpool2d(x, i, 2, { output_size = { 5, 6 } }) end)
+windows("max_unpool3d", function(x, i) return ty.max_unpool3d(x, i, 2) end)
+
 local modules = {
   ["PReLU"] = function() return nn.PReLU(3) end,
+  ["Conv3d"] = function() return nn.Conv3d(2, 4, { 2, 3, 2 }, { stride = { 1, 2, 1 }, padding = 1, groups = 2 }) end,
+  ["Conv1d circular"] = function() return nn.Conv1d(2, 3, 3, { padding = 2, padding_mode = "circular" }) end,
+  ["Conv2d reflect"] = function()
+    return nn.Conv2d(2, 3, 3, { stride = 2, padding = { 1, 2 }, padding_mode = "reflect" })
+  end,
+  ["Conv2d replicate same"] = function()
+    return nn.Conv2d(2, 2, { 2, 3 }, { padding = "same", padding_mode = "replicate" })
+  end,
+  ["ConvTranspose3d"] = function() return nn.ConvTranspose3d(2, 3, 2, { stride = 2 }) end,
+  ["BatchNorm3d"] = function() return nn.BatchNorm3d(2) end,
+  ["BatchNorm3d eval"] = function() return nn.BatchNorm3d(2) end,
+  ["InstanceNorm1d"] = function() return nn.InstanceNorm1d(3) end,
+  ["InstanceNorm2d"] = function() return nn.InstanceNorm2d(3, { affine = true, track = true }) end,
+  ["InstanceNorm2d eval"] = function() return nn.InstanceNorm2d(3, { affine = true, track = true }) end,
+  ["InstanceNorm3d"] = function() return nn.InstanceNorm3d(2, { affine = true, eps = 1e-3 }) end,
+  ["LocalResponseNorm"] = function() return nn.LocalResponseNorm(3, { alpha = 0.5, k = 2 }) end,
+  ["LocalResponseNorm even"] = function() return nn.LocalResponseNorm(4, { beta = 0.5 }) end,
+  ["ReflectionPad2d all"] = function() return nn.ReflectionPad2d(2) end,
+  ["ZeroPad2d cut"] = function() return nn.ZeroPad2d { -1, 2, 1, -2 } end,
+  ["RNNCell"] = function() return nn.RNNCell(3, 4, { nonlinearity = "relu" }) end,
+  ["GRUCell"] = function() return nn.GRUCell(3, 4) end,
+  ["GRUCell alone"] = function() return nn.GRUCell(3, 4, { bias = false }) end,
+  ["LSTMCell"] = function() return nn.LSTMCell(3, 4) end,
+  ["Bilinear"] = function() return nn.Bilinear(3, 4, 2) end,
+  ["Unflatten"] = function() return nn.Unflatten(2, { 2, 3 }) end,
+  ["PixelShuffle"] = function() return nn.PixelShuffle(2) end,
+  ["PixelUnshuffle"] = function() return nn.PixelUnshuffle(2) end,
+  ["ChannelShuffle"] = function() return nn.ChannelShuffle(2) end,
+  ["Unfold"] = function() return nn.Unfold({ 2, 3 }, { dilation = { 1, 2 }, padding = { 1, 0 }, stride = { 2, 1 } }) end,
+  ["Fold"] = function() return nn.Fold({ 4, 5 }, { 2, 3 }, { dilation = { 2, 1 }, padding = 1, stride = { 1, 2 } }) end,
+  ["Fold alone"] = function() return nn.Fold(3, 2) end,
+  ["CosineSimilarity"] = function() return nn.CosineSimilarity { dim = 2 } end,
+  ["PairwiseDistance"] = function() return nn.PairwiseDistance { p = 1, keepdim = true } end,
+  ["EmbeddingBag weights"] = function() return nn.EmbeddingBag(5, 3, { mode = "sum" }) end,
 }
+for name, amounts in pairs { ["1d"] = { 2, 1 }, ["2d"] = { 1, 2, 2, 0 }, ["3d"] = { 1, 0, 1, 1, 0, 1 } } do
+  for _, kind in ipairs { "Zero", "Constant", "Reflection", "Replication", "Circular" } do
+    modules[kind .. "Pad" .. name] = function() return nn[kind .. "Pad" .. name](amounts, kind == "Constant" and 0.5 or nil) end
+  end
+end
+for _, mode in ipairs { "mean", "sum", "max" } do
+  modules["EmbeddingBag " .. mode] = function() return nn.EmbeddingBag(5, 3, { mode = mode }) end
+  modules["EmbeddingBag ragged " .. mode] = modules["EmbeddingBag " .. mode]
+end
 
 --- How inputs of the fixture are given where that differs.
-local calls = {}
+local calls = {
+  ["EmbeddingBag weights"] = function(m, index, weights) return m(index, { weights = weights }) end,
+}
 
 --- Those that vmap cannot hold, and why.
 local not_batched = {}
+for _, name in ipairs { "conv3d", "conv3d groups", "conv_transpose3d", "conv_transpose3d groups" } do
+  not_batched[name] = "vmap: a tensor of 8 dims has no room for the batch"
+end
 
 local function is_float(t) return ty.is_tensor(t) and t.dtype == "f64" end
 
@@ -262,6 +342,19 @@ local zoo = {
   TripletMarginLoss = function() return nn.TripletMarginLoss { swap = true }, ty.randn(3, 4), ty.randn(3, 4), ty.randn(3, 4) end,
   GaussianNLLLoss = function() return nn.GaussianNLLLoss { full = true }, ty.randn(3), ty.randn(3), ty.rand(3) end,
   PoissonNLLLoss = function() return nn.PoissonNLLLoss(), ty.randn(3), ty.rand(3):round() end,
+  MaxPool3d = function() return nn.MaxPool3d(2), ty.randn(1, 2, 4, 4, 4) end,
+  AvgPool3d = function() return nn.AvgPool3d(3, { stride = 1, padding = 1 }), ty.randn(1, 2, 4, 4, 4) end,
+  AdaptiveAvgPool3d = function() return nn.AdaptiveAvgPool3d { 2, 3, 1 }, ty.randn(1, 2, 4, 4, 4) end,
+  AdaptiveMaxPool3d = function() return nn.AdaptiveMaxPool3d(2), ty.randn(1, 2, 4, 4, 4) end,
+  LPPool1d = function() return nn.LPPool1d(2, 2), ty.randn(1, 2, 4) end,
+  LPPool2d = function() return nn.LPPool2d(2, 2), ty.randn(1, 2, 4, 4) end,
+  MaxUnpool1d = function() return nn.MaxUnpool1d(2), ty.randn(1, 1, 2), ty.tensor({ { { 1, 4 } } }, i64) end,
+  MaxUnpool2d = function() return nn.MaxUnpool2d(2), ty.randn(1, 1, 1, 2), ty.tensor({ { { { 1, 8 } } } }, i64) end,
+  MaxUnpool3d = function() return nn.MaxUnpool3d(2), ty.randn(1, 1, 1, 1, 1), ty.tensor({ { { { { 7 } } } } }, i64) end,
+  Dropout1d = function() return nn.Dropout1d(0.4), ty.randn(3, 5, 4) end,
+  Dropout2d = function() return nn.Dropout2d(0.4), ty.randn(3, 5, 2, 2) end,
+  Dropout3d = function() return nn.Dropout3d(0.4), ty.randn(5, 2, 2, 2) end,
+  AlphaDropout = function() return nn.AlphaDropout(0.4), ty.randn(3, 5) end,
   Threshold = function() return nn.Threshold(0.5, 2), ty.randn(3, 4) end,
   RReLU = function() return nn.RReLU(), ty.randn(3, 4) end,
   Softmax2d = function() return nn.Softmax2d(), ty.randn(2, 3, 2, 2) end,
@@ -331,6 +424,38 @@ describe("what does not fit", function()
       ["ty.margin_ranking_loss(ty.ones(2), ty.ones(3), ty.ones(2))"] = "margin_ranking_loss: sizes do not broadcast, f32[2] and f32[3]",
       ["ty.triplet_margin_loss(ty.ones(2), ty.ones(2), ty.ones(2), {margin = -1})"] = "option margin must be above 0, got -1",
       ["ty.multilabel_margin_loss(ty.ones(2), ty.ones(2))"] = "labels must be integers, got f32[2]",
+      ["ty.conv3d(ty.ones(1, 3, 2, 2, 2), ty.ones(2, 1, 1, 1, 1), {groups = 2})"] = "in 2 groups takes 2",
+      ["ty.max_unpool2d(ty.ones(1, 1, 2, 2), ty.ones(1, 1, 2, 2), 2)"] = "max_unpool2d: argument 2 must be integers of the sizes of",
+      ["ty.max_unpool1d(ty.ones(1, 1, 2), ty.full({1, 1, 2}, 9, {dtype = 'i64'}), 2)"] = "max_unpool1d: index 9",
+      ["ty.max_unpool1d(ty.ones(1, 1, 2), ty.ones({1, 1, 2}, {dtype = 'i64'}), 2, {output_size = {9}})"] =
+        "option output_size must be within the stride of 4 in dim 1, got number 9",
+      ["ty.lp_pool1d(ty.ones(1, 1, 4), 0, 2)"] = "lp_pool1d: argument 2 (p) must not be 0",
+      ["ty.avg_pool2d(ty.ones(1, 1, 4, 4), 2, {divisor_override = 0})"] = "option divisor_override must not be 0",
+      ["ty.nn.ReflectionPad1d(3)(ty.ones(1, 3))"] = "ReflectionPad1d: padding 3, 3 is more than f32[1,3] has places (dim 2)",
+      ["ty.nn.CircularPad1d({1, 2, 3})"] = "argument 1 (padding) must be a number or a list of 2, got a list of 3",
+      ["ty.nn.ZeroPad2d(-2)(ty.ones(1, 3, 4))"] = "ZeroPad2d: padding -2, -2 leaves nothing of f32[1,3,4]",
+      ["ty.nn.ReplicationPad2d(1)(ty.ones(3))"] = "the input must have 4 dims, or 3 without a batch, got f32[3]",
+      ["ty.nn.Conv2d(1, 1, 2, {padding_mode = 'mirror'})"] = "option padding_mode must be \"zeros\", \"reflect\"",
+      ["ty.nn.ConvTranspose2d(1, 1, 2, {padding_mode = 'reflect'})"] = "option padding_mode must be \"zeros\", got",
+      ["ty.nn.InstanceNorm2d(3)(ty.ones(2, 4, 2, 2))"] = "the input must be [batch, 3, height, width] or without the batch",
+      ["ty.nn.InstanceNorm2d(3)(ty.ones(2, 3, 1, 1))"] = "InstanceNorm2d: needs more than one value a channel",
+      ["ty.nn.GRUCell(3, 4)(ty.ones(2, 4))"] = "GRUCell: the input must be [batch, 3], got f32[2,4]",
+      ["ty.nn.LSTMCell(3, 4)(ty.ones(2, 3), ty.ones(2, 3))"] = "LSTMCell: h must be [2, 4], got f32[2,3]",
+      ["ty.nn.PixelShuffle(2)(ty.ones(1, 3, 2, 2))"] = "3 channels do not divide by 4, the square of the factor",
+      ["ty.nn.PixelUnshuffle(2)(ty.ones(1, 3, 2, 3))"] = "does not divide into squares of 2 places",
+      ["ty.nn.ChannelShuffle(2)(ty.ones(1, 3, 2))"] = "must be [batch, channels, ...] in 2 groups",
+      ["ty.nn.Fold(4, 2)(ty.ones(1, 4, 3))"] = "Fold: the input must be [batch, channels 4, 9], got f32[1,4,3]",
+      ["ty.nn.Unfold(5)(ty.ones(1, 1, 4, 4))"] = "Unfold: a window that reaches 5 places does not fit into 4 (dim 1, padded)",
+      ["ty.nn.EmbeddingBag(3, 2, {mode = 'x'})"] = "option mode must be \"mean\", \"sum\" or \"max\"",
+      ["ty.nn.EmbeddingBag(3, 2)(ty.ones(2, 2))"] = "EmbeddingBag: the input must be integers of 2 dims, got f32[2,2]",
+      ["ty.nn.EmbeddingBag(3, 2)(ty.ones({2, 2}, {dtype = 'i64'}), {weights = ty.ones(2, 2)})"] = "weights need the mode \"sum\"",
+      ["ty.nn.Bilinear(3, 4, 2)(ty.ones(1, 3), ty.ones(1, 3))"] = "Bilinear: input 2 must be [..., 4], got f32[1,3]",
+      ["ty.nn.Dropout2d(0.5)(ty.ones(2, 3))"] = "Dropout2d: the input must have 4 dims, or 3 without a batch",
+      ["ty.nn.Dropout2d(1.5)"] = "Dropout2d: argument 1 (p) must be in 0..1, got 1.5",
+      ["ty.nn.ModuleDict {a = 3}"] = "ModuleDict: a must be a module, got number 3",
+      ["ty.nn.ModuleDict {forward = ty.nn.ReLU()}"] = "ModuleDict: \"forward\" cannot be the name of a part",
+      ["ty.nn.ModuleDict {ty.nn.ReLU()}"] = "ModuleDict: a name must be a string, got number 1",
+      ["ty.nn.ParameterList {3}"] = "Parameter: argument 1 must be a tensor, got number 3",
       ["ty.nn.Hardtanh('x')"] = "Hardtanh: argument 1 (low) must be a number, got string \"x\"",
       ["ty.nn.PReLU(0)"] = "PReLU: argument 1 (channels) must be whole and at least 1, got number 0",
       ["ty.nn.TripletMarginLoss {swop = true}"] = "TripletMarginLoss: unknown option swop, did you mean swap?",
@@ -338,5 +463,73 @@ describe("what does not fit", function()
       local got = raised(loadstring("local ty = ... return " .. call), ty)
       assert.truthy(got:find(text, 1, true), call .. ": " .. got)
     end
+  end)
+end)
+
+describe("parts by name and by number", function()
+  it("are walked, called, and go around in states", function()
+    local m = nn.Module {
+      acts = nn.ModuleDict { relu = nn.ReLU(), fc = nn.Linear(2, 3) },
+      scales = nn.ParameterList { ty.ones(3), ty.zeros(1) },
+      more = nn.ParameterDict { w = ty.ones(2) },
+      forward = function(self, x) return self.acts.relu(self.acts.fc(x)) * self.scales[1] + self.scales[2] * self.more.w:sum() end,
+    }
+    local names = {}
+    for name, p in m:named_parameters() do
+      names[#names + 1] = name
+      assert.truthy(p.requires_grad)
+    end
+    assert.same({ "acts.fc.bias", "acts.fc.weight", "more.w", "scales.1", "scales.2" }, names)
+    assert.same({ "fc", "relu" }, m.acts:keys())
+    local found = {}
+    for name, part in m.acts:items() do found[name] = part end
+    assert.truthy(rawequal(found.fc, m.acts.fc))
+    assert.equal(m.acts, m.acts:update("other", nn.Tanh()))
+    assert.same({ "fc", "other", "relu" }, m.acts:keys())
+    assert.equal(2, #m.scales)
+    assert.equal(m.scales, m.scales:append(ty.ones(2)))
+    local x = ty.randn(4, 2)
+    local compiled = ty.compile(m, { fullgraph = true })
+    H.same(m(x), compiled(x))
+    H.same(m(x), compiled(x))
+    assert.equal("ModuleDict(\n  (fc): Linear(2, 3)\n  (other): Tanh()\n  (relu): ReLU()\n)", tostring(m.acts))
+  end)
+end)
+
+describe("dropout of channels", function()
+  it("zeroes whole channels, scales the others, and keeps the mean", function()
+    ty.manual_seed(3)
+    for name, shape in pairs { Dropout1d = { 40, 50, 3 }, Dropout2d = { 40, 50, 2, 3 }, Dropout3d = { 40, 50, 2, 2, 2 } } do
+      local y = nn[name](0.25)(ty.ones(shape)):flatten(3)
+      H.same(y:max(3), y:min(3))
+      assert.near(1, y:mean():item(), 0.05, name)
+      assert.near(4 / 3, y:max():item(), 1e-6)
+    end
+  end)
+
+  it("of a selu keeps mean and variance", function()
+    ty.manual_seed(4)
+    local y = nn.AlphaDropout(0.3)(ty.randn(200, 200))
+    assert.near(0, y:mean():item(), 0.02)
+    assert.near(1, y:std():item(), 0.02)
+    H.same(ty.zeros(3), nn.AlphaDropout(1)(ty.ones(3)))
+  end)
+end)
+
+describe("pooled means of dilated windows", function()
+  it("are those of the places written out", function()
+    local x = ty.randn({ 1, 1, 9 }, { dtype = "f64" })
+    local want = {}
+    for o = 0, 2 do
+      local sum, n = 0, 0
+      for k = 0, 2 do
+        local at = o * 2 - 1 + k * 3
+        if at >= 0 and at < 9 then sum, n = sum + x:get(1, 1, at + 1), n + 1 end
+      end
+      want[o + 1] = sum / n
+    end
+    local y = ty.avg_pool1d(x, 3, { stride = 2, padding = 1, dilation = 3, count_include_pad = false })
+    for i, v in ipairs(want) do assert.near(v, y:get(1, 1, i), 1e-14) end
+    assert.truthy(ty.gradcheck(function(a) return ty.avg_pool1d(a, 2, { stride = 2, dilation = 2 }) end, { x }))
   end)
 end)

@@ -90,7 +90,7 @@ return function(ty)
   end
 
   for _, group in ipairs { "maths", "reductions", "products", "neural", "activations", "losses", "convolution",
-    "attention" } do
+    "pooling", "resample", "attention" } do
     require("tycho." .. group)(ty, check, row)
   end
   return rows

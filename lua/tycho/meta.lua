@@ -74,6 +74,13 @@ function Tensor:adaptive_avg_pool1d(size) end
 ---@return tycho.Tensor # [batch, channels, rows, columns]
 function Tensor:adaptive_avg_pool2d(size) end
 
+---Means of as many windows as asked for, which cover each dim evenly.
+---Shape of the result: the places become windows
+---Raises where x has other dims, or a size is not above 0.
+---@param size integer|integer[]
+---@return tycho.Tensor # [batch, channels, planes, rows, columns]
+function Tensor:adaptive_avg_pool3d(size) end
+
 ---The largest of as many windows as asked for, which cover each dim evenly.
 ---Shape of the result: the places become windows
 ---Raises where x has other dims, or the size is not above 0.
@@ -87,6 +94,13 @@ function Tensor:adaptive_max_pool1d(size) end
 ---@param size integer|integer[]
 ---@return tycho.Tensor # [batch, channels, rows, columns]
 function Tensor:adaptive_max_pool2d(size) end
+
+---The largest of as many windows as asked for, which cover each dim evenly.
+---Shape of the result: the places become windows
+---Raises where x has other dims, or a size is not above 0.
+---@param size integer|integer[]
+---@return tycho.Tensor # [batch, channels, planes, rows, columns]
+function Tensor:adaptive_max_pool3d(size) end
 
 ---sum, element by element
 ---Accuracy: exact, or rounded once.
@@ -228,23 +242,34 @@ function Tensor:atanh() end
 function Tensor:atanh_() end
 
 ---The mean of each window.
----Options: stride = kernel, padding = 0 (of zeros), ceil_mode = false, count_include_pad = true.
+---Options: stride = kernel, padding = 0 (of zeros), dilation = 1, ceil_mode = false, count_include_pad = true;
+---divisor_override: what the sums are divided by.
 ---Shape of the result: the places become windows
 ---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param kernel integer
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?, divisor_override: number?}
 ---@return tycho.Tensor # [batch, channels, windows]
 function Tensor:avg_pool1d(kernel, opts) end
 
 ---The mean of each window.
----Options, a number or {rows, columns}: stride = kernel, padding = 0 (of zeros); ceil_mode = false,
----count_include_pad = true.
+---Options, a number or {rows, columns}: stride = kernel, padding = 0 (of zeros), dilation = 1; ceil_mode = false,
+---count_include_pad = true; divisor_override: what the sums are divided by.
 ---Shape of the result: the places become windows
 ---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param kernel integer|integer[]
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?, divisor_override: number?}
 ---@return tycho.Tensor # [batch, channels, windows down, windows across]
 function Tensor:avg_pool2d(kernel, opts) end
+
+---The mean of each window.
+---Options, a number or {planes, rows, columns}: stride = kernel, padding = 0 (of zeros), dilation = 1;
+---ceil_mode = false, count_include_pad = true; divisor_override: what the sums are divided by.
+---Shape of the result: the places become windows
+---Raises where x has other dims, a window does not fit, or an option is out of range.
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?, divisor_override: number?}
+---@return tycho.Tensor # [batch, channels, windows of each dim]
+function Tensor:avg_pool3d(kernel, opts) end
 
 ---Fills `grad` of every leaf that y was computed from with dy/dleaf times g; what is there is added to.
 ---Raises where y does not depend on a leaf that requires a gradient, g has other sizes, or what was kept has been overwritten or freed (retain_graph).
@@ -423,13 +448,14 @@ function Tensor:conv1d(weight, bias, opts) end
 ---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
 function Tensor:conv2d(weight, bias, opts) end
 
----Convolution over three dims, as in networks. Options as conv2d's, but all channels are in one group.
+---Convolution over three dims, as in networks: the weight is not turned around.
+---Options, a number or {planes, rows, columns}: stride = 1, padding = 0, or "same", dilation = 1; groups = 1.
 ---Shape of the result: [batch, out, depth, height, width]
----Formula: as conv1d, over three dims, in one group
----Raises where channels or bias do not fit the weight, or the kernel does not fit into the padded input.
----@param weight tycho.Tensor # [out, channels, planes, rows, columns]
+---Formula: as conv1d, over three dims
+---Raises where channels, groups or bias do not fit the weight, or the kernel does not fit into the padded input.
+---@param weight tycho.Tensor # [out, channels / groups, planes, rows, columns]
 ---@param bias? tycho.Tensor # [out]
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil, groups: integer?}
 ---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
 function Tensor:conv3d(weight, bias, opts) end
 
@@ -456,6 +482,18 @@ function Tensor:conv_transpose1d(weight, bias, opts) end
 ---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, output_padding: integer|integer[]|nil, dilation: integer|integer[]|nil, groups: integer?}
 ---@return tycho.Tensor # [batch, out, ...], of sizes as in one dim
 function Tensor:conv_transpose2d(weight, bias, opts) end
+
+---The transpose of conv3d, which is its gradient by x: each place adds its multiple of the weight to the output.
+---Options, a number or {planes, rows, columns}: stride = 1, padding = 0 (cut from the output), output_padding = 0
+---(added behind), dilation = 1; groups = 1.
+---Shape of the result: [batch, out, depth, height, width]
+---Formula: the gradient of conv3d by its x
+---Raises where channels, groups or bias do not fit the weight, or nothing is left of the result.
+---@param weight tycho.Tensor # [channels, out / groups, planes, rows, columns]
+---@param bias? tycho.Tensor # [out]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, output_padding: integer|integer[]|nil, dilation: integer|integer[]|nil, groups: integer?}
+---@return tycho.Tensor # [batch, out, ...], of sizes as in one dim
+function Tensor:conv_transpose3d(weight, bias, opts) end
 
 ---writes y, broadcast and cast, to the elements of x
 ---Raises where y does not broadcast to x, or x is a leaf that requires a gradient.
@@ -1259,6 +1297,24 @@ function Tensor:logsigmoid_() end
 ---@return tycho.Tensor # x without the dims; floats
 function Tensor:logsumexp(dims, keepdim) end
 
+---The p-th root of the sum of p-th powers of each window. Options: stride = kernel, ceil_mode = false.
+---Shape of the result: the places become windows
+---Raises where x has other dims, p is 0, a window does not fit, or an option is out of range.
+---@param p number
+---@param kernel integer
+---@param opts? {stride: integer|integer[]|nil, ceil_mode: boolean?}
+---@return tycho.Tensor # [batch, channels, windows]
+function Tensor:lp_pool1d(p, kernel, opts) end
+
+---The p-th root of the sum of p-th powers of each window. Options: stride = kernel, ceil_mode = false.
+---Shape of the result: the places become windows
+---Raises where x has other dims, p is 0, a window does not fit, or an option is out of range.
+---@param p number
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, ceil_mode: boolean?}
+---@return tycho.Tensor # [batch, channels, windows down, windows across]
+function Tensor:lp_pool2d(p, kernel, opts) end
+
 ---bits moved up; 0 beyond the width or for a negative count
 ---Accuracy: exact, or rounded once.
 ---Raises where an argument is neither a tensor nor a number, or not of integers, or where the sizes do not broadcast.
@@ -1327,22 +1383,68 @@ function Tensor:matmul(b) end
 function Tensor:max(dims, keepdim) end
 
 ---The largest element of each window. NaN wins. Of equals, and of NaNs, the first has the gradient; padding never.
----Options: stride = kernel, padding = 0 (of -inf), dilation = 1, ceil_mode = false.
+---Options: stride = kernel, padding = 0 (of -inf), dilation = 1, ceil_mode = false; return_indices = false: where
+---the elements lie, as a second result (for ty.max_unpool1d).
 ---Shape of the result: the places become windows
 ---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param kernel integer
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?}
----@return tycho.Tensor # [batch, channels, windows]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, return_indices: boolean?}
+---@return tycho.Tensor y
+---@return tycho.Tensor? places # [batch, channels, windows]; the same in i64, places from 1
 function Tensor:max_pool1d(kernel, opts) end
 
 ---The largest element of each window. NaN wins. Of equals, and of NaNs, the first has the gradient; padding never.
----Options, a number or {rows, columns}: stride = kernel, padding = 0 (of -inf), dilation = 1; ceil_mode = false.
+---Options, a number or {rows, columns}: stride = kernel, padding = 0 (of -inf), dilation = 1; ceil_mode = false;
+---return_indices = false: where the elements lie, row after row, as a second result (for ty.max_unpool2d).
 ---Shape of the result: the places become windows
 ---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param kernel integer|integer[]
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?}
----@return tycho.Tensor # [batch, channels, windows down, windows across]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, return_indices: boolean?}
+---@return tycho.Tensor y
+---@return tycho.Tensor? places # [batch, channels, windows down, windows across]; the same in i64, places from 1
 function Tensor:max_pool2d(kernel, opts) end
+
+---The largest element of each window. NaN wins. Of equals, and of NaNs, the first has the gradient; padding never.
+---Options, a number or {planes, rows, columns}: stride = kernel, padding = 0 (of -inf), dilation = 1;
+---ceil_mode = false; return_indices = false: where the elements lie, as a second result (for ty.max_unpool3d).
+---Shape of the result: the places become windows
+---Raises where x has other dims, a window does not fit, or an option is out of range.
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, return_indices: boolean?}
+---@return tycho.Tensor y
+---@return tycho.Tensor? places # [batch, channels, windows of each dim]; the same in i64, places from 1
+function Tensor:max_pool3d(kernel, opts) end
+
+---The inverse of max_pool1d, as far as there is one: elements at their places, zeros elsewhere.
+---Options: stride = kernel, padding = 0, as of the pooling; output_size: a list, where the sizes that follow from
+---these are not those that were pooled.
+---Shape of the result: windows become places
+---Raises where places have other sizes than x or lie outside of the result, or the size is not one that is pooled so.
+---@param places tycho.Tensor # integers from 1, as max_pool1d gives them with return_indices
+---@param kernel integer
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, output_size: integer[]?}
+---@return tycho.Tensor # [batch, channels, length]
+function Tensor:max_unpool1d(places, kernel, opts) end
+
+---The inverse of max_pool2d, as far as there is one: elements at their places, zeros elsewhere. Options as of
+---max_unpool1d.
+---Shape of the result: windows become places
+---Raises where places have other sizes than x or lie outside of the result, or the size is not one that is pooled so.
+---@param places tycho.Tensor # integers from 1, as max_pool2d gives them with return_indices
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, output_size: integer[]?}
+---@return tycho.Tensor # [batch, channels, height, width]
+function Tensor:max_unpool2d(places, kernel, opts) end
+
+---The inverse of max_pool3d, as far as there is one: elements at their places, zeros elsewhere. Options as of
+---max_unpool1d.
+---Shape of the result: windows become places
+---Raises where places have other sizes than x or lie outside of the result, or the size is not one that is pooled so.
+---@param places tycho.Tensor # integers from 1, as max_pool3d gives them with return_indices
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, output_size: integer[]?}
+---@return tycho.Tensor # [batch, channels, depth, height, width]
+function Tensor:max_unpool3d(places, kernel, opts) end
 
 ---the larger; NaN wins, +0 above -0
 ---Accuracy: exact, or rounded once.
@@ -2442,6 +2544,14 @@ function ty.adaptive_avg_pool1d(x, size) end
 ---@return tycho.Tensor # [batch, channels, rows, columns]
 function ty.adaptive_avg_pool2d(x, size) end
 
+---Means of as many windows as asked for, which cover each dim evenly.
+---Shape of the result: the places become windows
+---Raises where x has other dims, or a size is not above 0.
+---@param x tycho.Tensor # floats, [batch, channels, depth, height, width] or [channels, depth, height, width]
+---@param size integer|integer[]
+---@return tycho.Tensor # [batch, channels, planes, rows, columns]
+function ty.adaptive_avg_pool3d(x, size) end
+
 ---The largest of as many windows as asked for, which cover each dim evenly.
 ---Shape of the result: the places become windows
 ---Raises where x has other dims, or the size is not above 0.
@@ -2457,6 +2567,14 @@ function ty.adaptive_max_pool1d(x, size) end
 ---@param size integer|integer[]
 ---@return tycho.Tensor # [batch, channels, rows, columns]
 function ty.adaptive_max_pool2d(x, size) end
+
+---The largest of as many windows as asked for, which cover each dim evenly.
+---Shape of the result: the places become windows
+---Raises where x has other dims, or a size is not above 0.
+---@param x tycho.Tensor # floats, [batch, channels, depth, height, width] or [channels, depth, height, width]
+---@param size integer|integer[]
+---@return tycho.Tensor # [batch, channels, planes, rows, columns]
+function ty.adaptive_max_pool3d(x, size) end
 
 ---sum, element by element
 ---Accuracy: exact, or rounded once.
@@ -2637,25 +2755,37 @@ function ty.atanh_(x) end
 function ty.autocast(dtype, fn, ...) end
 
 ---The mean of each window.
----Options: stride = kernel, padding = 0 (of zeros), ceil_mode = false, count_include_pad = true.
+---Options: stride = kernel, padding = 0 (of zeros), dilation = 1, ceil_mode = false, count_include_pad = true;
+---divisor_override: what the sums are divided by.
 ---Shape of the result: the places become windows
 ---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param x tycho.Tensor # floats, [batch, channels, length] or [channels, length]
 ---@param kernel integer
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?, divisor_override: number?}
 ---@return tycho.Tensor # [batch, channels, windows]
 function ty.avg_pool1d(x, kernel, opts) end
 
 ---The mean of each window.
----Options, a number or {rows, columns}: stride = kernel, padding = 0 (of zeros); ceil_mode = false,
----count_include_pad = true.
+---Options, a number or {rows, columns}: stride = kernel, padding = 0 (of zeros), dilation = 1; ceil_mode = false,
+---count_include_pad = true; divisor_override: what the sums are divided by.
 ---Shape of the result: the places become windows
 ---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param x tycho.Tensor # floats, [batch, channels, height, width] or [channels, height, width]
 ---@param kernel integer|integer[]
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?, divisor_override: number?}
 ---@return tycho.Tensor # [batch, channels, windows down, windows across]
 function ty.avg_pool2d(x, kernel, opts) end
+
+---The mean of each window.
+---Options, a number or {planes, rows, columns}: stride = kernel, padding = 0 (of zeros), dilation = 1;
+---ceil_mode = false, count_include_pad = true; divisor_override: what the sums are divided by.
+---Shape of the result: the places become windows
+---Raises where x has other dims, a window does not fit, or an option is out of range.
+---@param x tycho.Tensor # floats, [batch, channels, depth, height, width] or [channels, depth, height, width]
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?, divisor_override: number?}
+---@return tycho.Tensor # [batch, channels, windows of each dim]
+function ty.avg_pool3d(x, kernel, opts) end
 
 ---Fills `grad` of every leaf that y was computed from with dy/dleaf times g; what is there is added to.
 ---Raises where y does not depend on a leaf that requires a gradient, g has other sizes, or what was kept has been overwritten or freed (retain_graph).
@@ -2938,14 +3068,15 @@ function ty.conv1d(x, weight, bias, opts) end
 ---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
 function ty.conv2d(x, weight, bias, opts) end
 
----Convolution over three dims, as in networks. Options as conv2d's, but all channels are in one group.
+---Convolution over three dims, as in networks: the weight is not turned around.
+---Options, a number or {planes, rows, columns}: stride = 1, padding = 0, or "same", dilation = 1; groups = 1.
 ---Shape of the result: [batch, out, depth, height, width]
----Formula: as conv1d, over three dims, in one group
----Raises where channels or bias do not fit the weight, or the kernel does not fit into the padded input.
+---Formula: as conv1d, over three dims
+---Raises where channels, groups or bias do not fit the weight, or the kernel does not fit into the padded input.
 ---@param x tycho.Tensor # [batch, channels, depth, height, width] or [channels, depth, height, width]
----@param weight tycho.Tensor # [out, channels, planes, rows, columns]
+---@param weight tycho.Tensor # [out, channels / groups, planes, rows, columns]
 ---@param bias? tycho.Tensor # [out]
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil, groups: integer?}
 ---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
 function ty.conv3d(x, weight, bias, opts) end
 
@@ -2974,6 +3105,19 @@ function ty.conv_transpose1d(x, weight, bias, opts) end
 ---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, output_padding: integer|integer[]|nil, dilation: integer|integer[]|nil, groups: integer?}
 ---@return tycho.Tensor # [batch, out, ...], of sizes as in one dim
 function ty.conv_transpose2d(x, weight, bias, opts) end
+
+---The transpose of conv3d, which is its gradient by x: each place adds its multiple of the weight to the output.
+---Options, a number or {planes, rows, columns}: stride = 1, padding = 0 (cut from the output), output_padding = 0
+---(added behind), dilation = 1; groups = 1.
+---Shape of the result: [batch, out, depth, height, width]
+---Formula: the gradient of conv3d by its x
+---Raises where channels, groups or bias do not fit the weight, or nothing is left of the result.
+---@param x tycho.Tensor # [batch, channels, depth, height, width] or [channels, depth, height, width]
+---@param weight tycho.Tensor # [channels, out / groups, planes, rows, columns]
+---@param bias? tycho.Tensor # [out]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, output_padding: integer|integer[]|nil, dilation: integer|integer[]|nil, groups: integer?}
+---@return tycho.Tensor # [batch, out, ...], of sizes as in one dim
+function ty.conv_transpose3d(x, weight, bias, opts) end
 
 ---writes y, broadcast and cast, to the elements of x
 ---Raises where y does not broadcast to x, or x is a leaf that requires a gradient.
@@ -4133,6 +4277,26 @@ function ty.logsigmoid_(x) end
 ---@return tycho.Tensor # x without the dims; floats
 function ty.logsumexp(x, dims, keepdim) end
 
+---The p-th root of the sum of p-th powers of each window. Options: stride = kernel, ceil_mode = false.
+---Shape of the result: the places become windows
+---Raises where x has other dims, p is 0, a window does not fit, or an option is out of range.
+---@param x tycho.Tensor # floats, [batch, channels, length] or [channels, length]
+---@param p number
+---@param kernel integer
+---@param opts? {stride: integer|integer[]|nil, ceil_mode: boolean?}
+---@return tycho.Tensor # [batch, channels, windows]
+function ty.lp_pool1d(x, p, kernel, opts) end
+
+---The p-th root of the sum of p-th powers of each window. Options: stride = kernel, ceil_mode = false.
+---Shape of the result: the places become windows
+---Raises where x has other dims, p is 0, a window does not fit, or an option is out of range.
+---@param x tycho.Tensor # floats, [batch, channels, height, width] or [channels, height, width]
+---@param p number
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, ceil_mode: boolean?}
+---@return tycho.Tensor # [batch, channels, windows down, windows across]
+function ty.lp_pool2d(x, p, kernel, opts) end
+
 ---bits moved up; 0 beyond the width or for a negative count
 ---Accuracy: exact, or rounded once.
 ---Raises where an argument is neither a tensor nor a number, or not of integers, or where the sizes do not broadcast.
@@ -4216,24 +4380,74 @@ function ty.matmul(a, b) end
 function ty.max(x, dims, keepdim) end
 
 ---The largest element of each window. NaN wins. Of equals, and of NaNs, the first has the gradient; padding never.
----Options: stride = kernel, padding = 0 (of -inf), dilation = 1, ceil_mode = false.
+---Options: stride = kernel, padding = 0 (of -inf), dilation = 1, ceil_mode = false; return_indices = false: where
+---the elements lie, as a second result (for ty.max_unpool1d).
 ---Shape of the result: the places become windows
 ---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param x tycho.Tensor # floats, [batch, channels, length] or [channels, length]
 ---@param kernel integer
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?}
----@return tycho.Tensor # [batch, channels, windows]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, return_indices: boolean?}
+---@return tycho.Tensor y
+---@return tycho.Tensor? places # [batch, channels, windows]; the same in i64, places from 1
 function ty.max_pool1d(x, kernel, opts) end
 
 ---The largest element of each window. NaN wins. Of equals, and of NaNs, the first has the gradient; padding never.
----Options, a number or {rows, columns}: stride = kernel, padding = 0 (of -inf), dilation = 1; ceil_mode = false.
+---Options, a number or {rows, columns}: stride = kernel, padding = 0 (of -inf), dilation = 1; ceil_mode = false;
+---return_indices = false: where the elements lie, row after row, as a second result (for ty.max_unpool2d).
 ---Shape of the result: the places become windows
 ---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param x tycho.Tensor # floats, [batch, channels, height, width] or [channels, height, width]
 ---@param kernel integer|integer[]
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?}
----@return tycho.Tensor # [batch, channels, windows down, windows across]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, return_indices: boolean?}
+---@return tycho.Tensor y
+---@return tycho.Tensor? places # [batch, channels, windows down, windows across]; the same in i64, places from 1
 function ty.max_pool2d(x, kernel, opts) end
+
+---The largest element of each window. NaN wins. Of equals, and of NaNs, the first has the gradient; padding never.
+---Options, a number or {planes, rows, columns}: stride = kernel, padding = 0 (of -inf), dilation = 1;
+---ceil_mode = false; return_indices = false: where the elements lie, as a second result (for ty.max_unpool3d).
+---Shape of the result: the places become windows
+---Raises where x has other dims, a window does not fit, or an option is out of range.
+---@param x tycho.Tensor # floats, [batch, channels, depth, height, width] or [channels, depth, height, width]
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, return_indices: boolean?}
+---@return tycho.Tensor y
+---@return tycho.Tensor? places # [batch, channels, windows of each dim]; the same in i64, places from 1
+function ty.max_pool3d(x, kernel, opts) end
+
+---The inverse of max_pool1d, as far as there is one: elements at their places, zeros elsewhere.
+---Options: stride = kernel, padding = 0, as of the pooling; output_size: a list, where the sizes that follow from
+---these are not those that were pooled.
+---Shape of the result: windows become places
+---Raises where places have other sizes than x or lie outside of the result, or the size is not one that is pooled so.
+---@param x tycho.Tensor # floats, [batch, channels, windows] or [channels, windows]
+---@param places tycho.Tensor # integers from 1, as max_pool1d gives them with return_indices
+---@param kernel integer
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, output_size: integer[]?}
+---@return tycho.Tensor # [batch, channels, length]
+function ty.max_unpool1d(x, places, kernel, opts) end
+
+---The inverse of max_pool2d, as far as there is one: elements at their places, zeros elsewhere. Options as of
+---max_unpool1d.
+---Shape of the result: windows become places
+---Raises where places have other sizes than x or lie outside of the result, or the size is not one that is pooled so.
+---@param x tycho.Tensor # floats, [batch, channels, rows, columns] or [channels, rows, columns]
+---@param places tycho.Tensor # integers from 1, as max_pool2d gives them with return_indices
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, output_size: integer[]?}
+---@return tycho.Tensor # [batch, channels, height, width]
+function ty.max_unpool2d(x, places, kernel, opts) end
+
+---The inverse of max_pool3d, as far as there is one: elements at their places, zeros elsewhere. Options as of
+---max_unpool1d.
+---Shape of the result: windows become places
+---Raises where places have other sizes than x or lie outside of the result, or the size is not one that is pooled so.
+---@param x tycho.Tensor # floats, [batch, channels, planes, rows, columns] or without the batch
+---@param places tycho.Tensor # integers from 1, as max_pool3d gives them with return_indices
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, output_size: integer[]?}
+---@return tycho.Tensor # [batch, channels, depth, height, width]
+function ty.max_unpool3d(x, places, kernel, opts) end
 
 ---the larger; NaN wins, +0 above -0
 ---Accuracy: exact, or rounded once.
@@ -6559,6 +6773,15 @@ function nn.AdaptiveAvgPool2d(size) end
 ---@class tycho.nn.AdaptiveAvgPool2d: tycho.Module
 objects.nn_AdaptiveAvgPool2d = {}
 
+---as many windows as asked for, see ty.adaptive_avg_pool3d.
+---Raises where x has other dims, or a size is not above 0.
+---@param size integer|integer[]
+---@return tycho.nn.AdaptiveAvgPool3d
+function nn.AdaptiveAvgPool3d(size) end
+
+---@class tycho.nn.AdaptiveAvgPool3d: tycho.Module
+objects.nn_AdaptiveAvgPool3d = {}
+
 ---as many windows as asked for, see ty.adaptive_max_pool1d.
 ---Raises where x has other dims, or the size is not above 0.
 ---@param size integer
@@ -6576,6 +6799,25 @@ function nn.AdaptiveMaxPool2d(size) end
 
 ---@class tycho.nn.AdaptiveMaxPool2d: tycho.Module
 objects.nn_AdaptiveMaxPool2d = {}
+
+---as many windows as asked for, see ty.adaptive_max_pool3d.
+---Raises where x has other dims, or a size is not above 0.
+---@param size integer|integer[]
+---@return tycho.nn.AdaptiveMaxPool3d
+function nn.AdaptiveMaxPool3d(size) end
+
+---@class tycho.nn.AdaptiveMaxPool3d: tycho.Module
+objects.nn_AdaptiveMaxPool3d = {}
+
+---sets elements to the lower limit of a selu by chance p when training, and scales so
+---that mean and variance stay. Klambauer and others 2017, arXiv:1706.02515.
+---Raises where p lies outside of 0 to 1, or the input is not floating.
+---@param p? number
+---@return tycho.nn.AlphaDropout # the sizes of the input
+function nn.AlphaDropout(p) end
+
+---@class tycho.nn.AlphaDropout: tycho.Module
+objects.nn_AlphaDropout = {}
 
 ---see
 ---ty.avg_pool1d.
@@ -6598,6 +6840,17 @@ function nn.AvgPool2d(kernel, opts) end
 
 ---@class tycho.nn.AvgPool2d: tycho.Module
 objects.nn_AvgPool2d = {}
+
+---see
+---ty.avg_pool3d.
+---Raises where x has other dims, a window does not fit, or an option is out of range.
+---@param kernel integer|integer[] # places of the window, or {planes, rows, columns}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?} # as of ty.avg_pool3d
+---@return tycho.nn.AvgPool3d
+function nn.AvgPool3d(kernel, opts) end
+
+---@class tycho.nn.AvgPool3d: tycho.Module
+objects.nn_AvgPool3d = {}
 
 ---see ty.binary_cross_entropy.
 ---Raises where x and y have not the same sizes, or the reduction is not known.
@@ -6629,8 +6882,8 @@ function nn.BatchNorm1d(channels, opts) end
 ---@class tycho.nn.BatchNorm1d: tycho.Module
 objects.nn_BatchNorm1d = {}
 
----the same of [batch, channels,
----height, width].
+---the same of [batch,
+---channels, height, width].
 ---Raises where the input has other sizes, or one value a channel when training.
 ---@param channels integer
 ---@param opts? {eps: number?, momentum: number?, affine: boolean?, track: boolean?} # track: keep running means
@@ -6639,6 +6892,36 @@ function nn.BatchNorm2d(channels, opts) end
 
 ---@class tycho.nn.BatchNorm2d: tycho.Module
 objects.nn_BatchNorm2d = {}
+
+---the same of [batch,
+---channels, depth, height, width].
+---Raises where the input has other sizes, or one value a channel when training.
+---@param channels integer
+---@param opts? {eps: number?, momentum: number?, affine: boolean?, track: boolean?} # track: keep running means
+---@return tycho.nn.BatchNorm3d # the sizes of the input
+function nn.BatchNorm3d(channels, opts) end
+
+---@class tycho.nn.BatchNorm3d: tycho.Module
+objects.nn_BatchNorm3d = {}
+
+---a W b + bias for each output, m(a, b); weight [outputs,
+---inputs1, inputs2].
+---Raises where a count is not whole, or the inputs do not end with these sizes.
+---@param inputs1 integer
+---@param inputs2 integer
+---@param outputs integer
+---@param opts? {bias: boolean?}
+---@return tycho.nn.Bilinear # [..., inputs1] and [..., inputs2] to [..., outputs]
+function nn.Bilinear(inputs1, inputs2, outputs, opts) end
+
+---@class tycho.nn.Bilinear: tycho.Module
+objects.nn_Bilinear = {}
+
+---[..., inputs1] and [..., inputs2] to [..., outputs].
+---@param a tycho.Tensor
+---@param b tycho.Tensor
+---@return tycho.Tensor
+function objects.nn_Bilinear:forward(a, b) end
 
 ---see ty.celu.
 ---Raises where x is not floating, or alpha is 0.
@@ -6649,31 +6932,110 @@ function nn.CELU(alpha) end
 ---@class tycho.nn.CELU: tycho.Module
 objects.nn_CELU = {}
 
----see
----ty.conv1d.
+---the first channels of all groups, then the second ones, and so on. Zhang and others
+---2017, arXiv:1707.01083.
+---Raises where channels do not divide into the groups.
+---@param groups integer
+---@return tycho.nn.ChannelShuffle # [batch, channels, ...] to the same
+function nn.ChannelShuffle(groups) end
+
+---@class tycho.nn.ChannelShuffle: tycho.Module
+objects.nn_ChannelShuffle = {}
+
+---the places of the other end.
+---Raises where the padding is no number and no list of 2 of no more than there are places, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right}
+---@return tycho.nn.CircularPad1d # [batch, channels, length], more of it
+function nn.CircularPad1d(padding) end
+
+---@class tycho.nn.CircularPad1d: tycho.Module
+objects.nn_CircularPad1d = {}
+
+---the places of the other end.
+---Raises where the padding is no number and no list of 4 of no more than there are places, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right, top, bottom}
+---@return tycho.nn.CircularPad2d # [batch, channels, height, width], more of them
+function nn.CircularPad2d(padding) end
+
+---@class tycho.nn.CircularPad2d: tycho.Module
+objects.nn_CircularPad2d = {}
+
+---the places of the other end.
+---Raises where the padding is no number and no list of 6 of no more than there are places, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right, top, bottom, front, back}
+---@return tycho.nn.CircularPad3d # [batch, channels, depth, height, width], more of them
+function nn.CircularPad3d(padding) end
+
+---@class tycho.nn.CircularPad3d: tycho.Module
+objects.nn_CircularPad3d = {}
+
+---one value around the places.
+---Raises where the padding is no number and no list of 2, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right}
+---@param value number
+---@return tycho.nn.ConstantPad1d # [batch, channels, length], more of it
+function nn.ConstantPad1d(padding, value) end
+
+---@class tycho.nn.ConstantPad1d: tycho.Module
+objects.nn_ConstantPad1d = {}
+
+---one value around the places.
+---Raises where the padding is no number and no list of 4, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right, top, bottom}
+---@param value number
+---@return tycho.nn.ConstantPad2d # [batch, channels, height, width], more of them
+function nn.ConstantPad2d(padding, value) end
+
+---@class tycho.nn.ConstantPad2d: tycho.Module
+objects.nn_ConstantPad2d = {}
+
+---one value around the places.
+---Raises where the padding is no number and no list of 6, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right, top, bottom, front, back}
+---@param value number
+---@return tycho.nn.ConstantPad3d # [batch, channels, depth, height, width], more of them
+function nn.ConstantPad3d(padding, value) end
+
+---@class tycho.nn.ConstantPad3d: tycho.Module
+objects.nn_ConstantPad3d = {}
+
+---see ty.conv1d. padding_mode: also "reflect", "replicate" or "circular".
 ---Raises where channels, groups or bias do not fit the weight, or the kernel does not fit into the padded input.
 ---@param inputs integer # channels of the input
 ---@param outputs integer # channels of the result
 ---@param kernel integer
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer?, groups: integer?, bias: boolean?} # as of ty.conv1d
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer?, groups: integer?, bias: boolean?, padding_mode: string?} # as of ty.conv1d
 ---@return tycho.nn.Conv1d # [batch, inputs, n] to [batch, outputs, m]
 function nn.Conv1d(inputs, outputs, kernel, opts) end
 
 ---@class tycho.nn.Conv1d: tycho.Module
 objects.nn_Conv1d = {}
 
----sizes are a
----number or {rows, columns}; see ty.conv2d.
+---sizes are a number or {rows, columns}; see ty.conv2d. padding_mode: also "reflect",
+---"replicate" or "circular".
 ---Raises where channels, groups or bias do not fit the weight, or the kernel does not fit into the padded input.
 ---@param inputs integer # channels of the input
 ---@param outputs integer # channels of the result
 ---@param kernel integer|integer[] # rows and columns
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil, groups: integer?, bias: boolean?} # as of ty.conv2d
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil, groups: integer?, bias: boolean?, padding_mode: string?} # as of ty.conv2d
 ---@return tycho.nn.Conv2d # [batch, inputs, h, w] to [batch, outputs, h2, w2]
 function nn.Conv2d(inputs, outputs, kernel, opts) end
 
 ---@class tycho.nn.Conv2d: tycho.Module
 objects.nn_Conv2d = {}
+
+---sizes are a number or {planes, rows, columns}; see ty.conv3d. padding_mode: also
+---"reflect", "replicate" or "circular".
+---Raises where channels, groups or bias do not fit the weight, or the kernel does not fit into the padded input.
+---@param inputs integer # channels of the input
+---@param outputs integer # channels of the result
+---@param kernel integer|integer[] # planes, rows and columns
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil, groups: integer?, bias: boolean?, padding_mode: string?} # as of ty.conv3d
+---@return tycho.nn.Conv3d # [batch, inputs, d, h, w] to [batch, outputs, d2, h2, w2]
+function nn.Conv3d(inputs, outputs, kernel, opts) end
+
+---@class tycho.nn.Conv3d: tycho.Module
+objects.nn_Conv3d = {}
 
 ---see ty.conv_transpose1d.
 ---Raises where channels, groups or bias do not fit the weight, or nothing is left of the result.
@@ -6699,6 +7061,18 @@ function nn.ConvTranspose2d(inputs, outputs, kernel, opts) end
 ---@class tycho.nn.ConvTranspose2d: tycho.Module
 objects.nn_ConvTranspose2d = {}
 
+---sizes are a number or {planes, rows, columns}; see ty.conv_transpose3d.
+---Raises where channels, groups or bias do not fit the weight, or nothing is left of the result.
+---@param inputs integer # channels of the input
+---@param outputs integer # channels of the result
+---@param kernel integer|integer[] # planes, rows and columns
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, output_padding: integer|integer[]|nil, dilation: integer|integer[]|nil, groups: integer?, bias: boolean?} # as of ty.conv_transpose3d
+---@return tycho.nn.ConvTranspose3d # [batch, inputs, d, h, w] to [batch, outputs, d2, h2, w2]
+function nn.ConvTranspose3d(inputs, outputs, kernel, opts) end
+
+---@class tycho.nn.ConvTranspose3d: tycho.Module
+objects.nn_ConvTranspose3d = {}
+
 ---loss(a, b, y), see ty.cosine_embedding_loss.
 ---Raises where sizes do not broadcast, or the reduction is not known.
 ---@param opts? {reduction: "mean"|"sum"|"none"|nil, margin: number?} # margin: 0
@@ -6707,6 +7081,15 @@ function nn.CosineEmbeddingLoss(opts) end
 
 ---@class tycho.nn.CosineEmbeddingLoss: tycho.Module
 objects.nn_CosineEmbeddingLoss = {}
+
+---m(a, b), see ty.cosine_similarity.
+---Raises where sizes do not broadcast, or dim is out of range.
+---@param opts? {dim: integer?, eps: number?}
+---@return tycho.nn.CosineSimilarity # the broadcast sizes of both inputs without the dim
+function nn.CosineSimilarity(opts) end
+
+---@class tycho.nn.CosineSimilarity: tycho.Module
+objects.nn_CosineSimilarity = {}
 
 ---see ty.cross_entropy.
 ---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes; where probabilities have other sizes than x.
@@ -6725,6 +7108,36 @@ function nn.Dropout(p) end
 
 ---@class tycho.nn.Dropout: tycho.Module
 objects.nn_Dropout = {}
+
+---zeroes whole channels by chance p when training. Tompson and others 2014,
+---arXiv:1411.4280.
+---Raises where p lies outside of 0 to 1, or the input has other dims.
+---@param p? number
+---@return tycho.nn.Dropout1d # [batch, channels, length] or without the batch, to the same
+function nn.Dropout1d(p) end
+
+---@class tycho.nn.Dropout1d: tycho.Module
+objects.nn_Dropout1d = {}
+
+---zeroes whole channels by chance p when training. Tompson and others 2014,
+---arXiv:1411.4280.
+---Raises where p lies outside of 0 to 1, or the input has other dims.
+---@param p? number
+---@return tycho.nn.Dropout2d # [batch, channels, height, width] or without the batch, to the same
+function nn.Dropout2d(p) end
+
+---@class tycho.nn.Dropout2d: tycho.Module
+objects.nn_Dropout2d = {}
+
+---zeroes whole channels by chance p when training. Tompson and others 2014,
+---arXiv:1411.4280.
+---Raises where p lies outside of 0 to 1, or the input has other dims.
+---@param p? number
+---@return tycho.nn.Dropout3d # [batch, channels, depth, height, width] or without the batch, to the same
+function nn.Dropout3d(p) end
+
+---@class tycho.nn.Dropout3d: tycho.Module
+objects.nn_Dropout3d = {}
 
 ---see ty.elu.
 ---Raises where x is not floating.
@@ -6750,6 +7163,27 @@ objects.nn_Embedding = {}
 ---@return tycho.Tensor
 function objects.nn_Embedding:forward(index) end
 
+---the mean, sum or largest of the rows of the weight that a
+---bag of indices names; indices count from 1. m(index [bags, length]), or m(index [n], offsets [bags]): bag i
+---begins at offsets[i], the first at 1. {weights = w}, of the sizes of index, multiplies the rows where mode is
+---"sum".
+---Raises where a count is not whole, the mode is not known, or an index is no integer or out of range.
+---@param entries integer
+---@param features integer
+---@param opts? {mode: "mean"|"sum"|"max"|nil}
+---@return tycho.nn.EmbeddingBag # integers [bags, length] to [bags, features]; an empty bag gives zeros
+function nn.EmbeddingBag(entries, features, opts) end
+
+---@class tycho.nn.EmbeddingBag: tycho.Module
+objects.nn_EmbeddingBag = {}
+
+---integers [bags, length] or [n] with offsets to [bags, features].
+---@param index tycho.Tensor
+---@param offsets? tycho.Tensor|table # integers [bags]; or the options
+---@param opts? {weights: tycho.Tensor?}
+---@return tycho.Tensor
+function objects.nn_EmbeddingBag:forward(index, offsets, opts) end
+
 ---those dims as one.
 ---Raises where a dim of the input is out of range.
 ---@param first? integer # 2: the batch stays
@@ -6759,6 +7193,18 @@ function nn.Flatten(first, last) end
 
 ---@class tycho.nn.Flatten: tycho.Module
 objects.nn_Flatten = {}
+
+---columns as windows of an image, which are added
+---up where they overlap: the transpose of nn.Unfold.
+---Raises where the input has not so many columns, or an option is out of range.
+---@param size integer|integer[] # height and width of the image
+---@param kernel integer|integer[] # rows and columns
+---@param opts? {dilation: integer|integer[]|nil, padding: integer|integer[]|nil, stride: integer|integer[]|nil}
+---@return tycho.nn.Fold # [batch, channels rows columns, blocks] to [batch, channels, h, w], or without the batch
+function nn.Fold(size, kernel, opts) end
+
+---@class tycho.nn.Fold: tycho.Module
+objects.nn_Fold = {}
 
 ---see ty.gelu.
 ---Raises where x is not floating, or for another form.
@@ -6789,7 +7235,19 @@ function nn.GRU(inputs, hidden, opts) end
 ---@class tycho.nn.GRU: tycho.Module
 objects.nn_GRU = {}
 
----loss(x, target, var), see ty.gaussian_nll_loss.
+---one step of nn.GRU, h = m(x, h).
+---Raises where a count is not whole, an option is not known, or input or state has other sizes.
+---@param inputs integer # features of the input
+---@param hidden integer # features of the state
+---@param opts? {bias: boolean?}
+---@return tycho.nn.GRUCell # [batch, inputs] and [batch, hidden] (zeros by default) to [batch, hidden]
+function nn.GRUCell(inputs, hidden, opts) end
+
+---@class tycho.nn.GRUCell: tycho.Module
+objects.nn_GRUCell = {}
+
+---loss(x, target, var), see
+---ty.gaussian_nll_loss.
 ---Raises where sizes do not broadcast, eps is not above 0, or the reduction is not known.
 ---@param opts? {reduction: "mean"|"sum"|"none"|nil, full: boolean?, eps: number?}
 ---@return tycho.nn.GaussianNLLLoss
@@ -6877,6 +7335,39 @@ function nn.Identity() end
 ---@class tycho.nn.Identity: tycho.Module
 objects.nn_Identity = {}
 
+---each channel of each
+---sample to mean 0 and variance 1 over its places. Ulyanov and others 2016, arXiv:1607.08022.
+---Raises where the input has other sizes, or one value a channel.
+---@param channels integer
+---@param opts? {eps: number?, momentum: number?, affine: boolean?, track: boolean?} # track: keep running means
+---@return tycho.nn.InstanceNorm1d # [batch, channels, length] or without the batch, to the same
+function nn.InstanceNorm1d(channels, opts) end
+
+---@class tycho.nn.InstanceNorm1d: tycho.Module
+objects.nn_InstanceNorm1d = {}
+
+---each channel of each
+---sample to mean 0 and variance 1 over its places. Ulyanov and others 2016, arXiv:1607.08022.
+---Raises where the input has other sizes, or one value a channel.
+---@param channels integer
+---@param opts? {eps: number?, momentum: number?, affine: boolean?, track: boolean?} # track: keep running means
+---@return tycho.nn.InstanceNorm2d # [batch, channels, height, width] or without the batch, to the same
+function nn.InstanceNorm2d(channels, opts) end
+
+---@class tycho.nn.InstanceNorm2d: tycho.Module
+objects.nn_InstanceNorm2d = {}
+
+---each channel of each
+---sample to mean 0 and variance 1 over its places. Ulyanov and others 2016, arXiv:1607.08022.
+---Raises where the input has other sizes, or one value a channel.
+---@param channels integer
+---@param opts? {eps: number?, momentum: number?, affine: boolean?, track: boolean?} # track: keep running means
+---@return tycho.nn.InstanceNorm3d # [batch, channels, depth, height, width] or without the batch, to the same
+function nn.InstanceNorm3d(channels, opts) end
+
+---@class tycho.nn.InstanceNorm3d: tycho.Module
+objects.nn_InstanceNorm3d = {}
+
 ---see ty.kl_div.
 ---Raises where sizes do not fit each other, or the reduction is not known.
 ---@param opts? {reduction: "mean"|"sum"|"none"|nil, log_target: boolean?}
@@ -6895,6 +7386,28 @@ function nn.L1Loss(opts) end
 ---@class tycho.nn.L1Loss: tycho.Module
 objects.nn_L1Loss = {}
 
+---see ty.lp_pool1d.
+---Raises where x has other dims, p is 0, a window does not fit, or an option is out of range.
+---@param p number
+---@param kernel integer
+---@param opts? {stride: integer?, ceil_mode: boolean?}
+---@return tycho.nn.LPPool1d
+function nn.LPPool1d(p, kernel, opts) end
+
+---@class tycho.nn.LPPool1d: tycho.Module
+objects.nn_LPPool1d = {}
+
+---see ty.lp_pool2d.
+---Raises where x has other dims, p is 0, a window does not fit, or an option is out of range.
+---@param p number
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, ceil_mode: boolean?}
+---@return tycho.nn.LPPool2d
+function nn.LPPool2d(p, kernel, opts) end
+
+---@class tycho.nn.LPPool2d: tycho.Module
+objects.nn_LPPool2d = {}
+
 ---c' = f * c + i * g, h' = o * tanh(c'). Hochreiter, Schmidhuber 1997.
 ---Raises where a count is not whole, an option is not known, or input or state has other sizes.
 ---@param inputs integer # features of the input
@@ -6905,6 +7418,17 @@ function nn.LSTM(inputs, hidden, opts) end
 
 ---@class tycho.nn.LSTM: tycho.Module
 objects.nn_LSTM = {}
+
+---one step of nn.LSTM, h, c = m(x, h, c).
+---Raises where a count is not whole, an option is not known, or input or state has other sizes.
+---@param inputs integer # features of the input
+---@param hidden integer # features of the state
+---@param opts? {bias: boolean?}
+---@return tycho.nn.LSTMCell # [batch, inputs] and two of [batch, hidden] (zeros by default) to two of [batch, hidden]
+function nn.LSTMCell(inputs, hidden, opts) end
+
+---@class tycho.nn.LSTMCell: tycho.Module
+objects.nn_LSTMCell = {}
 
 ---over the last dims, which have these sizes.
 ---Ba, Kiros, Hinton 2016, arXiv:1607.06450.
@@ -6941,6 +7465,17 @@ objects.nn_Linear = {}
 ---@param x tycho.Tensor
 ---@return tycho.Tensor
 function objects.nn_Linear:forward(x) end
+
+---x / (k + alpha * mean of x^2 over `size`
+---channels around each)^beta. Krizhevsky and others 2012.
+---Raises where the size is not whole, or the input has no channels.
+---@param size integer
+---@param opts? {alpha: number?, beta: number?, k: number?}
+---@return tycho.nn.LocalResponseNorm # [batch, channels, ...] to the same
+function nn.LocalResponseNorm(size, opts) end
+
+---@class tycho.nn.LocalResponseNorm: tycho.Module
+objects.nn_LocalResponseNorm = {}
 
 ---log(sigmoid(x)), see ty.logsigmoid.
 ---Raises where x is not floating.
@@ -6980,7 +7515,7 @@ objects.nn_MarginRankingLoss = {}
 ---see ty.max_pool1d.
 ---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param kernel integer
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, return_indices: boolean?}
 ---@return tycho.nn.MaxPool1d
 function nn.MaxPool1d(kernel, opts) end
 
@@ -6990,12 +7525,52 @@ objects.nn_MaxPool1d = {}
 ---see ty.max_pool2d.
 ---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param kernel integer|integer[]
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, return_indices: boolean?}
 ---@return tycho.nn.MaxPool2d
 function nn.MaxPool2d(kernel, opts) end
 
 ---@class tycho.nn.MaxPool2d: tycho.Module
 objects.nn_MaxPool2d = {}
+
+---see ty.max_pool3d.
+---Raises where x has other dims, a window does not fit, or an option is out of range.
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, return_indices: boolean?}
+---@return tycho.nn.MaxPool3d
+function nn.MaxPool3d(kernel, opts) end
+
+---@class tycho.nn.MaxPool3d: tycho.Module
+objects.nn_MaxPool3d = {}
+
+---m(x, places, output_size), see ty.max_unpool1d.
+---Raises where places have other sizes than x or lie outside of the result, or the size is not one that is pooled so.
+---@param kernel integer
+---@param opts? {stride: integer?, padding: integer?} # as of ty.max_pool1d
+---@return tycho.nn.MaxUnpool1d
+function nn.MaxUnpool1d(kernel, opts) end
+
+---@class tycho.nn.MaxUnpool1d: tycho.Module
+objects.nn_MaxUnpool1d = {}
+
+---m(x, places, output_size), see ty.max_unpool2d.
+---Raises where places have other sizes than x or lie outside of the result, or the size is not one that is pooled so.
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil} # as of ty.max_pool2d
+---@return tycho.nn.MaxUnpool2d
+function nn.MaxUnpool2d(kernel, opts) end
+
+---@class tycho.nn.MaxUnpool2d: tycho.Module
+objects.nn_MaxUnpool2d = {}
+
+---m(x, places, output_size), see ty.max_unpool3d.
+---Raises where places have other sizes than x or lie outside of the result, or the size is not one that is pooled so.
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil} # as of ty.max_pool3d
+---@return tycho.nn.MaxUnpool3d
+function nn.MaxUnpool3d(kernel, opts) end
+
+---@class tycho.nn.MaxUnpool3d: tycho.Module
+objects.nn_MaxUnpool3d = {}
 
 ---x * tanh(softplus(x)), see ty.mish.
 ---Raises where x is not floating.
@@ -7049,8 +7624,8 @@ function objects.nn_Module:eval() end
 function objects.nn_Module:forward() end
 
 ---Writes the tensors of a state_dict into the module's own, cast to their dtypes. Nothing is written unless all
----fits. Options: from = "torch": names count lists from 0, and layouts that differ are turned (weights of linear and
----recurrent layers are [in, out] here); strict = true: missing and unexpected names raise.
+---fits. Options: from = "torch": names count lists from 0, and layouts that differ are turned (weights of linear
+---and recurrent layers are [in, out] here); strict = true: missing and unexpected names raise.
 ---Raises where names or sizes do not fit.
 ---@param sd table<string, tycho.Tensor>
 ---@param opts? {from: "torch"|nil, strict: boolean?}
@@ -7117,7 +7692,8 @@ function objects.nn_Module:register_forward_pre_hook(fn) end
 ---@return tycho.HookHandle
 function objects.nn_Module:register_full_backward_hook(fn) end
 
----Whether its parameters, or what could be some, require gradients. Frozen ones count as buffers. Gives the module.
+---Whether its parameters, or what could be some, require gradients. Frozen ones count as buffers. Gives the
+---module.
 ---Raises where the argument is no boolean.
 ---@param on? boolean # true
 ---@return tycho.Module # the module itself
@@ -7151,6 +7727,17 @@ function objects.nn_Module:train(on) end
 ---Forgets the gradients of its parameters.
 ---Raises where it is called on what is no module.
 function objects.nn_Module:zero_grad() end
+
+---modules by name; calling them is the owner's doing. d.name or d[name] is a
+---part, d:update(name, module) adds or replaces one, d:keys() lists the names in order, for name, m in d:items()
+---goes through them.
+---Raises where a part is no module, or its name is that of a method.
+---@param parts? table<string, tycho.Module>
+---@return tycho.nn.ModuleDict # d[name] is that part
+function nn.ModuleDict(parts) end
+
+---@class tycho.nn.ModuleDict: tycho.Module
+objects.nn_ModuleDict = {}
 
 ---a list of modules, list[1] to list[#list]; calling them is the owner's doing.
 ---Raises where a part is no module.
@@ -7243,11 +7830,63 @@ function nn.PReLU(channels, start) end
 ---@class tycho.nn.PReLU: tycho.Module
 objects.nn_PReLU = {}
 
+---m(a, b), see ty.pairwise_distance.
+---Raises where sizes do not broadcast.
+---@param opts? {p: number?, eps: number?, keepdim: boolean?}
+---@return tycho.nn.PairwiseDistance # the broadcast sizes of both inputs without the last dim
+function nn.PairwiseDistance(opts) end
+
+---@class tycho.nn.PairwiseDistance: tycho.Module
+objects.nn_PairwiseDistance = {}
+
 ---A parameter: the tensor itself, which requires gradients from now on.
 ---Raises where t is not of floats.
 ---@param t tycho.Tensor # floats
 ---@return tycho.Tensor # t itself
 function nn.Parameter(t) end
+
+---parameters by name; as nn.ModuleDict. Tensors become parameters.
+---Raises where a part is no float tensor, or its name is that of a method.
+---@param parts? table<string, tycho.Tensor>
+---@return tycho.nn.ParameterDict # d[name] is that parameter
+function nn.ParameterDict(parts) end
+
+---@class tycho.nn.ParameterDict: tycho.Module
+objects.nn_ParameterDict = {}
+
+---a list of parameters, list[1] to list[#list]. Tensors become parameters.
+---Raises where an entry is no float tensor.
+---@param list? tycho.Tensor[]
+---@return tycho.nn.ParameterList # list[i] is parameter i
+function nn.ParameterList(list) end
+
+---@class tycho.nn.ParameterList: tycho.Module
+objects.nn_ParameterList = {}
+
+---Adds a parameter at the end. Gives the module.
+---Raises where it is no float tensor.
+---@param p tycho.Tensor
+---@return tycho.nn.ParameterList # the module itself
+function objects.nn_ParameterList:append(p) end
+
+---channels become places, factor times as many in each of two dims. Shi and others 2016,
+---arXiv:1609.05158.
+---Raises where channels do not divide by the square of the factor.
+---@param factor integer
+---@return tycho.nn.PixelShuffle # [..., channels factor^2, h, w] to [..., channels, h factor, w factor]
+function nn.PixelShuffle(factor) end
+
+---@class tycho.nn.PixelShuffle: tycho.Module
+objects.nn_PixelShuffle = {}
+
+---the inverse of nn.PixelShuffle: places become channels.
+---Raises where height or width does not divide by the factor.
+---@param factor integer
+---@return tycho.nn.PixelUnshuffle # [..., channels, h factor, w factor] to [..., channels factor^2, h, w]
+function nn.PixelUnshuffle(factor) end
+
+---@class tycho.nn.PixelUnshuffle: tycho.Module
+objects.nn_PixelUnshuffle = {}
 
 ---see ty.poisson_nll_loss.
 ---Raises where sizes do not fit each other, or the reduction is not known.
@@ -7280,6 +7919,17 @@ function nn.RNN(inputs, hidden, opts) end
 ---@class tycho.nn.RNN: tycho.Module
 objects.nn_RNN = {}
 
+---one step of nn.RNN, h = m(x, h).
+---Raises where a count is not whole, an option is not known, or input or state has other sizes.
+---@param inputs integer # features of the input
+---@param hidden integer # features of the state
+---@param opts? {bias: boolean?, nonlinearity: "tanh"|"relu"|nil}
+---@return tycho.nn.RNNCell # [batch, inputs] and [batch, hidden] (zeros by default) to [batch, hidden]
+function nn.RNNCell(inputs, hidden, opts) end
+
+---@class tycho.nn.RNNCell: tycho.Module
+objects.nn_RNNCell = {}
+
 ---x above zero, else a slope times x: of uniform random slopes when training,
 ---else their mean. Xu and others 2015, arXiv:1505.00853.
 ---Raises where low lies above high, or the input is not floating.
@@ -7306,6 +7956,60 @@ function nn.ReLU6() end
 
 ---@class tycho.nn.ReLU6: tycho.Module
 objects.nn_ReLU6 = {}
+
+---the places turned around at the ends, which are not repeated.
+---Raises where the padding is no number and no list of 2 of less than there are places, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right}
+---@return tycho.nn.ReflectionPad1d # [batch, channels, length], more of it
+function nn.ReflectionPad1d(padding) end
+
+---@class tycho.nn.ReflectionPad1d: tycho.Module
+objects.nn_ReflectionPad1d = {}
+
+---the places turned around at the ends, which are not repeated.
+---Raises where the padding is no number and no list of 4 of less than there are places, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right, top, bottom}
+---@return tycho.nn.ReflectionPad2d # [batch, channels, height, width], more of them
+function nn.ReflectionPad2d(padding) end
+
+---@class tycho.nn.ReflectionPad2d: tycho.Module
+objects.nn_ReflectionPad2d = {}
+
+---the places turned around at the ends, which are not repeated.
+---Raises where the padding is no number and no list of 6 of less than there are places, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right, top, bottom, front, back}
+---@return tycho.nn.ReflectionPad3d # [batch, channels, depth, height, width], more of them
+function nn.ReflectionPad3d(padding) end
+
+---@class tycho.nn.ReflectionPad3d: tycho.Module
+objects.nn_ReflectionPad3d = {}
+
+---the places at the ends repeated.
+---Raises where the padding is no number and no list of 2, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right}
+---@return tycho.nn.ReplicationPad1d # [batch, channels, length], more of it
+function nn.ReplicationPad1d(padding) end
+
+---@class tycho.nn.ReplicationPad1d: tycho.Module
+objects.nn_ReplicationPad1d = {}
+
+---the places at the ends repeated.
+---Raises where the padding is no number and no list of 4, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right, top, bottom}
+---@return tycho.nn.ReplicationPad2d # [batch, channels, height, width], more of them
+function nn.ReplicationPad2d(padding) end
+
+---@class tycho.nn.ReplicationPad2d: tycho.Module
+objects.nn_ReplicationPad2d = {}
+
+---the places at the ends repeated.
+---Raises where the padding is no number and no list of 6, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right, top, bottom, front, back}
+---@return tycho.nn.ReplicationPad3d # [batch, channels, depth, height, width], more of them
+function nn.ReplicationPad3d(padding) end
+
+---@class tycho.nn.ReplicationPad3d: tycho.Module
+objects.nn_ReplicationPad3d = {}
 
 ---an elu of fixed alpha and scale, see ty.selu.
 ---Raises where x is not floating.
@@ -7442,8 +8146,9 @@ function nn.Threshold(threshold, value) end
 ---@class tycho.nn.Threshold: tycho.Module
 objects.nn_Threshold = {}
 
----y = x + attention(norm(x)), y + linear2(gelu(linear1(norm(y)))).
----Norms come first (Xiong and others 2020, arXiv:2002.04745). norm = "rms": RMSNorm.
+---y = x + attention(norm(x)), y +
+---linear2(gelu(linear1(norm(y)))). Norms come first (Xiong and others 2020, arXiv:2002.04745). norm = "rms":
+---RMSNorm.
 ---Raises where the width does not divide into the heads, or norm or activation is not known.
 ---@param width integer
 ---@param heads integer
@@ -7478,6 +8183,26 @@ function nn.TripletMarginLoss(opts) end
 ---@class tycho.nn.TripletMarginLoss: tycho.Module
 objects.nn_TripletMarginLoss = {}
 
+---a dim as several of these sizes, one of which may be -1.
+---Raises where the dim is no number or sizes no list; where they do not fit the input.
+---@param dim integer
+---@param sizes integer[]
+---@return tycho.nn.Unflatten # [..., the product, ...] to [..., sizes..., ...]
+function nn.Unflatten(dim, sizes) end
+
+---@class tycho.nn.Unflatten: tycho.Module
+objects.nn_Unflatten = {}
+
+---the windows of an image as columns.
+---Raises where the input has other dims, a window does not fit, or an option is out of range.
+---@param kernel integer|integer[] # rows and columns
+---@param opts? {dilation: integer|integer[]|nil, padding: integer|integer[]|nil, stride: integer|integer[]|nil}
+---@return tycho.nn.Unfold # [batch, channels, h, w] to [batch, channels rows columns, blocks], or without the batch
+function nn.Unfold(kernel, opts) end
+
+---@class tycho.nn.Unfold: tycho.Module
+objects.nn_Unfold = {}
+
 ---see ty.interpolate.
 ---Raises where x has other dims than 3 or 4, not one of size and scale is given, or the mode is not known.
 ---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?}
@@ -7486,6 +8211,33 @@ function nn.Upsample(opts) end
 
 ---@class tycho.nn.Upsample: tycho.Module
 objects.nn_Upsample = {}
+
+---zeros around the places.
+---Raises where the padding is no number and no list of 2, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right}
+---@return tycho.nn.ZeroPad1d # [batch, channels, length], more of it
+function nn.ZeroPad1d(padding) end
+
+---@class tycho.nn.ZeroPad1d: tycho.Module
+objects.nn_ZeroPad1d = {}
+
+---zeros around the places.
+---Raises where the padding is no number and no list of 4, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right, top, bottom}
+---@return tycho.nn.ZeroPad2d # [batch, channels, height, width], more of them
+function nn.ZeroPad2d(padding) end
+
+---@class tycho.nn.ZeroPad2d: tycho.Module
+objects.nn_ZeroPad2d = {}
+
+---zeros around the places.
+---Raises where the padding is no number and no list of 6, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right, top, bottom, front, back}
+---@return tycho.nn.ZeroPad3d # [batch, channels, depth, height, width], more of them
+function nn.ZeroPad3d(padding) end
+
+---@class tycho.nn.ZeroPad3d: tycho.Module
+objects.nn_ZeroPad3d = {}
 
 ---A new class. Its `init(self, ...)` fills a new module, its `forward(self, ...)` computes.
 ---Raises where the name is no string, or the parent no class.
@@ -7658,7 +8410,7 @@ objects.optim_Adafactor = {}
 ---Duchi, Hazan, Singer 2011, JMLR 12.
 ---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
 ---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
----@param opts? {lr: number?, lr_decay: number?, eps: number?, weight_decay: number?, initial_accumulator: number?} # lr is the rate, which opt.groups[1].lr changes later
+---@param opts? {lr: number?, lr_decay: number?, eps: number?, weight_decay: number?, initial_accumulator: number?} # lr is the rate, which opt.lr changes later
 ---@return tycho.optim.Adagrad
 function optim.Adagrad(params, opts) end
 
@@ -7669,7 +8421,7 @@ objects.optim_Adagrad = {}
 ---arXiv:1904.09237.
 ---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
 ---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
----@param opts? {lr: number?, betas: number[]?, eps: number?, weight_decay: number?, amsgrad: boolean?} # lr is the rate, which opt.groups[1].lr changes later
+---@param opts? {lr: number?, betas: number[]?, eps: number?, weight_decay: number?, amsgrad: boolean?} # lr is the rate, which opt.lr changes later
 ---@return tycho.optim.Adam
 function optim.Adam(params, opts) end
 
@@ -7679,7 +8431,7 @@ objects.optim_Adam = {}
 ---Loshchilov, Hutter 2017, arXiv:1711.05101: p shrinks by lr * weight_decay before Adam's step.
 ---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
 ---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
----@param opts? {lr: number?, betas: number[]?, eps: number?, weight_decay: number?, amsgrad: boolean?} # lr is the rate, which opt.groups[1].lr changes later
+---@param opts? {lr: number?, betas: number[]?, eps: number?, weight_decay: number?, amsgrad: boolean?} # lr is the rate, which opt.lr changes later
 ---@return tycho.optim.AdamW
 function optim.AdamW(params, opts) end
 
@@ -7848,7 +8600,7 @@ function optim.LinearLR(opt, opts) end
 ---p = p (1 - lr weight_decay) - lr sign(beta1 m + (1 - beta1) g), then m = beta2 m + (1 - beta2) g.
 ---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
 ---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
----@param opts? {lr: number?, betas: number[]?, weight_decay: number?} # lr: the rate, opt.groups[1].lr afterwards
+---@param opts? {lr: number?, betas: number[]?, weight_decay: number?} # lr: the rate, opt.lr afterwards
 ---@return tycho.optim.Lion
 function optim.Lion(params, opts) end
 
@@ -7976,7 +8728,7 @@ objects.optim_RAdam = {}
 ---Tieleman, Hinton 2012; centered: Graves 2013, arXiv:1308.0850.
 ---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
 ---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
----@param opts? {lr: number?, alpha: number?, eps: number?, momentum: number?, centered: boolean?, weight_decay: number?} # lr is the rate, which opt.groups[1].lr changes later
+---@param opts? {lr: number?, alpha: number?, eps: number?, momentum: number?, centered: boolean?, weight_decay: number?} # lr is the rate, which opt.lr changes later
 ---@return tycho.optim.RMSprop
 function optim.RMSprop(params, opts) end
 
@@ -8008,7 +8760,7 @@ objects.optim_Rprop = {}
 ---nesterov p - lr (g + momentum buf).
 ---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
 ---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
----@param opts? {lr: number?, momentum: number?, dampening: number?, nesterov: boolean?, weight_decay: number?} # lr is the rate, which opt.groups[1].lr changes later
+---@param opts? {lr: number?, momentum: number?, dampening: number?, nesterov: boolean?, weight_decay: number?} # lr is the rate, which opt.lr changes later
 ---@return tycho.optim.SGD
 function optim.SGD(params, opts) end
 

@@ -1,9 +1,9 @@
 --- nn/attention.lua -- attention of several heads, rotary positions, the transformer's block, caches.
 -- In: [batch, time, width], or without the batch. Out: the same shape.
 --
--- A cache holds the keys and values of the positions so far: attention:cache(batch, positions) makes an empty one with
--- room for that many; a forward with {cache = c} adds its positions behind those that are there, and sees them all.
--- What is added must not be more than there is room for. Under a cache attention is causal.
+-- A cache holds the keys and values of the positions so far: attention:cache(batch, positions) makes an empty one
+-- with room for that many; a forward with {cache = c} adds its positions behind those that are there, and sees them
+-- all. What is added must not be more than there is room for. Under a cache attention is causal.
 
 ---@param ty table the module tycho
 ---@param nn table what is filled
@@ -210,9 +210,10 @@ return function(ty, nn)
     bias = "boolean", eps = "number",
   }
 
-  --- nn.TransformerBlock(width, heads, {inner = 4 * width, dropout = 0, causal = false, rotary = false, norm = "layer",
-  --- activation = "gelu", bias = true, eps = 1e-5}): y = x + attention(norm(x)), y + linear2(gelu(linear1(norm(y)))).
-  --- Norms come first (Xiong and others 2020, arXiv:2002.04745). norm = "rms": RMSNorm.
+  --- nn.TransformerBlock(width, heads, {inner = 4 * width, dropout = 0, causal = false, rotary = false, norm =
+  --- "layer", activation = "gelu", bias = true, eps = 1e-5}): y = x + attention(norm(x)), y +
+  --- linear2(gelu(linear1(norm(y)))). Norms come first (Xiong and others 2020, arXiv:2002.04745). norm = "rms":
+  --- RMSNorm.
   --- Raises where the width does not divide into the heads, or norm or activation is not known.
   ---@param width integer
   ---@param heads integer

@@ -1,5 +1,5 @@
---- nn/losses.lua -- losses as modules: their options are given once. The functions are in losses.lua and ctc.lua of the
--- folder above.
+--- nn/losses.lua -- losses as modules: their options are given once. The functions are in losses.lua and ctc.lua of
+--- the folder above.
 
 ---@param ty table the module tycho
 ---@param nn table what is filled
@@ -65,7 +65,8 @@ return function(ty, nn)
   --- negative), see ty.triplet_margin_loss.
   loss("TripletMarginLoss", ty.triplet_margin_loss,
     { margin = "number", p = "number", eps = "number", swap = "boolean" }, 3)
-  --- nn.GaussianNLLLoss{full = false, eps = 1e-6, reduction = "mean"}: loss(x, target, var), see ty.gaussian_nll_loss.
+  --- nn.GaussianNLLLoss{full = false, eps = 1e-6, reduction = "mean"}: loss(x, target, var), see
+  --- ty.gaussian_nll_loss.
   loss("GaussianNLLLoss", ty.gaussian_nll_loss, { full = "boolean", eps = "number" }, 3)
   --- nn.PoissonNLLLoss{log_input = true, full = false, eps = 1e-8, reduction = "mean"}: see ty.poisson_nll_loss.
   loss("PoissonNLLLoss", ty.poisson_nll_loss, { log_input = "boolean", full = "boolean", eps = "number" })

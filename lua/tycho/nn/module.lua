@@ -1,6 +1,6 @@
 --- nn/module.lua -- Module: what all layers and models are made of.
--- A module is a plain table. Its fields are its parts: tensors that require gradients are parameters, other tensors are
--- buffers, modules and plain tables hold more of them. Numbers, strings, functions are settings.
+-- A module is a plain table. Its fields are its parts: tensors that require gradients are parameters, other tensors
+-- are buffers, modules and plain tables hold more of them. Numbers, strings, functions are settings.
 --
 --   local Net = nn.class "Net"                            -- a class: Net(...) makes a module
 --   function Net:init(n) self.fc = nn.Linear(n, 10) end
@@ -318,7 +318,8 @@ return function(ty, nn)
     for _, p in ipairs(list) do p.grad = nil end
   end
 
-  --- Whether its parameters, or what could be some, require gradients. Frozen ones count as buffers. Gives the module.
+  --- Whether its parameters, or what could be some, require gradients. Frozen ones count as buffers. Gives the
+  --- module.
   --- Raises where the argument is no boolean.
   ---@param on? boolean true
   ---@return tycho.Module # the module itself
@@ -370,8 +371,8 @@ return function(ty, nn)
 
   ---------------------------------------------------------------------------------------------------------- state
 
-  --- Calls visit(name, tensor, owner, key, torch) for each tensor under each of its names. torch: that name in PyTorch,
-  --- where lists count from 0, or nil where PyTorch has none.
+  --- Calls visit(name, tensor, owner, key, torch) for each tensor under each of its names. torch: that name in
+  --- PyTorch, where lists count from 0, or nil where PyTorch has none.
   local function each_state(t, prefix, torch, path, visit)
     path[t] = true
     for _, k in ipairs(keys_of(t)) do
@@ -414,8 +415,8 @@ return function(ty, nn)
   end
 
   --- Writes the tensors of a state_dict into the module's own, cast to their dtypes. Nothing is written unless all
-  --- fits. Options: from = "torch": names count lists from 0, and layouts that differ are turned (weights of linear and
-  --- recurrent layers are [in, out] here); strict = true: missing and unexpected names raise.
+  --- fits. Options: from = "torch": names count lists from 0, and layouts that differ are turned (weights of linear
+  --- and recurrent layers are [in, out] here); strict = true: missing and unexpected names raise.
   --- Raises where names or sizes do not fit.
   ---@param sd table<string, tycho.Tensor>
   ---@param opts? {from: "torch"|nil, strict: boolean?}

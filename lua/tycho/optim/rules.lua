@@ -30,7 +30,7 @@ return function(ty, M, check)
   --- negative.
   ---@param params tycho.Tensor[]|table[] leaves, or groups {params = list, lr = ...}
   ---@param opts? {lr: number?, momentum: number?, dampening: number?, nesterov: boolean?, weight_decay: number?}
-  ---  lr is the rate, which opt.groups[1].lr changes later
+  ---  lr is the rate, which opt.lr changes later
   ---@return tycho.Optimizer
   optimizer("SGD", {
     defaults = { lr = 1e-3, momentum = 0, dampening = 0, nesterov = false, weight_decay = 0 },
@@ -96,7 +96,7 @@ return function(ty, M, check)
   --- negative.
   ---@param params tycho.Tensor[]|table[] leaves, or groups {params = list, lr = ...}
   ---@param opts? {lr: number?, betas: number[]?, eps: number?, weight_decay: number?, amsgrad: boolean?}
-  ---  lr is the rate, which opt.groups[1].lr changes later
+  ---  lr is the rate, which opt.lr changes later
   ---@return tycho.Optimizer
   optimizer("Adam", {
     defaults = { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0, amsgrad = false },
@@ -110,7 +110,7 @@ return function(ty, M, check)
   --- negative.
   ---@param params tycho.Tensor[]|table[] leaves, or groups {params = list, lr = ...}
   ---@param opts? {lr: number?, betas: number[]?, eps: number?, weight_decay: number?, amsgrad: boolean?}
-  ---  lr is the rate, which opt.groups[1].lr changes later
+  ---  lr is the rate, which opt.lr changes later
   ---@return tycho.Optimizer
   optimizer("AdamW", {
     defaults = { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0.01, amsgrad = false },
@@ -129,7 +129,7 @@ return function(ty, M, check)
   --- negative.
   ---@param params tycho.Tensor[]|table[] leaves, or groups {params = list, lr = ...}
   ---@param opts? {lr: number?, alpha: number?, eps: number?, momentum: number?, centered: boolean?,
-  ---  weight_decay: number?} lr is the rate, which opt.groups[1].lr changes later
+  ---  weight_decay: number?} lr is the rate, which opt.lr changes later
   ---@return tycho.Optimizer
   optimizer("RMSprop", {
     defaults = { lr = 0.01, alpha = 0.99, eps = 1e-8, momentum = 0, centered = false, weight_decay = 0 },
@@ -159,7 +159,7 @@ return function(ty, M, check)
   --- negative.
   ---@param params tycho.Tensor[]|table[] leaves, or groups {params = list, lr = ...}
   ---@param opts? {lr: number?, lr_decay: number?, eps: number?, weight_decay: number?, initial_accumulator: number?}
-  ---  lr is the rate, which opt.groups[1].lr changes later
+  ---  lr is the rate, which opt.lr changes later
   ---@return tycho.Optimizer
   optimizer("Adagrad", {
     defaults = { lr = 0.01, lr_decay = 0, eps = 1e-10, weight_decay = 0, initial_accumulator = 0 },
@@ -181,7 +181,7 @@ return function(ty, M, check)
   --- Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or
   --- negative.
   ---@param params tycho.Tensor[]|table[] leaves, or groups {params = list, lr = ...}
-  ---@param opts? {lr: number?, betas: number[]?, weight_decay: number?} lr: the rate, opt.groups[1].lr afterwards
+  ---@param opts? {lr: number?, betas: number[]?, weight_decay: number?} lr: the rate, opt.lr afterwards
   ---@return tycho.Optimizer
   optimizer("Lion", {
     defaults = { lr = 1e-4, betas = { 0.9, 0.99 }, weight_decay = 0 },
@@ -274,7 +274,7 @@ return function(ty, M, check)
     end,
   })
 
-  ------------------------------------------------------------------------------------------------------ Adamax, Adadelta
+  ----------------------------------------------------------------------------------------------------- Adamax, Adadelta
 
   --- optim.Adamax(params, {lr = 2e-3, betas = {0.9, 0.999}, eps = 1e-8, weight_decay = 0}): Adam by the largest
   --- gradient instead of the mean square. Kingma, Ba 2014, arXiv:1412.6980.
