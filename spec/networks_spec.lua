@@ -136,6 +136,27 @@ local modules = {
   ["CosineSimilarity"] = function() return nn.CosineSimilarity { dim = 2 } end,
   ["PairwiseDistance"] = function() return nn.PairwiseDistance { p = 1, keepdim = true } end,
   ["EmbeddingBag weights"] = function() return nn.EmbeddingBag(5, 3, { mode = "sum" }) end,
+  ["TransformerEncoderLayer"] = function() return nn.TransformerEncoderLayer(8, 2, { inner = 12, dropout = 0 }) end,
+  ["TransformerEncoderLayer time first"] = function()
+    return nn.TransformerEncoderLayer(8, 4, { inner = 6, dropout = 0, activation = "gelu", norm_first = true, bias = false,
+      layer_norm_eps = 1e-3, batch_first = false })
+  end,
+  ["TransformerEncoderLayer masks"] = function() return nn.TransformerEncoderLayer(8, 2, { inner = 12, dropout = 0 }) end,
+  ["TransformerEncoder"] = function()
+    return nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, { inner = 6, dropout = 0, norm_first = true }), 2,
+      { norm = nn.LayerNorm(8) })
+  end,
+  ["TransformerDecoderLayer"] = function() return nn.TransformerDecoderLayer(8, 2, { inner = 6, dropout = 0 }) end,
+  ["TransformerDecoderLayer padding"] = function()
+    return nn.TransformerDecoderLayer(8, 2, { inner = 6, dropout = 0, norm_first = true })
+  end,
+  ["TransformerDecoder"] = function()
+    return nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, { inner = 6, dropout = 0 }), 2)
+  end,
+  ["Transformer"] = function()
+    return nn.Transformer(4, 2, { encoder_layers = 1, decoder_layers = 1, inner = 6, dropout = 0 })
+  end,
+  ["MultiHeadAttention grouped"] = function() return nn.MultiHeadAttention(8, 4, { kv_heads = 2, causal = true }) end,
 }
 for name, amounts in pairs { ["1d"] = { 2, 1 }, ["2d"] = { 1, 2, 2, 0 }, ["3d"] = { 1, 0, 1, 1, 0, 1 } } do
   for _, kind in ipairs { "Zero", "Constant", "Reflection", "Replication", "Circular" } do
@@ -150,6 +171,13 @@ end
 --- How inputs of the fixture are given where that differs.
 local calls = {
   ["EmbeddingBag weights"] = function(m, index, weights) return m(index, { weights = weights }) end,
+  ["TransformerEncoderLayer masks"] = function(m, x, padding)
+    return m(x, { mask = ty.tri(4, 4, 0, { dtype = "bool" }), padding = padding })
+  end,
+  ["TransformerEncoder"] = function(m, x) return m(x, { causal = true }) end,
+  ["TransformerDecoderLayer"] = function(m, x, memory) return m(x, memory, { causal = true }) end,
+  ["TransformerDecoderLayer padding"] = function(m, x, memory, padding) return m(x, memory, { memory_padding = padding }) end,
+  ["Transformer"] = function(m, x, y) return m(x, y, { causal = true }) end,
 }
 
 --- Those that vmap cannot hold, and why.
@@ -531,5 +559,135 @@ describe("pooled means of dilated windows", function()
     local y = ty.avg_pool1d(x, 3, { stride = 2, padding = 1, dilation = 3, count_include_pad = false })
     for i, v in ipairs(want) do assert.near(v, y:get(1, 1, i), 1e-14) end
     assert.truthy(ty.gradcheck(function(a) return ty.avg_pool1d(a, 2, { stride = 2, dilation = 2 }) end, { x }))
+  end)
+end)
+
+describe("a transformer's layers", function()
+  local x = ty.randn(2, 4, 8)
+
+  it("take masks of floats and of bools, with paddings of both, to one result", function()
+    local m = nn.TransformerEncoderLayer(8, 2, { inner = 6, dropout = 0 })
+    local seen, real = ty.tri(4, 4, 0, { dtype = "bool" }), ty.tensor { { true, true, true, true }, { true, true, false, false } }
+    local want = m(x, { mask = seen, padding = real })
+    local function floats(t) return ty.where(t, ty.zeros({}), -math.huge) end
+    for _, mask in ipairs { seen, floats(seen) } do
+      for _, padding in ipairs { real, floats(real) } do H.same(want, m(x, { mask = mask, padding = padding })) end
+    end
+    local own = ty.stack { seen, seen }
+    H.same(want, m(x, { mask = own, padding = real }))
+    H.same(m(x)[1], m(x[1]))
+  end)
+
+  it("give the same bits whoever is hidden", function()
+    local m = nn.TransformerDecoderLayer(8, 2, { inner = 6, dropout = 0 })
+    local memory, real = ty.randn(2, 3, 8), ty.tensor { { true, true, false }, { true, true, true } }
+    local other = memory:clone()
+    other[{ 1, 3 }] = 7
+    H.same(m(x, memory, { memory_padding = real }), m(x, other, { memory_padding = real }))
+  end)
+
+  it("in a stack have parameters of their own", function()
+    local m = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, { inner = 6 }), 3)
+    H.same(m.layers[1].linear1.weight, m.layers[2].linear1.weight)
+    assert.falsy(rawequal(m.layers[1].linear1.weight, m.layers[2].linear1.weight))
+    assert.equal(3 * 12, #m:parameters())
+    local a, b = m(x), m(x)
+    assert.falsy(ty.equal(a, b)) -- dropout
+    m:eval()
+    H.same(m(x), m(x))
+  end)
+
+  it("serve any batch and length by one more capture", function()
+    local m = nn.Transformer(8, 2, { encoder_layers = 1, decoder_layers = 1, inner = 6 }):eval()
+    local compiled = ty.compile(function(a, b) return m(a, b, { causal = true }) end)
+    local calls_made = 0
+    for _, n in ipairs { 3, 5, 4, 7, 9 } do
+      local a, b = ty.randn(n, n + 1, 8), ty.randn(n, n, 8)
+      H.same(m(a, b, { causal = true }), (ty.no_grad(compiled, a, b)))
+      calls_made = calls_made + 1
+    end
+    local told = ty.explain(compiled)
+    assert.same({ 2, calls_made }, { told.captures, told.skips }, tostring(told))
+  end)
+
+  it("of fewer heads of keys than of queries keep fewer in a cache, to the same result", function()
+    local m = nn.MultiHeadAttention(8, 4, { kv_heads = 2, causal = true, rotary = true }):eval()
+    assert.same({ 8, 16 }, m.in_proj_weight.shape)
+    local cache = m:cache(2, 4)
+    assert.same({ 2, 2, 4, 2 }, cache.k.shape)
+    local want = m(x)
+    for t = 1, 4 do
+      assert.truthy(ty.allclose(want:narrow(2, t, 1), m(x:narrow(2, t, 1), { cache = cache }), { atol = 1e-6 }))
+    end
+    assert.truthy(raised(nn.MultiHeadAttention, 8, 4, { kv_heads = 3 }):find("4 heads do not divide into 3 of keys", 1, true))
+  end)
+
+  it("tell what does not fit", function()
+    local m = nn.TransformerDecoderLayer(8, 2)
+    for text, fn in pairs {
+      ["TransformerDecoderLayer: the input must be [batch, time, 8], got f32[2,4,7]"] = function() m(ty.ones(2, 4, 7), x) end,
+      ["TransformerDecoderLayer: the memory must be [batch, time, 8], got nil"] = function() m(x) end,
+      ["TransformerDecoderLayer: unknown option src_mask"] = function() m(x, x, { src_mask = 1 }) end,
+      ["the padding must be [batch, keys], got f32[3]"] = function() m(x, x, { padding = ty.ones(3) }) end,
+      ["option mask must be a tensor, got number 3"] = function() m(x, x, { mask = 3 }) end,
+      ["option activation must be a function, \"relu\""] = function() nn.TransformerEncoderLayer(8, 2, { activation = "x" }) end,
+      ["TransformerEncoder: argument 1 must be a layer, got number 1"] = function() nn.TransformerEncoder(1, 2) end,
+      ["TransformerEncoder: argument 2 (layers) must be whole"] = function() nn.TransformerEncoder(m) end,
+      ["a width of 8 does not divide into 3 heads"] = function() nn.TransformerEncoderLayer(8, 3) end,
+    } do
+      local got = raised(fn)
+      assert.truthy(got:find(text, 1, true), got)
+    end
+  end)
+end)
+
+describe("parts that are registered", function()
+  it("are buffers that no requires_grad_ turns, in states or not; parameters; modules", function()
+    local m = nn.Module {}
+    assert.equal(m, m:register_buffer("mean", ty.ones(2)):register_buffer("scratch", ty.zeros(3), false))
+    m:register_parameter("w", ty.ones(2)):add_module("fc", nn.Linear(2, 1))
+    m:requires_grad_()
+    assert.same({ "fc.bias", "fc.weight", "w" }, (function()
+      local list = {}
+      for name in m:named_parameters() do list[#list + 1] = name end
+      return list
+    end)())
+    assert.equal(2, #m:buffers())
+    assert.same({ "fc.bias", "fc.weight", "mean", "w" }, sorted(m:state_dict()))
+    local other = nn.Module {}
+    other:register_buffer("mean", ty.zeros(2)):register_buffer("scratch", ty.zeros(3), false)
+    other:register_parameter("w", ty.zeros(2)):add_module("fc", nn.Linear(2, 1))
+    assert.same({ {}, {} }, { other:load_state_dict(m:state_dict()) })
+    H.same(ty.ones(2), other.mean)
+    m:to "f64"
+    assert.equal("f64", m.scratch.dtype)
+    m:register_buffer("mean", nil)
+    assert.is_nil(m.mean)
+    assert.equal(1, #m:buffers())
+    local norm = nn.BatchNorm1d(2):register_buffer("seen", ty.zeros(1))
+    assert.is_nil(nn.BatchNorm1d(2)._buffers.seen)
+    assert.truthy(norm._buffers.running_mean)
+  end)
+
+  it("are found by their path", function()
+    local m = nn.Module { layers = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)) }
+    assert.truthy(rawequal(m.layers[2], m:get_submodule "layers.2"))
+    assert.truthy(rawequal(m, m:get_submodule ""))
+    assert.truthy(rawequal(m.layers[1].weight, m:get_parameter "layers.1.weight"))
+    assert.truthy(rawequal(m.layers[2].running_var, m:get_buffer "layers.2.running_var"))
+    for text, fn in pairs {
+      ["get_submodule: there is no layers.3 in Module"] = function() m:get_submodule "layers.3" end,
+      ["get_submodule: layers.1.weight is no module"] = function() m:get_submodule "layers.1.weight" end,
+      ["get_parameter: layers.2.running_var is no parameter"] = function() m:get_parameter "layers.2.running_var" end,
+      ["get_buffer: layers.1.weight is no buffer"] = function() m:get_buffer "layers.1.weight" end,
+      ["register_buffer: argument 1 must be a name without dots, got string \"a.b\""] = function() m:register_buffer("a.b") end,
+      ["register_buffer: \"forward\" is a method of Module"] = function() m:register_buffer("forward", ty.ones(1)) end,
+      ["register_buffer: argument 2 must be a tensor, got number 3"] = function() m:register_buffer("x", 3) end,
+      ["register_parameter: argument 2 must be of floats"] = function() m:register_parameter("x", ty.arange(2):to "i64") end,
+      ["add_module: argument 2 must be a module, got nil"] = function() m:add_module("x") end,
+    } do
+      local got = raised(fn)
+      assert.truthy(got:find(text, 1, true), got)
+    end
   end)
 end)

@@ -7591,6 +7591,13 @@ function nn.Module(fields) end
 ---@overload fun(...): tycho.Tensor
 objects.nn_Module = {}
 
+---A module as a part: m.name. Gives the module.
+---Raises where the name has a dot or is a method's, or part is no module.
+---@param name string
+---@param part tycho.Module
+---@return tycho.Module # the module itself
+function objects.nn_Module:add_module(name, part) end
+
 ---Calls fn with each module, inner ones first. Gives the module.
 ---Raises where fn is no function.
 ---@param fn fun(m: tycho.Module)
@@ -7622,6 +7629,24 @@ function objects.nn_Module:eval() end
 ---Raises where the class has none.
 ---@return any # what the class says
 function objects.nn_Module:forward() end
+
+---The buffer at a path of names joined by dots.
+---Raises where there is none.
+---@param path string # such as "norm.running_mean"
+---@return tycho.Tensor # the buffer itself
+function objects.nn_Module:get_buffer(path) end
+
+---The parameter at a path of names joined by dots.
+---Raises where there is none.
+---@param path string # such as "layers.1.weight"
+---@return tycho.Tensor # the parameter itself
+function objects.nn_Module:get_parameter(path) end
+
+---The module at a path of names joined by dots; "" is the module itself.
+---Raises where there is none.
+---@param path string # such as "layers.1"
+---@return tycho.Module # the part
+function objects.nn_Module:get_submodule(path) end
 
 ---Writes the tensors of a state_dict into the module's own, cast to their dtypes. Nothing is written unless all
 ---fits. Options: from = "torch": names count lists from 0, and layouts that differ are turned (weights of linear
@@ -7668,6 +7693,15 @@ function objects.nn_Module:num_parameters() end
 ---@return tycho.Tensor[] # the tensors themselves, each once
 function objects.nn_Module:parameters() end
 
+---A tensor as a part that is no parameter and never becomes one: m.name. Where persistent is false, states do not
+---have it. Gives the module.
+---Raises where the name has a dot or is a method's, or t is no tensor.
+---@param name string
+---@param t? tycho.Tensor # nil: it is taken away
+---@param persistent? boolean # true
+---@return tycho.Module # the module itself
+function objects.nn_Module:register_buffer(name, t, persistent) end
+
 ---Calls fn(m, inputs, output) after the module was called: inputs are the list of its arguments, output is its
 ---result, or the list of them where there are several. What fn gives replaces the output, nil does not. Gives a
 ---handle.
@@ -7691,6 +7725,13 @@ function objects.nn_Module:register_forward_pre_hook(fn) end
 ---@param fn fun(m: tycho.Module, grad_inputs: tycho.Tensor[], grad_outputs: tycho.Tensor[]): any
 ---@return tycho.HookHandle
 function objects.nn_Module:register_full_backward_hook(fn) end
+
+---A tensor as a parameter: m.name, which requires gradients. Gives the module.
+---Raises where the name has a dot or is a method's, or t is no float tensor.
+---@param name string
+---@param t? tycho.Tensor # nil: it is taken away
+---@return tycho.Module # the module itself
+function objects.nn_Module:register_parameter(name, t) end
 
 ---Whether its parameters, or what could be some, require gradients. Frozen ones count as buffers. Gives the
 ---module.
@@ -7754,13 +7795,14 @@ objects.nn_ModuleList = {}
 ---@return tycho.nn.ModuleList # the module itself
 function objects.nn_ModuleList:append(part) end
 
----each head
----attends with its share of the features. in_proj_weight [width, 3 width] makes queries, keys and values.
----Vaswani and others 2017, arXiv:1706.03762.
----Raises where the width does not divide into the heads, or features a head are odd with rotary.
+---each head attends with its share of the features. in_proj_weight [width, 3 width] makes queries, keys
+---and values. Vaswani and others 2017, arXiv:1706.03762. kv_heads: so many heads of keys and values, each for
+---heads / kv_heads of the queries (Ainslie and others 2023, arXiv:2305.13245); in_proj_weight has as many columns
+---fewer.
+---Raises where the width does not divide into the heads, these not into kv_heads, or features a head are odd with rotary.
 ---@param width integer
 ---@param heads integer
----@param opts? {bias: boolean?, dropout: number?, causal: boolean?, rotary: boolean|number|nil} # rotary: or its base
+---@param opts? {bias: boolean?, dropout: number?, causal: boolean?, rotary: boolean|number|nil, kv_heads: integer?} # rotary: or its base
 ---@return tycho.nn.MultiHeadAttention # [batch, time, width] to [batch, time, width]
 function nn.MultiHeadAttention(width, heads, opts) end
 
@@ -8146,6 +8188,20 @@ function nn.Threshold(threshold, value) end
 ---@class tycho.nn.Threshold: tycho.Module
 objects.nn_Threshold = {}
 
+---an encoder of
+---the source and a decoder of the target, each with a norm at its end. m(source, target, {mask, padding, causal =
+---false, source_mask, source_padding, memory_mask, memory_padding}): mask, padding and causal are the target's.
+---Vaswani and others 2017, arXiv:1706.03762.
+---Raises where the width does not divide into the heads, an option is not known, or an input has other sizes.
+---@param width integer
+---@param heads integer
+---@param opts? {encoder_layers: integer?, decoder_layers: integer?, inner: integer?, dropout: number?, activation: string|function|nil, layer_norm_eps: number?, batch_first: boolean?, norm_first: boolean?, bias: boolean?}
+---@return tycho.nn.Transformer # [batch, source, width] and [batch, target, width] to [batch, target, width]
+function nn.Transformer(width, heads, opts) end
+
+---@class tycho.nn.Transformer: tycho.Module
+objects.nn_Transformer = {}
+
 ---y = x + attention(norm(x)), y +
 ---linear2(gelu(linear1(norm(y)))). Norms come first (Xiong and others 2020, arXiv:2002.04745). norm = "rms":
 ---RMSNorm.
@@ -8172,6 +8228,58 @@ function objects.nn_TransformerBlock:cache(batch, positions) end
 ---@param opts? {mask: tycho.Tensor?, causal: boolean?, cache: table?}
 ---@return tycho.Tensor # [batch, time, width]
 function objects.nn_TransformerBlock:forward(x, opts) end
+
+---so many copies of a layer, one after the other, then the norm.
+---m(x, memory, {mask, padding, causal, memory_mask, memory_padding}) as of the layer.
+---Raises where layer or norm is no module, or the count is not whole.
+---@param layer tycho.Module # such as nn.TransformerDecoderLayer
+---@param layers integer
+---@param opts? {norm: tycho.Module?}
+---@return tycho.nn.TransformerDecoder # [batch, time, width] and [batch, memory, width] to [batch, time, width]
+function nn.TransformerDecoder(layer, layers, opts) end
+
+---@class tycho.nn.TransformerDecoder: tycho.Module
+objects.nn_TransformerDecoder = {}
+
+---attention of the sequence to
+---itself, to the memory that an encoder gives, then two linear layers; each is added to its input and normalised.
+---m(x, memory, {mask, padding, causal = false, memory_mask, memory_padding}): masks [queries, keys], paddings
+---[batch, keys].
+---Raises where the width does not divide into the heads, an option is not known, or an input has other sizes.
+---@param width integer
+---@param heads integer
+---@param opts? {inner: integer?, dropout: number?, activation: string|function|nil, layer_norm_eps: number?, batch_first: boolean?, norm_first: boolean?, bias: boolean?, kv_heads: integer?}
+---@return tycho.nn.TransformerDecoderLayer # [batch, time, width] and [batch, memory, width] to [batch, time, width]
+function nn.TransformerDecoderLayer(width, heads, opts) end
+
+---@class tycho.nn.TransformerDecoderLayer: tycho.Module
+objects.nn_TransformerDecoderLayer = {}
+
+---so many copies of a layer, one after the other, then the norm.
+---m(x, {mask, padding, causal}) as of the layer.
+---Raises where layer or norm is no module, or the count is not whole.
+---@param layer tycho.Module # such as nn.TransformerEncoderLayer
+---@param layers integer
+---@param opts? {norm: tycho.Module?}
+---@return tycho.nn.TransformerEncoder # [batch, time, width] to [batch, time, width]
+function nn.TransformerEncoder(layer, layers, opts) end
+
+---@class tycho.nn.TransformerEncoder: tycho.Module
+objects.nn_TransformerEncoder = {}
+
+---attention of the sequence to
+---itself, then two linear layers; each is added to its input and normalised. norm_first: inputs are normalised
+---instead. m(x, {mask, padding, causal = false}): a mask [queries, keys], a padding [batch, keys]. Vaswani and
+---others 2017, arXiv:1706.03762.
+---Raises where the width does not divide into the heads, an option is not known, or the input has other sizes.
+---@param width integer
+---@param heads integer
+---@param opts? {inner: integer?, dropout: number?, activation: string|function|nil, layer_norm_eps: number?, batch_first: boolean?, norm_first: boolean?, bias: boolean?, kv_heads: integer?}
+---@return tycho.nn.TransformerEncoderLayer # [batch, time, width] to [batch, time, width]
+function nn.TransformerEncoderLayer(width, heads, opts) end
+
+---@class tycho.nn.TransformerEncoderLayer: tycho.Module
+objects.nn_TransformerEncoderLayer = {}
 
 ---loss(anchor, positive,
 ---negative), see ty.triplet_margin_loss.

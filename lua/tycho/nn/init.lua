@@ -9,7 +9,8 @@ local ty = require "tycho"
 local nn = {}
 
 for _, part in ipairs { "module", "start", "layers", "containers", "dropout", "shapes", "vectors", "activations",
-  "norms", "padding", "windows", "recurrent", "cells", "attention", "losses", "summary", "hooks" } do
+  "norms", "padding", "windows", "recurrent", "cells", "attention", "transformer", "losses",
+  "summary", "hooks" } do
   require("tycho.nn." .. part)(ty, nn)
 end
 if type(debug) == "table" then

@@ -4,26 +4,9 @@
 ---@param M table ty.optim, which is filled
 ---@param check table arguments.lua
 return function(ty, M, check)
-  local type, ipairs, pairs, getmetatable, setmetatable = type, ipairs, pairs, getmetatable, setmetatable
+  local type, ipairs, pairs = type, ipairs, pairs
   local is_tensor = ty.is_tensor
   local nn = ty.nn
-
-  --- A model with tensors of its own; what is shared in it is shared again.
-  local function copied(v, seen)
-    if is_tensor(v) then
-      if not seen[v] then
-        local t = v:detach():clone()
-        seen[v] = v.requires_grad and t:requires_grad_() or t
-      end
-      return seen[v]
-    end
-    if type(v) ~= "table" then return v end
-    if seen[v] then return seen[v] end
-    local t = {}
-    seen[v] = t
-    for k, e in pairs(v) do t[copied(k, seen)] = copied(e, seen) end
-    return setmetatable(t, getmetatable(v))
-  end
 
   ---@class tycho.optim.AveragedModel: tycho.Module
   local AveragedModel = nn.class "AveragedModel"
@@ -45,7 +28,7 @@ return function(ty, M, check)
     if opts.decay and not (opts.decay >= 0 and opts.decay <= 1) then
       check.fail(who, "option decay must be in 0..1, got %.14g", opts.decay)
     end
-    self.module, self.decay, self.use_buffers = copied(model, {}), opts.decay or false, opts.use_buffers or false
+    self.module, self.decay, self.use_buffers = nn._copied(model), opts.decay or false, opts.use_buffers or false
     self.n_averaged = ty.tensor(0, { dtype = "i64" })
   end
 
