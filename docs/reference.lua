@@ -89,7 +89,7 @@ M.also = {
   ["jit.profile"] = "profiler line timing hot", ["jit.start"] = "frame slice time budget resume games async",
   ["jit.export"] = "ahead of time aot c source code generate onnx embed",
   ["jit.warmup"] = "compile ahead", ["jit.budget"] = "games frame", ["data.loader"] = "dataloader minibatch",
-  ["data.tensors"] = "tensordataset", ["image.load"] = "imread png jpeg", ["csv.load"] = "pandas read_csv table",
+  ["data.tensors"] = "tensordataset", ["data.collate"] = "default_collate collate_fn", ["image.load"] = "imread png jpeg", ["csv.load"] = "pandas read_csv table",
   ["optim.GradScaler"] = "amp mixed precision", ["optim.AveragedModel"] = "ema swa exponential moving average",
   binary_cross_entropy = "bce loss", ["optim.LBFGS"] = "quasi newton closure", autocast = "amp mixed precision half",
   ["files.safetensors.load"] = "hugging face weights", ["files.gguf.load"] = "llama quantised weights",

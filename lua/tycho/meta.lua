@@ -6123,6 +6123,35 @@ ty.csv = csv
 ---@class tycho.data
 local data = {}
 
+---the samples of a sampler in batches, for the loader's
+---option batch_sampler.
+---Raises where sampler is none, or the size is no count.
+---@param sampler tycho.data.Sampler
+---@param batch_size integer
+---@param drop_last? boolean # whether a last batch that is smaller is left out
+---@return tycho.data.BatchSampler
+function data.BatchSampler(sampler, batch_size, drop_last) end
+
+---@class tycho.data.BatchSampler
+objects.data_BatchSampler = {}
+
+---The batches of an epoch.
+---Raises never.
+---@param epoch? integer # 1
+---@return integer[][] # lists of sample numbers
+function objects.data_BatchSampler:batches(epoch) end
+
+---How many batches an epoch has.
+---Raises never.
+---@return integer
+function objects.data_BatchSampler:count() end
+
+---the samples of several datasets, one after the other.
+---Raises where the argument is no list of datasets.
+---@param datasets tycho.data.Dataset[]
+---@return tycho.data.Dataset # the samples of all
+function data.ConcatDataset(datasets) end
+
 ---@class tycho.data.Dataset
 ---@field size integer how many samples there are, as count() says; Lua's # sees no metamethod of a table
 ---@field classes string[]? names of the labels, where the dataset knows them
@@ -6179,8 +6208,8 @@ function data.Loader:close() end
 ---@return integer
 function data.Loader:count() end
 
----One epoch: for x, y, i in loader:epoch() do; the batch's number is the last value. The next epoch begins where this
----is called again, unless restore has set where to go on. A loader walks through one epoch at a time.
+---One epoch: for x, y, i in loader:epoch() do; the batch's number is the last value. The next epoch begins where
+---this is called again, unless restore has set where to go on. A loader walks through one epoch at a time.
 ---Raises in the loop where another epoch of the loader has begun, or a file cannot be read.
 ---@return fun(): ...
 function data.Loader:epoch() end
@@ -6210,6 +6239,58 @@ function data.Loader:state() end
 ---Raises never.
 ---@return {epoch: integer, position: integer, seed: integer}
 function data.Loader:state_dict() end
+
+---samples in a random order, another in
+---each epoch; with replacement each is drawn from all.
+---Raises where source is neither a dataset nor a count, or an option is not known or out of range.
+---@param source tycho.data.Dataset|integer
+---@param opts? {replacement: boolean?, num_samples: integer?, seed: integer?} # num_samples: as many as there are
+---@return tycho.data.Sampler # as the loader's option sampler
+function data.RandomSampler(source, opts) end
+
+---@class tycho.data.Sampler
+objects.data_Sampler = {}
+
+---How many samples an epoch takes.
+---Raises never.
+---@return integer
+function objects.data_Sampler:count() end
+
+---The samples of an epoch, in their order.
+---Raises never.
+---@param epoch? integer # 1
+---@return tycho.Tensor # i64 [count], numbers from 1
+function objects.data_Sampler:order(epoch) end
+
+---all samples as they lie.
+---Raises where source is neither a dataset nor a count.
+---@param source tycho.data.Dataset|integer
+---@return tycho.data.Sampler # as the loader's option sampler
+function data.SequentialSampler(source) end
+
+---these samples in a random order, another in each epoch.
+---Raises where indices are no list of whole numbers from 1.
+---@param indices integer[]|tycho.Tensor
+---@param opts? {seed: integer?}
+---@return tycho.data.Sampler # as the loader's option sampler
+function data.SubsetRandomSampler(indices, opts) end
+
+---samples drawn by chances in
+---proportion to weights, others in each epoch. Without replacement each comes once at most (Efraimidis, Spirakis
+---2006).
+---Raises where weights are negative or all 0, or more are asked for than have a weight, without replacement.
+---@param weights number[]|tycho.Tensor # one a sample
+---@param num_samples integer
+---@param opts? {replacement: boolean?, seed: integer?}
+---@return tycho.data.Sampler # as the loader's option sampler
+function data.WeightedRandomSampler(weights, num_samples, opts) end
+
+---values side by side, as batches are made of samples: tensors stacked, numbers as f32, booleans
+---as bool, strings as a list, tables field by field.
+---Raises where the list is empty, or its entries are not alike.
+---@param list any[]
+---@return tycho.Tensor|table # one dim more than the entries
+function data.collate(list) end
 
 ---Rows of a CSV file: (inputs, target), or inputs alone. Options: inputs = names or numbers of columns, default all
 ---that hold numbers but the target; target = a column: text counts as categories (ds.classes), true and
@@ -6247,13 +6328,25 @@ function data.list(list) end
 
 ---Batches of a dataset. Options: batch (1) samples each; shuffle (false) by seed (0), in another order each epoch;
 ---last = "keep" | "drop": a last batch that is smaller; device: where the tensors of a batch are moved to;
----transform = fn(values of a batch), what it returns is the batch; workers (1) threads that read files in the
----background, the result does not depend on them; ahead (2): batches that are read before they are asked for.
----Raises where ds is no dataset, or an option is not known or out of range.
+---transform = fn(values of a batch), what it returns is the batch; collate = fn(list of samples), a sample of
+---several values as a list: what it returns is the batch instead of the values side by side (data.collate); sampler,
+---such as data.WeightedRandomSampler: which samples an epoch takes; batch_sampler: these in batches of its own;
+---workers (1) threads that read files in the background, the result does not depend on them; ahead (2): batches that
+---are read before they are asked for.
+---Raises where ds is no dataset, or an option is not known or out of range, or excludes another one.
 ---@param ds tycho.data.Dataset
 ---@param opts? table
 ---@return tycho.data.Loader
 function data.loader(ds, opts) end
+
+---Several datasets of so many samples each, drawn at random: train, test = random_split(ds, {800, 200}). Lengths
+---may be fractions that add up to 1; ds:split({0.8}) takes those of less.
+---Raises where ds is no dataset, or the lengths do not add up to its size.
+---@param ds tycho.data.Dataset
+---@param lengths number[] # numbers of samples, or fractions
+---@param seed? integer # 0
+---@return tycho.data.Dataset ... # one for each length
+function data.random_split(ds, lengths, seed) end
 
 ---Records of one size, one behind the other in a file, as tensors. Options: shape (a list of sizes), dtype (u8),
 ---offset (bytes before the first), count (as many as there are).
@@ -6264,8 +6357,8 @@ function data.loader(ds, opts) end
 ---@return string? message
 function data.records(path, opts) end
 
----The rows of tensors or lists: tensors(x, y) gives samples of two values, tensors{x = a, y = b} tables, and so does a
----table of csv.load. Entries of lists are put side by side: numbers as f32, strings as a list.
+---The rows of tensors or lists: tensors(x, y) gives samples of two values, tensors{x = a, y = b} tables, and so does
+---a table of csv.load. Entries of lists are put side by side: numbers as f32, strings as a list.
 ---Raises where columns have not the same number of rows.
 ---@param first tycho.Tensor|table|tycho.csv.Table
 ---@param ... tycho.Tensor|table # further columns
@@ -6311,9 +6404,10 @@ function files.TensorFile:info(name) end
 ---@class tycho.files.gguf
 files.gguf = {}
 
----The tensors of a .gguf file by name, and its metadata. Q8_0 and Q4_0 become f32, about 4 and 7 bytes for each of
----the file, so that a model takes up to 7 times its size (names: only these are read); other types keep their dtype
----unless `dtype` names one. Whole numbers of the metadata beyond 2^53 are texts.
+---The tensors of a .gguf file by name, and its metadata. Quantised numbers (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K,
+---Q5_K, Q6_K) become f32, 4 to 7 bytes for each of the file, so that a model takes up to 7 times its size (names:
+---only these are read); other types keep their dtype unless `dtype` names one. Whole numbers of the metadata
+---beyond 2^53 are texts.
 ---Raises where the path is no string, or an option is not known. What cannot be read gives nil and a message.
 ---@param path string
 ---@param opts? {names: string[]?, mmap: boolean?, dtype: string?}
