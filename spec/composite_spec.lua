@@ -26,7 +26,8 @@ for name in ("dropout gumbel_softmax " ..
   "einsum meshgrid tri one_hot conv1d conv2d conv3d conv_transpose1d conv_transpose2d interpolate avg_pool1d " ..
   "avg_pool2d max_pool1d max_pool2d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool1d adaptive_max_pool2d " ..
   "conv_transpose3d max_pool3d avg_pool3d " ..
-  "adaptive_avg_pool3d adaptive_max_pool3d max_unpool1d max_unpool2d max_unpool3d lp_pool1d lp_pool2d"):gmatch("%S+") do
+  "adaptive_avg_pool3d adaptive_max_pool3d max_unpool1d max_unpool2d max_unpool3d lp_pool1d lp_pool2d " ..
+  "grid_sample affine_grid"):gmatch("%S+") do
   elsewhere[name] = true
 end
 

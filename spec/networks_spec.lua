@@ -100,6 +100,29 @@ windows("max_unpool1d", function(x, i) return ty.max_unpool1d(x, i, 2) end)
 windows("max_unpool2d", function(x, i) return ty.max_unpool2d(x, i, 2, { output_size = { 5, 6 } }) end)
 windows("max_unpool3d", function(x, i) return ty.max_unpool3d(x, i, 2) end)
 
+for name, opts in pairs {
+  ["nearest-exact"] = { size = { 9, 3 }, mode = "nearest-exact" }, ["bicubic"] = { size = { 9, 4 }, mode = "bicubic" },
+  ["bicubic corners"] = { size = { 3, 10 }, mode = "bicubic", align_corners = true },
+  ["trilinear"] = { size = { 3, 5, 2 }, mode = "trilinear" }, ["area"] = { size = { 3, 4 }, mode = "area" },
+  ["nearest of three dims"] = { size = { 3, 2, 5 } },
+  ["bilinear antialias"] = { size = { 3, 10 }, mode = "bilinear", antialias = true },
+  ["bicubic antialias"] = { size = { 3, 4 }, mode = "bicubic", antialias = true },
+} do
+  windows("interpolate " .. name, function(x) return ty.interpolate(x, opts) end)
+end
+for _, mode in ipairs { "bilinear", "nearest" } do
+  for _, pad in ipairs { "zeros", "border", "reflection" } do
+    for _, corners in ipairs { false, true } do
+      windows(("grid_sample %s %s %s"):format(mode, pad, corners and "corners" or "borders"), function(x, g)
+        return ty.grid_sample(x, g, { mode = mode, padding_mode = pad, align_corners = corners })
+      end)
+    end
+  end
+end
+windows("grid_sample of three dims", ty.grid_sample)
+windows("affine_grid", function(t) return ty.affine_grid(t, { 2, 1, 3, 4 }) end)
+windows("affine_grid corners", function(t) return ty.affine_grid(t, { 1, 1, 2, 3, 2 }, { align_corners = true }) end)
+
 local modules = {
   ["PReLU"] = function() return nn.PReLU(3) end,
   ["Conv3d"] = function() return nn.Conv3d(2, 4, { 2, 3, 2 }, { stride = { 1, 2, 1 }, padding = 1, groups = 2 }) end,
@@ -484,6 +507,11 @@ describe("what does not fit", function()
       ["ty.nn.ModuleDict {forward = ty.nn.ReLU()}"] = "ModuleDict: \"forward\" cannot be the name of a part",
       ["ty.nn.ModuleDict {ty.nn.ReLU()}"] = "ModuleDict: a name must be a string, got number 1",
       ["ty.nn.ParameterList {3}"] = "Parameter: argument 1 must be a tensor, got number 3",
+      ["ty.grid_sample(ty.ones(1, 1, 2, 2), ty.ones(1, 2, 2, 3))"] = "a grid for f32[1,1,2,2] must be [1, ..., 2] of 4 dims",
+      ["ty.grid_sample(ty.ones(1, 1, 2, 2), ty.ones(1, 2, 2, 2), {mode = 'x'})"] = "option mode must be \"bilinear\" or \"nearest\"",
+      ["ty.affine_grid(ty.ones(1, 2, 2), {1, 1, 2, 2})"] = "affine_grid: argument 1 must be [1, 2, 3], got f32[1,2,2]",
+      ["ty.affine_grid(ty.ones(1, 2, 3), 4)"] = "argument 2 must be a list of 4 or 5 sizes, got number 4",
+      ["ty.interpolate(ty.ones(1, 1, 2, 2), {size = 3, mode = 'area', antialias = true})"] = "option antialias needs a linear",
       ["ty.nn.Hardtanh('x')"] = "Hardtanh: argument 1 (low) must be a number, got string \"x\"",
       ["ty.nn.PReLU(0)"] = "PReLU: argument 1 (channels) must be whole and at least 1, got number 0",
       ["ty.nn.TripletMarginLoss {swop = true}"] = "TripletMarginLoss: unknown option swop, did you mean swap?",

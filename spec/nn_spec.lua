@@ -1000,7 +1000,7 @@ describe("misuse of layers is told in the user's terms:", function()
     says("avg_pool2d: unknown option divisor", ty.avg_pool2d, x, 2, { divisor = 2 })
     says("adaptive_avg_pool2d: argument 2, the output's size,", ty.adaptive_avg_pool2d, x, 0)
     says("interpolate: needs one of the options size and scale", ty.interpolate, x, {})
-    says("interpolate: option mode", ty.interpolate, x, { size = 2, mode = "cubic" })
+    says("interpolate: option mode", ty.interpolate, x, { size = 2, mode = "cube" })
     says("(use :to(\"f32\"))", ty.max_pool2d, x:to("i32"), 2)
   end)
 

@@ -39,7 +39,8 @@ end
 
 describe("datasets joined", function()
   it("give the samples of all, one after the other, whatever their order and batches", function()
-    local ds = data.ConcatDataset { counted(3), counted(4, 11), data.list { 21, 22 }:map(function(v) return ty.tensor(v), ty.tensor(v * 10) end) }
+    local ds = data.ConcatDataset { counted(3), counted(4, 11),
+      data.list { 21, 22 }:map(function(v) return ty.tensor(v), ty.tensor(v * 10) end) }
     assert.equal(9, ds:count())
     assert.same({ 3, 30 }, { ds:get(3):item(), select(2, ds:get(3)):item() })
     assert.same({ 11, 22 }, { ds:get(4):item(), ds:get(-1):item() })

@@ -134,6 +134,17 @@ function Tensor:addmm(a, b, opts) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:addmm_(a, b, opts) end
 
+---The grid of an affine map of the places of an image: for each place of the result, theta times its coordinates
+---{x, y, 1} or {x, y, z, 1}.
+---Options: align_corners = false, as of grid_sample.
+---Shape of the result: [batch, height, width, 2]
+---Formula: theta times {x, y, 1} of each place
+---Raises where theta or size is not of an image.
+---@param size integer[] # {batch, channels, height, width} or {batch, channels, depth, height, width}
+---@param opts? {align_corners: boolean?}
+---@return tycho.Tensor # [batch, height, width, 2] or [batch, depth, height, width, 3]
+function Tensor:affine_grid(size, opts) end
+
 ---Whether all elements are not zero; NaN is not.
 ---Shape of the result: x without the dims
 ---Raises where a dim is out of range or given twice.
@@ -887,6 +898,18 @@ function Tensor:get(...) end
 ---@return tycho.Tensor # the dim has half the size
 function Tensor:glu(dim) end
 
+---The values of an image at the coordinates of a grid, which are in -1..1 from border to border; the last dim's
+---comes first: {x, y} or {x, y, z}. Jaderberg and others 2015, arXiv:1506.02025.
+---Options: mode = "bilinear" (between neighbours, in three dims too), or "nearest"; padding_mode = "zeros": what
+---lies outside, "border": the places at the borders, "reflection": the image turned around there; align_corners =
+---false: whether -1 and 1 are the middles of the outer places.
+---Shape of the result: [batch, channels, rows, columns]
+---Raises where the sizes do not fit each other, or an option is not known.
+---@param grid tycho.Tensor # floats [batch, rows, columns, 2] or [batch, planes, rows, columns, 3]
+---@param opts? {mode: "bilinear"|"nearest"|nil, padding_mode: "zeros"|"border"|"reflection"|nil, align_corners: boolean?}
+---@return tycho.Tensor # [batch, channels, rows, columns], or with planes
+function Tensor:grid_sample(grid, opts) end
+
 ---bool: a above b.
 ---Operators such as < give Lua booleans, so comparisons are methods.
 ---Raises where sizes do not broadcast.
@@ -1021,12 +1044,14 @@ function Tensor:index_add_(dim, index, src) end
 function Tensor:index_select(dim, index) end
 
 ---Another number of places in each dim behind batch and channels.
----Options: size, a number or a list; or scale, likewise; mode = "nearest", or "linear" (also "bilinear"): between
----neighbours; align_corners = false: whether the outer places keep their values.
+---Options: size, a number or a list; or scale, likewise; mode = "nearest" (of the place's corner), "nearest-exact"
+---(of its middle), "linear" (also "bilinear", "trilinear"): between neighbours, "bicubic": of four a dim, "area":
+---means; align_corners = false: whether the outer places keep their values; antialias = false: of linear and cubic
+---modes, whether all places count that an output covers.
 ---Shape of the result: [batch, channels, size...]
----Formula: as PyTorch's interpolate, modes nearest, linear and bilinear
----Raises where x has other dims than 3 or 4, not one of size and scale is given, or the mode is not known.
----@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?}
+---Formula: as PyTorch's interpolate
+---Raises where x has other dims than 3 to 5, not one of size and scale is given, or the mode is not known.
+---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?}
 ---@return tycho.Tensor # [batch, channels, size...]
 function Tensor:interpolate(opts) end
 
@@ -2612,6 +2637,18 @@ function ty.addmm(c, a, b, opts) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.addmm_(c, a, b, opts) end
 
+---The grid of an affine map of the places of an image: for each place of the result, theta times its coordinates
+---{x, y, 1} or {x, y, z, 1}.
+---Options: align_corners = false, as of grid_sample.
+---Shape of the result: [batch, height, width, 2]
+---Formula: theta times {x, y, 1} of each place
+---Raises where theta or size is not of an image.
+---@param theta tycho.Tensor # floats [batch, 2, 3] or [batch, 3, 4]
+---@param size integer[] # {batch, channels, height, width} or {batch, channels, depth, height, width}
+---@param opts? {align_corners: boolean?}
+---@return tycho.Tensor # [batch, height, width, 2] or [batch, depth, height, width, 3]
+function ty.affine_grid(theta, size, opts) end
+
 ---Whether all elements are not zero; NaN is not.
 ---Shape of the result: x without the dims
 ---Raises where a dim is out of range or given twice.
@@ -3735,6 +3772,19 @@ function ty.gradcheck(fn, args, opts) end
 ---@return tycho.Graph
 function ty.graph(f, ...) end
 
+---The values of an image at the coordinates of a grid, which are in -1..1 from border to border; the last dim's
+---comes first: {x, y} or {x, y, z}. Jaderberg and others 2015, arXiv:1506.02025.
+---Options: mode = "bilinear" (between neighbours, in three dims too), or "nearest"; padding_mode = "zeros": what
+---lies outside, "border": the places at the borders, "reflection": the image turned around there; align_corners =
+---false: whether -1 and 1 are the middles of the outer places.
+---Shape of the result: [batch, channels, rows, columns]
+---Raises where the sizes do not fit each other, or an option is not known.
+---@param x tycho.Tensor # floats [batch, channels, height, width] or [batch, channels, depth, height, width]
+---@param grid tycho.Tensor # floats [batch, rows, columns, 2] or [batch, planes, rows, columns, 3]
+---@param opts? {mode: "bilinear"|"nearest"|nil, padding_mode: "zeros"|"border"|"reflection"|nil, align_corners: boolean?}
+---@return tycho.Tensor # [batch, channels, rows, columns], or with planes
+function ty.grid_sample(x, grid, opts) end
+
 ---bool: a above b.
 ---Operators such as < give Lua booleans, so comparisons are methods.
 ---Raises where sizes do not broadcast.
@@ -3901,13 +3951,15 @@ function ty.index_add_(x, dim, index, src) end
 function ty.index_select(x, dim, index) end
 
 ---Another number of places in each dim behind batch and channels.
----Options: size, a number or a list; or scale, likewise; mode = "nearest", or "linear" (also "bilinear"): between
----neighbours; align_corners = false: whether the outer places keep their values.
+---Options: size, a number or a list; or scale, likewise; mode = "nearest" (of the place's corner), "nearest-exact"
+---(of its middle), "linear" (also "bilinear", "trilinear"): between neighbours, "bicubic": of four a dim, "area":
+---means; align_corners = false: whether the outer places keep their values; antialias = false: of linear and cubic
+---modes, whether all places count that an output covers.
 ---Shape of the result: [batch, channels, size...]
----Formula: as PyTorch's interpolate, modes nearest, linear and bilinear
----Raises where x has other dims than 3 or 4, not one of size and scale is given, or the mode is not known.
----@param x tycho.Tensor # [batch, channels, length] or [batch, channels, height, width]
----@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?}
+---Formula: as PyTorch's interpolate
+---Raises where x has other dims than 3 to 5, not one of size and scale is given, or the mode is not known.
+---@param x tycho.Tensor # [batch, channels, length], [batch, channels, height, width] or with a depth
+---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?}
 ---@return tycho.Tensor # [batch, channels, size...]
 function ty.interpolate(x, opts) end
 
@@ -8406,8 +8458,8 @@ function nn.Unfold(kernel, opts) end
 objects.nn_Unfold = {}
 
 ---see ty.interpolate.
----Raises where x has other dims than 3 or 4, not one of size and scale is given, or the mode is not known.
----@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?}
+---Raises where x has other dims than 3 to 5, not one of size and scale is given, or the mode is not known.
+---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?}
 ---@return tycho.nn.Upsample
 function nn.Upsample(opts) end
 

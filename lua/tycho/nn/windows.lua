@@ -269,10 +269,12 @@ return function(ty, nn)
   local Upsample = class "Upsample"
   nn.Upsample = Upsample
 
-  --- nn.Upsample{size, scale, mode = "nearest", align_corners = false}: see ty.interpolate.
+  --- nn.Upsample{size, scale (or scale_factor), mode = "nearest", align_corners = false}: see ty.interpolate.
   function Upsample:init(opts)
-    self.options = check.options("Upsample", opts,
-      { size = "any", scale = "any", mode = "string", align_corners = "boolean" })
+    opts = check.options("Upsample", opts,
+      { size = "any", scale = "any", scale_factor = "any", mode = "string", align_corners = "boolean" })
+    self.options = { size = opts.size, mode = opts.mode, align_corners = opts.align_corners }
+    self.options.scale = opts.scale == nil and opts.scale_factor or opts.scale
   end
 
   function Upsample:forward(x) return ty.interpolate(x, self.options) end
