@@ -123,7 +123,13 @@ windows("grid_sample of three dims", ty.grid_sample)
 windows("affine_grid", function(t) return ty.affine_grid(t, { 2, 1, 3, 4 }) end)
 windows("affine_grid corners", function(t) return ty.affine_grid(t, { 1, 1, 2, 3, 2 }, { align_corners = true }) end)
 
+windows("pad_sequence", function(a, b, c) return nn.utils.pad_sequence({ a, b, c }, { padding_value = 0.5 }) end)
+
 local modules = {
+  ["weight_norm Linear"] = function() return nn.utils.weight_norm(nn.Linear(3, 4)) end,
+  ["weight_norm Conv2d"] = function() return nn.utils.weight_norm(nn.Conv2d(2, 3, 2)) end,
+  ["spectral_norm Linear"] = function() return nn.utils.spectral_norm(nn.Linear(3, 4)) end,
+  ["spectral_norm Conv2d eval"] = function() return nn.utils.spectral_norm(nn.Conv2d(2, 3, 2), { n_power_iterations = 2 }) end,
   ["PReLU"] = function() return nn.PReLU(3) end,
   ["Conv3d"] = function() return nn.Conv3d(2, 4, { 2, 3, 2 }, { stride = { 1, 2, 1 }, padding = 1, groups = 2 }) end,
   ["Conv1d circular"] = function() return nn.Conv1d(2, 3, 3, { padding = 2, padding_mode = "circular" }) end,
@@ -717,5 +723,45 @@ describe("parts that are registered", function()
       local got = raised(fn)
       assert.truthy(got:find(text, 1, true), got)
     end
+  end)
+end)
+
+describe("a weight that is made of others", function()
+  it("begins as it was, and is a parameter again when the norm is taken off", function()
+    for _, name in ipairs { "weight_norm", "spectral_norm" } do
+      local m, x = nn.Conv1d(2, 3, 2):to "f64", ty.randn({ 1, 2, 5 }, { dtype = "f64" })
+      local before, w = m(x), m.weight:clone()
+      assert.equal(m, nn.utils[name](m))
+      m:eval()
+      local y = m(x)
+      if name == "weight_norm" then assert.truthy(ty.allclose(before, y, { rtol = 1e-12 }))
+      else
+        local largest = select(2, ty.linalg.svd(w:flatten(2)))[1]:item()
+        assert.truthy(ty.allclose((before - m.bias:unsqueeze(2)) / largest, y - m.bias:unsqueeze(2), { rtol = 1e-3, atol = 1e-3 }))
+      end
+      assert.is_nil(m.weight)
+      assert.equal("Conv1d", m.class_name)
+      assert.equal(m, nn.utils.remove_norm(m))
+      H.same(y, m(x))
+      assert.same({ "bias", "weight" }, sorted(m:state_dict()))
+      assert.truthy(m.weight.requires_grad)
+    end
+    assert.truthy(raised(nn.utils.weight_norm, nn.ReLU()):find("weight_norm: ReLU has no parameter weight", 1, true))
+    assert.truthy(raised(nn.utils.remove_norm, nn.ReLU()):find("has no normalised weight", 1, true))
+  end)
+
+  it("or a vector goes back into its parameters, and sequences back to their lengths", function()
+    local m = nn.Linear(2, 3)
+    local v = nn.utils.parameters_to_vector(m:parameters())
+    assert.same({ 9 }, v.shape)
+    nn.utils.vector_to_parameters(ty.range(9), m:parameters())
+    assert.same({ { 4, 5, 6 }, { 7, 8, 9 } }, m.weight:detach():totable())
+    assert.truthy(raised(nn.utils.vector_to_parameters, ty.ones(8), m:parameters()):find("argument 1 must be [9], got f32[8]", 1, true))
+    local a, b = ty.ones(2, 3), ty.zeros(4, 3)
+    local back = nn.utils.unpad_sequence(nn.utils.pad_sequence { a, b }, { 2, 4 })
+    H.same(a, back[1])
+    H.same(b, back[2])
+    assert.truthy(raised(nn.utils.unpad_sequence, ty.ones(2, 3), { 2 }):find("a list of 2 lengths", 1, true))
+    assert.truthy(raised(nn.utils.pad_sequence, {}):find("pad_sequence: argument 1 must be a list", 1, true))
   end)
 end)

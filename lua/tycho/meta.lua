@@ -8622,6 +8622,65 @@ function nn.rotary(x, offset, base) end
 ---@return tycho.Summary
 function nn.summary(model, ...) end
 
+---@class tycho.nn.utils
+nn.utils = {}
+
+---Sequences of unlike lengths side by side, filled up at their ends.
+---Options: batch_first = true (PyTorch's is false); padding_value = 0.
+---Raises where the list is empty, or sequences differ in other dims than the first.
+---@param list tycho.Tensor[] # each [time, ...]
+---@param opts? {batch_first: boolean?, padding_value: number?}
+---@return tycho.Tensor # [batch, the longest time, ...]
+function nn.utils.pad_sequence(list, opts) end
+
+---Tensors side by side as one vector.
+---Raises where the list is empty or holds other than tensors.
+---@param list tycho.Tensor[] # such as m:parameters()
+---@return tycho.Tensor # [all elements]
+function nn.utils.parameters_to_vector(list) end
+
+---Takes a weight or spectral norm off: the weight is a parameter again, as the module computes it in evaluation.
+---Gives the module.
+---Raises where there is none.
+---@param m tycho.Module
+---@return tycho.Module # m itself
+function nn.utils.remove_norm(m) end
+
+---the weight divided by
+---its largest singular value, which is followed by steps of the power method while training. m.weight is there
+---only while the module computes; weight_orig is the parameter, weight_u and weight_v are buffers. Gives the
+---module. Miyato and others 2018, arXiv:1802.05957.
+---Raises where m is no module, has no parameter of that name, or an option is not known or out of range.
+---@param m tycho.Module # such as nn.Linear, nn.Conv2d
+---@param name? string # "weight"
+---@param opts? {n_power_iterations: integer?, eps: number?, dim: integer?} # dim: that of the outputs
+---@return tycho.Module # m itself
+function nn.utils.spectral_norm(m, name, opts) end
+
+---The sequences that pad_sequence put side by side.
+---Raises where lengths are not one a sequence, from 0 to the time.
+---@param x tycho.Tensor # [batch, time, ...]
+---@param lengths integer[]|tycho.Tensor # one a sequence
+---@param opts? {batch_first: boolean?} # true
+---@return tycho.Tensor[] # each [length, ...]
+function nn.utils.unpad_sequence(x, lengths, opts) end
+
+---Writes a vector into tensors, piece by piece.
+---Raises where it has not as many elements as they.
+---@param vector tycho.Tensor # [all elements]
+---@param list tycho.Tensor[] # such as m:parameters()
+function nn.utils.vector_to_parameters(vector, list) end
+
+---the weight as magnitudes times directions, weight_g * weight_v /
+---|weight_v|, norms over all dims but that of the outputs. m.weight is there only while the module computes. Gives
+---the module. Salimans, Kingma 2016, arXiv:1602.07868.
+---Raises where m is no module, or has no parameter of that name.
+---@param m tycho.Module # such as nn.Linear, nn.Conv2d
+---@param name? string # "weight"
+---@param dim? integer # that of the outputs
+---@return tycho.Module # m itself
+function nn.utils.weight_norm(m, name, dim) end
+
 ty.nn = nn
 
 ---@class tycho.optim

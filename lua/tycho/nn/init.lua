@@ -10,7 +10,7 @@ local nn = {}
 
 for _, part in ipairs { "module", "start", "layers", "containers", "dropout", "shapes", "vectors", "activations",
   "norms", "padding", "windows", "recurrent", "cells", "attention", "transformer", "losses",
-  "summary", "hooks" } do
+  "summary", "hooks", "utils" } do
   require("tycho.nn." .. part)(ty, nn)
 end
 if type(debug) == "table" then
