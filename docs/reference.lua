@@ -53,7 +53,7 @@ local plan = {
 --- Sections of files, where they are called otherwise.
 local files = {
   maths = "Mathematics", reductions = "Reductions", products = "Products", neural = "Activations and norms",
-  activations = "Activations and norms", losses = "Losses", convolution = "Convolution and pooling",
+  activations = "Activations and norms", losses = "Losses", ctc = "Losses", convolution = "Convolution and pooling",
   pooling = "Convolution and pooling", resample = "Convolution and pooling",
   attention = "Activations and norms", grad = "Gradients", vmap = "Gradients",
   scan = "Gradients", hooks = "Gradients", anomaly = "Gradients", gradcheck = "Gradients", compile = "Compilation",

@@ -27,7 +27,7 @@ for name in ("dropout gumbel_softmax " ..
   "avg_pool2d max_pool1d max_pool2d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool1d adaptive_max_pool2d " ..
   "conv_transpose3d max_pool3d avg_pool3d " ..
   "adaptive_avg_pool3d adaptive_max_pool3d max_unpool1d max_unpool2d max_unpool3d lp_pool1d lp_pool2d " ..
-  "grid_sample affine_grid"):gmatch("%S+") do
+  "grid_sample affine_grid ctc_loss"):gmatch("%S+") do
   elsewhere[name] = true
 end
 

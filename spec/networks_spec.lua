@@ -123,6 +123,12 @@ windows("grid_sample of three dims", ty.grid_sample)
 windows("affine_grid", function(t) return ty.affine_grid(t, { 2, 1, 3, 4 }) end)
 windows("affine_grid corners", function(t) return ty.affine_grid(t, { 1, 1, 2, 3, 2 }, { align_corners = true }) end)
 
+for name, row in pairs { [""] = { 7, {} }, [" sum"] = { 6, { blank = 4, reduction = "sum" } }, [" none"] = { 5, { reduction = "none" } },
+  [" long"] = { 80, {} }, [" zero"] = { 2, { zero_infinity = true, reduction = "sum" } } } do
+  windows("ctc_loss" .. name, function(x, t)
+    return ty.ctc_loss(x:log_softmax(), t, { row[1], row[1] - 1 }, { 3, 2 }, row[2])
+  end)
+end
 windows("pad_sequence", function(a, b, c) return nn.utils.pad_sequence({ a, b, c }, { padding_value = 0.5 }) end)
 
 local modules = {
@@ -398,6 +404,10 @@ local zoo = {
   end,
   TripletMarginLoss = function() return nn.TripletMarginLoss { swap = true }, ty.randn(3, 4), ty.randn(3, 4), ty.randn(3, 4) end,
   GaussianNLLLoss = function() return nn.GaussianNLLLoss { full = true }, ty.randn(3), ty.randn(3), ty.rand(3) end,
+  CTCLoss = function()
+    return nn.CTCLoss(), ty.randn(5, 2, 4):log_softmax(), ty.tensor({ { 2, 3 }, { 4, 4 } }, i64), ty.tensor({ 5, 5 }, i64),
+      ty.tensor({ 2, 2 }, i64)
+  end,
   PoissonNLLLoss = function() return nn.PoissonNLLLoss(), ty.randn(3), ty.rand(3):round() end,
   MaxPool3d = function() return nn.MaxPool3d(2), ty.randn(1, 2, 4, 4, 4) end,
   AvgPool3d = function() return nn.AvgPool3d(3, { stride = 1, padding = 1 }), ty.randn(1, 2, 4, 4, 4) end,
@@ -518,6 +528,11 @@ describe("what does not fit", function()
       ["ty.affine_grid(ty.ones(1, 2, 2), {1, 1, 2, 2})"] = "affine_grid: argument 1 must be [1, 2, 3], got f32[1,2,2]",
       ["ty.affine_grid(ty.ones(1, 2, 3), 4)"] = "argument 2 must be a list of 4 or 5 sizes, got number 4",
       ["ty.interpolate(ty.ones(1, 1, 2, 2), {size = 3, mode = 'area', antialias = true})"] = "option antialias needs a linear",
+      ["ty.ctc_loss(ty.ones(3, 2), ty.ones(2, 2), {3}, {2})"] = "ctc_loss: argument 1 must be [time, batch, classes], got f32[3,2]",
+      ["ty.ctc_loss(ty.ones(3, 2, 4), ty.ones(2, 2), {3, 3}, {2, 2})"] = "argument 2 must be integer labels [2, labels], got f32[2,2]",
+      ["ty.ctc_loss(ty.ones(3, 1, 4), ty.ones({1, 2}, {dtype = 'i64'}), {3, 3}, {2})"] = "argument 3 must be 1 whole numbers",
+      ["ty.ctc_loss(ty.ones(3, 1, 4), ty.ones({1, 2}, {dtype = 'i64'}), 3, 2, {blank = 5})"] =
+        "option blank must be a class from 1 to 4, got 5",
       ["ty.nn.Hardtanh('x')"] = "Hardtanh: argument 1 (low) must be a number, got string \"x\"",
       ["ty.nn.PReLU(0)"] = "PReLU: argument 1 (channels) must be whole and at least 1, got number 0",
       ["ty.nn.TripletMarginLoss {swop = true}"] = "TripletMarginLoss: unknown option swop, did you mean swap?",

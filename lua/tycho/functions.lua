@@ -89,8 +89,8 @@ return function(ty)
     end
   end
 
-  for _, group in ipairs { "maths", "reductions", "products", "neural", "activations", "losses", "convolution",
-    "pooling", "resample", "attention" } do
+  for _, group in ipairs { "maths", "reductions", "products", "neural", "activations", "losses", "ctc",
+    "convolution", "pooling", "resample", "attention" } do
     require("tycho." .. group)(ty, check, row)
   end
   return rows

@@ -587,6 +587,20 @@ function Tensor:count_nonzero(dims, keepdim) end
 ---@return tycho.Tensor # 0-d, or the sizes of x without the class dim
 function Tensor:cross_entropy(target, opts) end
 
+---Minus the logarithm of the chance that the labels are spelled by any path through the times. Graves and others
+---2006.
+---Options: blank = 1, the class between labels; reduction = "mean": each loss divided by its number of labels,
+---then their mean, "sum" or "none"; zero_infinity = false: infinite losses, of more labels than times, count as 0.
+---Shape of the result: 0-d, or [batch]
+---Formula: Graves and others 2006
+---Raises where sizes do not fit each other, or the blank is no class.
+---@param target tycho.Tensor # integer labels from 1 [batch, labels]
+---@param times integer[]|tycho.Tensor # how many times each sequence has
+---@param lengths integer[]|tycho.Tensor # how many labels each has
+---@param opts? {blank: integer?, reduction: "mean"|"sum"|"none"|nil, zero_infinity: boolean?}
+---@return tycho.Tensor # 0-d, or [batch]
+function Tensor:ctc_loss(target, times, lengths, opts) end
+
 ---running maximum along a dim; NaN stays
 ---Raises where the dim is out of range.
 ---@param dim integer # may be left out for a vector
@@ -3247,6 +3261,21 @@ function ty.count_nonzero(x, dims, keepdim) end
 ---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, label_smoothing: number?}
 ---@return tycho.Tensor # 0-d, or the sizes of x without the class dim
 function ty.cross_entropy(x, target, opts) end
+
+---Minus the logarithm of the chance that the labels are spelled by any path through the times. Graves and others
+---2006.
+---Options: blank = 1, the class between labels; reduction = "mean": each loss divided by its number of labels,
+---then their mean, "sum" or "none"; zero_infinity = false: infinite losses, of more labels than times, count as 0.
+---Shape of the result: 0-d, or [batch]
+---Formula: Graves and others 2006
+---Raises where sizes do not fit each other, or the blank is no class.
+---@param x tycho.Tensor # floats: log-probabilities [time, batch, classes]
+---@param target tycho.Tensor # integer labels from 1 [batch, labels]
+---@param times integer[]|tycho.Tensor # how many times each sequence has
+---@param lengths integer[]|tycho.Tensor # how many labels each has
+---@param opts? {blank: integer?, reduction: "mean"|"sum"|"none"|nil, zero_infinity: boolean?}
+---@return tycho.Tensor # 0-d, or [batch]
+function ty.ctc_loss(x, target, times, lengths, opts) end
 
 ---running maximum along a dim; NaN stays
 ---Raises where the dim is out of range.
@@ -7077,6 +7106,16 @@ function nn.CELU(alpha) end
 
 ---@class tycho.nn.CELU: tycho.Module
 objects.nn_CELU = {}
+
+---loss(x, target, times, lengths), see
+---ty.ctc_loss.
+---Raises where sizes do not fit each other, or the blank is no class.
+---@param opts? {blank: integer?, reduction: "mean"|"sum"|"none"|nil, zero_infinity: boolean?}
+---@return tycho.nn.CTCLoss # log-probabilities [time, batch, classes] and labels [batch, labels] to a 0-d tensor
+function nn.CTCLoss(opts) end
+
+---@class tycho.nn.CTCLoss: tycho.Module
+objects.nn_CTCLoss = {}
 
 ---the first channels of all groups, then the second ones, and so on. Zhang and others
 ---2017, arXiv:1707.01083.

@@ -70,4 +70,18 @@ return function(ty, nn)
   loss("GaussianNLLLoss", ty.gaussian_nll_loss, { full = "boolean", eps = "number" }, 3)
   --- nn.PoissonNLLLoss{log_input = true, full = false, eps = 1e-8, reduction = "mean"}: see ty.poisson_nll_loss.
   loss("PoissonNLLLoss", ty.poisson_nll_loss, { log_input = "boolean", full = "boolean", eps = "number" })
+
+  ---@class tycho.nn.CTCLoss: tycho.Module
+  local CTCLoss = nn.class "CTCLoss"
+  nn.CTCLoss = CTCLoss
+
+  --- nn.CTCLoss{blank = 1, reduction = "mean", zero_infinity = false}: loss(x, target, times, lengths), see
+  --- ty.ctc_loss.
+  ---@param opts? {blank: integer?, reduction: "mean"|"sum"|"none"|nil, zero_infinity: boolean?}
+  ---@return tycho.Module # log-probabilities [time, batch, classes] and labels [batch, labels] to a 0-d tensor
+  function CTCLoss:init(opts)
+    self.options = check.options("CTCLoss", opts, { blank = "number", reduction = "string", zero_infinity = "boolean" })
+  end
+
+  function CTCLoss:forward(x, target, times, lengths) return ty.ctc_loss(x, target, times, lengths, self.options) end
 end
