@@ -173,8 +173,8 @@ typedef struct FileCodeInfo {
 } FileCodeInfo;
 extern const FileCodeInfo ty_file_codes[E_COUNT];
 
-/* n numbers of whole blocks at p to f32. */
-void ty_file_blocks(int code, const u8 *p, i64 n, float *y);
+/* n numbers of whole blocks at p, as the row of this code describes them, to f32. */
+void ty_file_blocks(const FileCodeInfo *c, int code, const u8 *p, i64 n, float *y);
 
 typedef struct Entry {
   const char *name; /* not ended by 0 */

@@ -122,7 +122,7 @@ static void widen(int code, const u8 *p, i64 n, void *to) {
       ((i64 *)to)[i] = v;
     }
     break;
-  default: ty_file_blocks(code, p, n, to);
+  default: ty_file_blocks(&ty_file_codes[code], code, p, n, to);
   }
 }
 

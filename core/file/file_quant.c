@@ -87,8 +87,7 @@ static void q6_block(const u8 *p, float *y) {
   }
 }
 
-void ty_file_blocks(int code, const u8 *p, i64 n, float *y) {
-  const FileCodeInfo *c = &ty_file_codes[code];
+void ty_file_blocks(const FileCodeInfo *c, int code, const u8 *p, i64 n, float *y) {
   for (i64 b = 0; b < n / c->elements; b++, p += c->bytes, y += c->elements) {
     if (code == E_Q6_K) q6_block(p, y);
     else if (c->elements == 256) k_block(code, p, y);
