@@ -53,7 +53,9 @@ local plan = {
 --- Sections of files, where they are called otherwise.
 local files = {
   maths = "Mathematics", reductions = "Reductions", products = "Products", neural = "Activations and norms",
-  convolution = "Convolution and pooling", attention = "Activations and norms", grad = "Gradients", vmap = "Gradients",
+  activations = "Activations and norms", losses = "Losses", ctc = "Losses", convolution = "Convolution and pooling",
+  pooling = "Convolution and pooling", resample = "Convolution and pooling",
+  attention = "Activations and norms", grad = "Gradients", vmap = "Gradients",
   scan = "Gradients", hooks = "Gradients", anomaly = "Gradients", gradcheck = "Gradients", compile = "Compilation",
   graph_passes = "Compilation", files = "Files", checkpoint = "Files", profile = "Looking at work", progress = "Looking at work",
   show = "Looking at work", help = "Looking at work", autocast = "Gradients", init = "Settings and devices",
@@ -76,10 +78,6 @@ local moved = {
   polyfit = "Products", convolve = "Convolution and pooling", new_zeros = "Making tensors", new_ones = "Making tensors",
   new_full = "Making tensors", new_empty = "Making tensors", new_tensor = "Making tensors", data = "Looking at tensors", plot = "Charts",
 }
-for _, name in ipairs { "mse_loss", "l1_loss", "huber_loss", "smooth_l1_loss", "cross_entropy", "nll_loss", "bce_with_logits",
-  "kl_div" } do
-  moved[name] = "Losses"
-end
 
 --- Words that others use: NumPy, PyTorch, Torch7.
 M.also = {
@@ -101,12 +99,15 @@ M.also = {
   ["jit.profile"] = "profiler line timing hot", ["jit.start"] = "frame slice time budget resume games async",
   ["jit.export"] = "ahead of time aot c source code generate onnx embed",
   ["jit.warmup"] = "compile ahead", ["jit.budget"] = "games frame", ["data.loader"] = "dataloader minibatch",
-  ["data.tensors"] = "tensordataset", ["image.load"] = "imread png jpeg", ["csv.load"] = "pandas read_csv table",
-  ["optim.GradScaler"] = "amp mixed precision", autocast = "amp mixed precision half",
+  ["data.tensors"] = "tensordataset",
+  ["data.collate"] = "default_collate collate_fn", ["image.load"] = "imread png jpeg", ["csv.load"] = "pandas read_csv table",
+  ["optim.GradScaler"] = "amp mixed precision", ["optim.AveragedModel"] = "ema swa exponential moving average",
+  binary_cross_entropy = "bce loss", ["optim.LBFGS"] = "quasi newton closure", autocast = "amp mixed precision half",
   ["files.safetensors.load"] = "hugging face weights", ["files.gguf.load"] = "llama quantised weights",
 }
 for _, name in ipairs { "StepLR", "MultiStepLR", "ExponentialLR", "CosineLR", "WarmupLR", "WarmupCosineLR", "OneCycleLR", "LambdaLR",
-  "ReduceLROnPlateau" } do
+  "ReduceLROnPlateau", "LinearLR", "ConstantLR", "PolynomialLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR",
+  "MultiplicativeLR", "SequentialLR", "ChainedScheduler", "SWALR" } do
   M.also["optim." .. name] = "learning rate scheduler schedule"
 end
 

@@ -13,13 +13,21 @@ local others = {
   logical_xor = { p }, masked_fill = { x:gt(0), 7 }, isclose = { p }, addmm = { x, x }, mse_loss = { p }, l1_loss = { p },
   smooth_l1_loss = { p }, huber_loss = { p }, bce_with_logits = { p }, kl_div = { p }, index_add = { 1, ty.arange(128):to "i64" + 1, p },
   cross_entropy = { (ty.arange(128) % 128):to "i64" + 1 }, nll_loss = { (ty.arange(128) % 128):to "i64" + 1 }, tensordot = { x, 1 },
+  binary_cross_entropy = { p }, soft_margin_loss = { p }, multilabel_soft_margin_loss = { p }, margin_ranking_loss = { p, x },
+  hinge_embedding_loss = { p }, cosine_embedding_loss = { p, (ty.arange(128) % 2) * 2 - 1 }, triplet_margin_loss = { p, x },
+  multi_margin_loss = { (ty.arange(128) % 128):to "i64" + 1 }, gaussian_nll_loss = { p, p + 1 }, poisson_nll_loss = { p },
+  multilabel_margin_loss = { ty.arange(128 * 128):reshape(128, 128):to "i64" % 129 }, cosine_similarity = { p },
+  pairwise_distance = { p }, prelu = { x[1] }, threshold = { 0.5, -1 },
 }
 
 -- Of other first arguments, or made of random numbers: elsewhere.
 local elsewhere = {}
-for name in ("dropout einsum meshgrid tri one_hot conv1d conv2d conv3d conv_transpose1d conv_transpose2d interpolate avg_pool1d " ..
+for name in ("dropout gumbel_softmax " ..
+  "einsum meshgrid tri one_hot conv1d conv2d conv3d conv_transpose1d conv_transpose2d interpolate avg_pool1d " ..
   "avg_pool2d max_pool1d max_pool2d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool1d adaptive_max_pool2d " ..
-  "diagflat"):gmatch("%S+") do
+  "conv_transpose3d max_pool3d avg_pool3d " ..
+  "adaptive_avg_pool3d adaptive_max_pool3d max_unpool1d max_unpool2d max_unpool3d lp_pool1d lp_pool2d " ..
+  "grid_sample affine_grid ctc_loss diagflat"):gmatch("%S+") do
   elsewhere[name] = true
 end
 

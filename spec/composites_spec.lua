@@ -181,6 +181,7 @@ describe("every method that ends in _", function()
     addr = { ty.rand(4), ty.rand(4) },
     clip = { 0.2, 0.8 }, xlogy = { 2 }, addcmul = { ty.rand(4, 4), 2 }, addcdiv = { ty.rand(4, 4), 2 },
     hypot = { 2 }, logaddexp = { 1 }, logical_and = { true }, logical_or = { false }, logical_xor = { true },
+    threshold = { 0.5, -1 }, prelu = { ty.rand(4) },
   }
   local only = { fill_ = true, zero_ = true, copy_ = true, uniform_ = true, normal_ = true, requires_grad_ = true,
     bernoulli_ = true, exponential_ = true, cauchy_ = true, log_normal_ = true, geometric_ = true } -- no form without

@@ -376,7 +376,7 @@ describe("tensors that are refused cost at most their file and 64 MB:", function
     local front = GGUF .. le(2, 8) .. le(0, 8) .. tensor("a", 32 * blocks, 2, 0)
     local function padded(s) return s .. ("\0"):rep(-#s % 32) end
     local data = ("\1"):rep(18 * blocks) .. ("\1"):rep(64)
-    refused(write("a.gguf", padded(front .. tensor("b", 32, 3, 18 * blocks)), data), "Q4_1, which is not read")
+    refused(write("a.gguf", padded(front .. tensor("b", 32, 9, 18 * blocks)), data), "Q8_1, which is not read")
     local whole = padded(front .. tensor("b", 32, 2, 18 * blocks))
     taken(write("a.gguf", whole, data), 7.2)
     taken(write("a.gguf", whole, data), 7.2, "ty.load(path, {dtype = \"f16\"})")

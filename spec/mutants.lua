@@ -363,7 +363,7 @@ local M = {
     from = "  case OP_TO:\n", to = "" },
   { file = "core/lua/lua_tensor.c", what = "memory that others made is taken for the default device's",
     from = "{.dtype = S->default_dtype}; /* memory with", to = "{.dtype = S->default_dtype, .device = S->default_device}; /* memory with" },
-  { file = "lua/tycho/optim.lua", what = "an optimiser's state is loaded from its own device alone",
+  { file = "lua/tycho/optim/optimizer.lua", what = "an optimiser's state is loaded from its own device alone",
     from = "t:copy_(v:to(t.device))", to = "t:copy_(v)" },
   { file = "lua/tycho/graph_source.lua", what = "sources of graphs make leaves on the default device",
     from = "return n.device or ty.device() ~= \"cpu\" and \"cpu\" or nil", to = "return nil" },

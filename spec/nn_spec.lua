@@ -5,29 +5,11 @@ local H = require "spec.helper"
 local ty = H.ty
 local nn = ty.nn
 local raised = H.raises
+local V = require "spec.torch_values"
+local tensor, close, state_of, inputs_of, seed_of = V.tensor, V.close, V.state_of, V.inputs_of, V.seed_of
 local cases = dofile(H.root .. "spec/fixtures/nn.lua")
 
 local function f64(shape, ...) return ty.randn(shape, { dtype = "f64" }, ...) end
-
---- A tensor of the fixtures.
-local function tensor(v)
-  if type(v) ~= "table" then return v end
-  local data = {}
-  for i = 1, #v do data[i] = v[i] end
-  return ty.tensor(data, { dtype = v.dtype or "f64" }):reshape(v.shape)
-end
-
---- Fails where a tensor is not within 1e-9 of the fixture's, which has 11 digits.
-local function close(want, got, what)
-  assert.same(want.shape, got.shape, what)
-  local flat = got:reshape(-1):totable()
-  for i = 1, #want do
-    local wrong = math.abs(want[i] - flat[i])
-    if wrong ~= wrong or wrong > 1e-9 * math.max(1, math.abs(want[i])) then
-      error(("%s: element %d is %.12g instead of %.12g"):format(what, i, flat[i], want[i]))
-    end
-  end
-end
 
 --- What make_nn.py made, by the fixture's name.
 local modules = {
@@ -124,22 +106,6 @@ local functions = {
 }
 
 local sorted = H.sorted
-
-local function state_of(row)
-  local sd = {}
-  for name, v in pairs(row.state) do sd[name] = tensor(v) end
-  return sd
-end
-
-local function inputs_of(row)
-  local list = {}
-  for i, v in ipairs(row.inputs) do list[i] = tensor(v) end
-  return list
-end
-
---- The gradient that make_nn.py sent in: cos of each element's position.
-local function seed_of(y) return ty.arange(y:numel(), { dtype = "f64" }):cos():reshape(y.shape) end
-
 
 describe("modules give what PyTorch's give with its state:", function()
   for _, name in ipairs(sorted(modules)) do
@@ -1031,10 +997,10 @@ describe("misuse of layers is told in the user's terms:", function()
     says("max_pool2d: a window that reaches 5 places does not fit into f32[1,3,4,4]", ty.max_pool2d, x, 5)
     says("max_pool2d: padding must be at most half of the window, got 2 for 3", ty.max_pool2d, x, 3, { padding = 2 })
     says("max_pool2d: argument 2, the window, must be whole and at least 1, got nil", ty.max_pool2d, x)
-    says("avg_pool2d: unknown option dilation", ty.avg_pool2d, x, 2, { dilation = 2 })
+    says("avg_pool2d: unknown option divisor", ty.avg_pool2d, x, 2, { divisor = 2 })
     says("adaptive_avg_pool2d: argument 2, the output's size,", ty.adaptive_avg_pool2d, x, 0)
     says("interpolate: needs one of the options size and scale", ty.interpolate, x, {})
-    says("interpolate: option mode", ty.interpolate, x, { size = 2, mode = "cubic" })
+    says("interpolate: option mode", ty.interpolate, x, { size = 2, mode = "cube" })
     says("(use :to(\"f32\"))", ty.max_pool2d, x:to("i32"), 2)
   end)
 

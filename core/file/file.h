@@ -152,7 +152,13 @@ bool ty_json_whole(const Json *j, i64 *v);
   _(F32, 1, 4, T_F32) \
   _(F64, 1, 8, T_F64) \
   _(Q8_0, 32, 34, T_F32) \
-  _(Q4_0, 32, 18, T_F32)
+  _(Q4_0, 32, 18, T_F32) \
+  _(Q4_1, 32, 20, T_F32) \
+  _(Q5_0, 32, 22, T_F32) \
+  _(Q5_1, 32, 24, T_F32) \
+  _(Q4_K, 256, 144, T_F32) \
+  _(Q5_K, 256, 176, T_F32) \
+  _(Q6_K, 256, 210, T_F32)
 
 typedef enum {
 #define _(NAME, n, bytes, dtype) E_##NAME,
@@ -162,9 +168,13 @@ typedef enum {
 } FileCode;
 
 typedef struct FileCodeInfo {
-  u8 elements, bytes, dtype;
+  u16 elements, bytes;
+  u8 dtype;
 } FileCodeInfo;
 extern const FileCodeInfo ty_file_codes[E_COUNT];
+
+/* n numbers of whole blocks at p, as the row of this code describes them, to f32. */
+void ty_file_blocks(const FileCodeInfo *c, int code, const u8 *p, i64 n, float *y);
 
 typedef struct Entry {
   const char *name; /* not ended by 0 */

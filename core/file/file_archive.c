@@ -105,34 +105,6 @@ static void swap_bytes(u8 *p, i64 n, int size) {
     }
 }
 
-static float half(const u8 *p) {
-  u16 h;
-  memcpy(&h, p, 2);
-  u32 sign = (u32)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 0x3ff, u;
-  if (e == 31) u = 0x7f800000 | m << 13;
-  else if (e) u = (e + 112) << 23 | m << 13;
-  else if (!m) u = 0;
-  else { /* a denormal: m * 2^-24, normal in f32 */ int k = __builtin_clz(m) - 21;
-    u = (u32)(113 - k) << 23 | (m << k & 0x3ff) << 13;
-  }
-  u |= sign;
-  float f;
-  memcpy(&f, &u, 4);
-  return f;
-}
-
-/* Q8_0: a scale and 32 signed bytes. Q4_0: a scale and 32 nibbles less 8, low ones first. */
-static void blocks(int code, const u8 *p, i64 n, float *y) {
-  for (i64 b = 0; b < n / 32; b++, p += ty_file_codes[code].bytes, y += 32) {
-    float d = half(p);
-    const u8 *q = p + 2;
-    for (int i = 0; i < 32; i++) {
-      int v = code == E_Q8_0 ? (i8)q[i] : (i < 16 ? q[i] & 15 : q[i - 16] >> 4) - 8;
-      y[i] = (float)v * d;
-    }
-  }
-}
-
 /* n elements at p, in order, as our dtype has them: all have a place there. */
 static void widen(int code, const u8 *p, i64 n, void *to) {
   switch (code) {
@@ -150,7 +122,7 @@ static void widen(int code, const u8 *p, i64 n, void *to) {
       ((i64 *)to)[i] = v;
     }
     break;
-  default: blocks(code, p, n, to);
+  default: ty_file_blocks(&ty_file_codes[code], code, p, n, to);
   }
 }
 

@@ -108,7 +108,7 @@ return function(ty)
   end
 
   --- Zeros between the places of the last n dims: n places become (n - 1) * stride + 1.
-  local function spread(x, n, stride)
+  function C.spread(x, n, stride)
     local rank = x.ndim
     for i = 1, n do
       local d, s = rank - n + i, stride[i]
@@ -147,7 +147,7 @@ return function(ty)
     w = cut(w, o.groups)
     w = w:transpose(-n - 2, -n - 1)
     if wide and dilated then
-      g, wide = spread(g, n, o.stride), false
+      g, wide = C.spread(g, n, o.stride), false
       local ones = {}
       for i = 1, n do ones[i] = 1 end
       o = { n = n, groups = o.groups, kernel = o.kernel, before = o.before, stride = ones, dilation = o.dilation }

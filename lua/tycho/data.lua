@@ -3,13 +3,13 @@
 -- seed gives, with the files of the next batches read in the background. Misuse raises; files that cannot be opened
 -- give nil and a message where a dataset is made, and raise inside of a loop, which nil would end.
 --
--- A dataset has `count` samples; a sample is one or several values (an input, a label). What each kind of dataset adds
--- is one method, reader(order, opts): an object that walks through the samples in the order of an i64 tensor (nil: as
--- they lie; opts: workers, ahead, and spare, a table where one reader leaves its memory to the next) and answers
---   one()     the values of the next sample, as a list {n = , ...}; nil and a message where a file fails
+-- A dataset has `count` samples; a sample is one or several values (an input, a label). What each kind of dataset
+-- adds is one method, reader(order, opts): an object that walks through the samples in the order of an i64 tensor
+-- (nil: as they lie; opts: workers, ahead, and spare, a table where one reader leaves its memory to the next) and
+-- answers   one()     the values of the next sample, as a list {n = , ...}; nil and a message where a file fails
 --   batch(n)  the next n samples side by side, the same list of stacked values
--- All else (map, subset, split, loaders) stands on that. The order of an epoch depends on the seed, the epoch's number
--- and the number of samples alone, so an epoch can be taken up in its middle.
+-- All else (map, subset, split, loaders) stands on that. The order of an epoch depends on the seed, the epoch's
+-- number and the number of samples alone, so an epoch can be taken up in its middle.
 
 local ty = require "tycho"
 local check = require("tycho.arguments")(ty)
@@ -24,7 +24,7 @@ local min, ceil, floor = math.min, math.ceil, math.floor
 local AHEAD = 1024 -- samples that wait at most, whatever the batch
 
 --- ty.data(x) is x:data(), the address of a tensor's elements.
-local M = setmetatable({}, { __call = function(_, x) return check.tensor("data", 1, x):data() end })
+local M = setmetatable({ _classes = {} }, { __call = function(_, x) return check.tensor("data", 1, x):data() end })
 
 local function pack(...) return { n = select("#", ...), ... } end
 
@@ -57,6 +57,9 @@ end
 --- Values of one field, side by side: tensors stacked, numbers as f32, booleans as bool, strings as a list, tables
 --- field by field.
 function collate(list)
+  if type(list) ~= "table" or is_tensor(list) or list[1] == nil then
+    fail("data", "a batch must be made of a list of samples, got %s", show(list))
+  end
   local first = list[1]
   local kind = type(first)
   if is_tensor(first) then return collate_tensors(list) end
@@ -77,6 +80,13 @@ function collate(list)
   end
   return y
 end
+
+--- data.collate(list): values side by side, as batches are made of samples: tensors stacked, numbers as f32, booleans
+--- as bool, strings as a list, tables field by field.
+--- Raises where the list is empty, or its entries are not alike.
+---@param list any[]
+---@return tycho.Tensor|table # one dim more than the entries
+function M.collate(list) return collate(list) end
 
 --- The next n samples of a reader that only knows them one by one.
 local function batch_of_ones(reader, n)
@@ -209,8 +219,8 @@ local function field_rows(who, name, x)
   return #x
 end
 
---- The rows of tensors or lists: tensors(x, y) gives samples of two values, tensors{x = a, y = b} tables, and so does a
---- table of csv.load. Entries of lists are put side by side: numbers as f32, strings as a list.
+--- The rows of tensors or lists: tensors(x, y) gives samples of two values, tensors{x = a, y = b} tables, and so does
+--- a table of csv.load. Entries of lists are put side by side: numbers as f32, strings as a list.
 --- Raises where columns have not the same number of rows.
 ---@param first tycho.Tensor|table|tycho.csv.Table
 ---@param ... tycho.Tensor|table further columns
@@ -553,14 +563,49 @@ M.Loader = Loader
 
 local loader_options = {
   batch = "number", shuffle = "boolean", seed = "number", last = "string", transform = "function", workers = "number",
-  ahead = "number", device = "string",
+  ahead = "number", device = "string", sampler = "table", batch_sampler = "table", collate = "function",
 }
+
+--- Checks that what a loader is given for an order is none that excludes another.
+local function check_samplers(who, opts)
+  local sampler, batches = opts.sampler, opts.batch_sampler
+  if sampler and (type(sampler.order) ~= "function" or type(sampler.count) ~= "function") then
+    fail(who, "option sampler must have order(epoch) and count(), as data.RandomSampler gives")
+  end
+  if batches and (type(batches.batches) ~= "function" or type(batches.count) ~= "function") then
+    fail(who, "option batch_sampler must have batches(epoch) and count(), as data.BatchSampler gives")
+  end
+  if sampler and opts.shuffle then fail(who, "option shuffle beside a sampler") end
+  for _, name in ipairs { "sampler", "shuffle", "batch", "last" } do
+    if batches and opts[name] then fail(who, "option %s beside a batch_sampler", name) end
+  end
+end
+
+--- The sample numbers that a sampler gives for an epoch, checked.
+local function sampler_order(sampler, epoch, n)
+  return indices_of("sampler", sampler:order(epoch), n)
+end
+
+--- All batches of a batch sampler as one order, and their sizes.
+local function batch_order(batches, epoch, n)
+  local list, sizes = {}, {}
+  for i, b in ipairs(batches:batches(epoch)) do
+    local own = indices_of("batch_sampler", b, n):totable()
+    if #own == 0 then fail("batch_sampler", "batch %d is empty", i) end
+    sizes[i] = #own
+    for k = 1, #own do list[#list + 1] = own[k] end
+  end
+  return ty.tensor(list, { dtype = "i64", device = "cpu" }), sizes
+end
 
 --- Batches of a dataset. Options: batch (1) samples each; shuffle (false) by seed (0), in another order each epoch;
 --- last = "keep" | "drop": a last batch that is smaller; device: where the tensors of a batch are moved to;
---- transform = fn(values of a batch), what it returns is the batch; workers (1) threads that read files in the
---- background, the result does not depend on them; ahead (2): batches that are read before they are asked for.
---- Raises where ds is no dataset, or an option is not known or out of range.
+--- transform = fn(values of a batch), what it returns is the batch; collate = fn(list of samples), a sample of
+--- several values as a list: what it returns is the batch instead of the values side by side (data.collate); sampler,
+--- such as data.WeightedRandomSampler: which samples an epoch takes; batch_sampler: these in batches of its own;
+--- workers (1) threads that read files in the background, the result does not depend on them; ahead (2): batches that
+--- are read before they are asked for.
+--- Raises where ds is no dataset, or an option is not known or out of range, or excludes another one.
 ---@param ds tycho.data.Dataset
 ---@param opts? table
 ---@return tycho.data.Loader
@@ -574,7 +619,9 @@ function M.loader(ds, opts)
     dataset = ds, batch = opts.batch or 1, shuffle = opts.shuffle or false, seed = opts.seed or 0,
     last = opts.last or "keep", transform = opts.transform, workers = opts.workers or 1, ahead = opts.ahead or 2,
     device = opts.device, at = { epoch = 1, position = 0 }, spare = {},
+    sampler = opts.sampler, batch_sampler = opts.batch_sampler, collate = opts.collate,
   }, Loader)
+  check_samplers(who, opts)
   if o.device then check.named(who, "zeros", ty.zeros, { 0 }, { device = o.device }) end -- knows the names of devices
   check_count(who, "option batch", o.batch)
   check_count(who, "option ahead", o.ahead)
@@ -596,7 +643,8 @@ function Dataset:loader(opts) return M.loader(self, opts) end
 --- Raises never.
 ---@return integer
 function Loader:count()
-  local n = self.dataset:count() / self.batch
+  if self.batch_sampler then return self.batch_sampler:count() end
+  local n = (self.sampler or self.dataset):count() / self.batch
   return self.last == "drop" and floor(n) or ceil(n)
 end
 
@@ -639,13 +687,42 @@ function Loader:rest()
   if reader and reader.close then reader.close() end
 end
 
---- A reader that stands at a batch of an epoch.
+--- A reader that stands at a batch of an epoch; how many samples the epoch takes, and the sizes of its batches where
+--- they have some of their own.
 local function reader_at(self, epoch, position)
-  local ds = self.dataset
-  local order = self.shuffle and C.shuffle(ds:count(), self.seed, epoch) or nil
-  local reader = ds:reader(order, { workers = self.workers, ahead = self.batch * self.ahead, spare = self.spare })
-  if position > 0 then reader:skip(position * self.batch) end
-  return reader
+  local ds, sizes = self.dataset, nil
+  local n, order = ds:count(), nil
+  if self.batch_sampler then order, sizes = batch_order(self.batch_sampler, epoch, n)
+  elseif self.sampler then order = sampler_order(self.sampler, epoch, n)
+  elseif self.shuffle then order = C.shuffle(n, self.seed, epoch) end
+  local most, before = self.batch, position * self.batch
+  if sizes then
+    before = 0
+    for i, size in ipairs(sizes) do
+      most = math.max(most, size)
+      if i <= position then before = before + size end
+    end
+  end
+  local reader = ds:reader(order, { workers = self.workers, ahead = most * self.ahead, spare = self.spare })
+  if before > 0 then reader:skip(before) end
+  return reader, order and order:size(1) or n, sizes
+end
+
+--- The next n samples as the function that was given makes a batch of them.
+local function collated(self, reader, n)
+  local list = {}
+  for i = 1, n do
+    local values, why = reader:one()
+    if not values then return nil, why end
+    list[i] = values[1]
+    if values.n > 1 then
+      list[i] = values
+      values.n = nil
+    end
+  end
+  local y = pack(self.collate(list))
+  if y[1] == nil then fail("data.loader", "the function collate returned nothing") end
+  return y
 end
 
 --- What a loop gets: the values of the batch, then its number.
@@ -667,19 +744,20 @@ local function answer(self, reader, values, why, number)
   return unpack(values, 1, values.n + 1)
 end
 
---- One epoch: for x, y, i in loader:epoch() do; the batch's number is the last value. The next epoch begins where this
---- is called again, unless restore has set where to go on. A loader walks through one epoch at a time.
+--- One epoch: for x, y, i in loader:epoch() do; the batch's number is the last value. The next epoch begins where
+--- this is called again, unless restore has set where to go on. A loader walks through one epoch at a time.
 --- Raises in the loop where another epoch of the loader has begun, or a file cannot be read.
 ---@return fun(): ...
 function Loader:epoch()
   self:rest()
-  local count, total = self:count(), self.dataset:count()
+  local count = self:count()
   if self.at.position >= count and count > 0 or self.left then
     self.at = { epoch = self.at.epoch + 1, position = 0 }
   end
   self.left = nil
   local at = self.at
-  local reader = reader_at(self, at.epoch, at.position)
+  local reader, total, sizes = reader_at(self, at.epoch, at.position)
+  if sizes then count = #sizes end
   self.reader = reader
   return function()
     if self.at ~= at then fail("data.loader", "another epoch of this loader has begun") end
@@ -689,13 +767,16 @@ function Loader:epoch()
     end
     self.left = true -- begun: where the loop is left, the next epoch is another
     local number = at.position + 1
-    local values, why = reader:batch(min(self.batch, total - at.position * self.batch))
+    local n = sizes and sizes[number] or min(self.batch, total - at.position * self.batch)
+    local values, why
+    if self.collate then values, why = collated(self, reader, n) else values, why = reader:batch(n) end
     if values then at.position = number end
     return answer(self, reader, values, why, number)
   end
 end
 
---- for x, y in loader do: an epoch each time such a loop begins. Two loops are told apart by what each was given last.
+--- for x, y in loader do: an epoch each time such a loop begins. Two loops are told apart by what each was given
+--- last.
 function Loader:__call(_, control)
   if control == nil then self.running = self:epoch()
   elseif not self.running or control ~= self.given then
@@ -711,5 +792,11 @@ end
 function Loader:__tostring()
   return ("loader of %d batches of %d from %d samples"):format(self:count(), self.batch, self.dataset:count())
 end
+
+require("tycho.samplers")(ty, M, {
+  check_count = check_count, is_dataset = function(ds) return type(ds) == "table" and type(ds.reader) == "function" end,
+  shuffle = C.shuffle, kind_of_dataset = kind_of_dataset, dataset = dataset, batch_of_ones = batch_of_ones,
+  indices_of = indices_of, order_list = function(s, epoch) return sampler_order(s, epoch, 2 ^ 52):totable() end,
+})
 
 return M

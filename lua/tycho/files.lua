@@ -423,9 +423,10 @@ add("onnx", "onnx", {
 ---------------------------------------------------------------------------------------------------------- gguf
 
 add("gguf", "gguf", {
-  --- The tensors of a .gguf file by name, and its metadata. Q8_0 and Q4_0 become f32, about 4 and 7 bytes for each of
-  --- the file, so that a model takes up to 7 times its size (names: only these are read); other types keep their dtype
-  --- unless `dtype` names one. Whole numbers of the metadata beyond 2^53 are texts.
+  --- The tensors of a .gguf file by name, and its metadata. Quantised numbers (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K,
+  --- Q5_K, Q6_K) become f32, 4 to 7 bytes for each of the file, so that a model takes up to 7 times its size (names:
+  --- only these are read); other types keep their dtype unless `dtype` names one. Whole numbers of the metadata
+  --- beyond 2^53 are texts.
   --- Raises where the path is no string, or an option is not known. What cannot be read gives nil and a message.
   ---@param path string
   ---@param opts? {names: string[]?, mmap: boolean?, dtype: string?}

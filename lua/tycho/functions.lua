@@ -101,8 +101,9 @@ return function(ty)
       single = true, inplace = inplace, alias = of }
   end
 
-  for _, group in ipairs { "maths", "reductions", "products", "neural", "convolution", "attention", "arrangement",
-    "special", "dtypes", "places", "statistics", "draws" } do
+  for _, group in ipairs { "maths", "reductions", "products", "neural", "activations", "losses", "ctc",
+    "convolution", "pooling", "resample", "attention", "arrangement", "special", "dtypes", "places", "statistics",
+    "draws" } do
     require("tycho." .. group)(ty, check, row)
   end
   require("tycho.aliases")(alias)

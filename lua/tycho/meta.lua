@@ -89,6 +89,13 @@ function Tensor:adaptive_avg_pool1d(size) end
 ---@return tycho.Tensor # [batch, channels, rows, columns]
 function Tensor:adaptive_avg_pool2d(size) end
 
+---Means of as many windows as asked for, which cover each dim evenly.
+---Shape of the result: the places become windows
+---Raises where x has other dims, or a size is not above 0.
+---@param size integer|integer[]
+---@return tycho.Tensor # [batch, channels, planes, rows, columns]
+function Tensor:adaptive_avg_pool3d(size) end
+
 ---The largest of as many windows as asked for, which cover each dim evenly.
 ---Shape of the result: the places become windows
 ---Raises where x has other dims, or the size is not above 0.
@@ -102,6 +109,13 @@ function Tensor:adaptive_max_pool1d(size) end
 ---@param size integer|integer[]
 ---@return tycho.Tensor # [batch, channels, rows, columns]
 function Tensor:adaptive_max_pool2d(size) end
+
+---The largest of as many windows as asked for, which cover each dim evenly.
+---Shape of the result: the places become windows
+---Raises where x has other dims, or a size is not above 0.
+---@param size integer|integer[]
+---@return tycho.Tensor # [batch, channels, planes, rows, columns]
+function Tensor:adaptive_max_pool3d(size) end
 
 ---sum, element by element
 ---Accuracy: exact, or rounded once.
@@ -197,6 +211,17 @@ function Tensor:addr(a, b, opts) end
 ---@param opts? {alpha: number?, beta: number?} # both 1
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:addr_(a, b, opts) end
+
+---The grid of an affine map of the places of an image: for each place of the result, theta times its coordinates
+---{x, y, 1} or {x, y, z, 1}.
+---Options: align_corners = false, as of grid_sample.
+---Shape of the result: [batch, height, width, 2]
+---Formula: theta times {x, y, 1} of each place
+---Raises where theta or size is not of an image.
+---@param size integer[] # {batch, channels, height, width} or {batch, channels, depth, height, width}
+---@param opts? {align_corners: boolean?}
+---@return tycho.Tensor # [batch, height, width, 2] or [batch, depth, height, width, 3]
+function Tensor:affine_grid(size, opts) end
 
 ---Whether all elements are not zero; NaN is not.
 ---Shape of the result: x without the dims
@@ -462,23 +487,34 @@ function Tensor:atleast_3d() end
 function Tensor:average(dim, weights) end
 
 ---The mean of each window.
----Options: stride = kernel, padding = 0 (of zeros), ceil_mode = false, count_include_pad = true.
+---Options: stride = kernel, padding = 0 (of zeros), dilation = 1, ceil_mode = false, count_include_pad = true;
+---divisor_override: what the sums are divided by.
 ---Shape of the result: the places become windows
 ---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param kernel integer
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?, divisor_override: number?}
 ---@return tycho.Tensor # [batch, channels, windows]
 function Tensor:avg_pool1d(kernel, opts) end
 
 ---The mean of each window.
----Options, a number or {rows, columns}: stride = kernel, padding = 0 (of zeros); ceil_mode = false,
----count_include_pad = true.
+---Options, a number or {rows, columns}: stride = kernel, padding = 0 (of zeros), dilation = 1; ceil_mode = false,
+---count_include_pad = true; divisor_override: what the sums are divided by.
 ---Shape of the result: the places become windows
 ---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param kernel integer|integer[]
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?, divisor_override: number?}
 ---@return tycho.Tensor # [batch, channels, windows down, windows across]
 function Tensor:avg_pool2d(kernel, opts) end
+
+---The mean of each window.
+---Options, a number or {planes, rows, columns}: stride = kernel, padding = 0 (of zeros), dilation = 1;
+---ceil_mode = false, count_include_pad = true; divisor_override: what the sums are divided by.
+---Shape of the result: the places become windows
+---Raises where x has other dims, a window does not fit, or an option is out of range.
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?, divisor_override: number?}
+---@return tycho.Tensor # [batch, channels, windows of each dim]
+function Tensor:avg_pool3d(kernel, opts) end
 
 ---Fills `grad` of every leaf that y was computed from with dy/dleaf times g; what is there is added to.
 ---Raises where y does not depend on a leaf that requires a gradient, g has other sizes, or what was kept has been overwritten or freed (retain_graph).
@@ -524,6 +560,17 @@ function Tensor:bernoulli_(p) end
 ---Raises where x is no tensor.
 ---@return tycho.Tensor # the sizes of x
 function Tensor:bfloat16() end
+
+---Of chances x and y in 0..1: -(y log x + (1 - y) log(1 - x)), logarithms of at least -100. Of logits:
+---ty.bce_with_logits, which is exact where chances round to 0 or 1. Outside of 0..1 the loss is NaN.
+---Options: reduction; weight, which multiplies the losses.
+---Shape of the result: 0-d, or x
+---Formula: -(y log(x) + (1 - y) log(1 - x))
+---Raises where x and y have not the same sizes, or the reduction is not known.
+---@param y tycho.Tensor # the sizes of x
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, weight: tycho.Tensor|number|nil} # weight: broadcasts with x
+---@return tycho.Tensor # 0-d, or the sizes of x
+function Tensor:binary_cross_entropy(y, opts) end
 
 ---How often each of the numbers 1, 2, ... comes, or the sums of their weights. Reads the largest number.
 ---Shape of the result: [the largest number]
@@ -675,6 +722,21 @@ function Tensor:ceil() end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:ceil_() end
 
+---x above zero, else alpha * (exp(x / alpha) - 1): an elu of one slope at 0. Barron 2017, arXiv:1704.07483.
+---Shape of the result: x
+---Raises where x is not floating, or alpha is 0.
+---@param alpha? number # 1
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:celu(alpha) end
+
+---x above zero, else alpha * (exp(x / alpha) - 1); written to the first argument
+---Shape of the result: x
+---Formula: Barron 2017, arXiv:1704.07483
+---Raises where x is not floating, or alpha is 0; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param alpha? number # 1
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:celu_(alpha) end
+
 ---x converted to i8
 ---Shape of the result: x
 ---Raises where x is no tensor.
@@ -774,13 +836,14 @@ function Tensor:conv1d(weight, bias, opts) end
 ---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
 function Tensor:conv2d(weight, bias, opts) end
 
----Convolution over three dims, as in networks. Options as conv2d's, but all channels are in one group.
+---Convolution over three dims, as in networks: the weight is not turned around.
+---Options, a number or {planes, rows, columns}: stride = 1, padding = 0, or "same", dilation = 1; groups = 1.
 ---Shape of the result: [batch, out, depth, height, width]
----Formula: as conv1d, over three dims, in one group
----Raises where channels or bias do not fit the weight, or the kernel does not fit into the padded input.
----@param weight tycho.Tensor # [out, channels, planes, rows, columns]
+---Formula: as conv1d, over three dims
+---Raises where channels, groups or bias do not fit the weight, or the kernel does not fit into the padded input.
+---@param weight tycho.Tensor # [out, channels / groups, planes, rows, columns]
 ---@param bias? tycho.Tensor # [out]
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil, groups: integer?}
 ---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
 function Tensor:conv3d(weight, bias, opts) end
 
@@ -807,6 +870,18 @@ function Tensor:conv_transpose1d(weight, bias, opts) end
 ---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, output_padding: integer|integer[]|nil, dilation: integer|integer[]|nil, groups: integer?}
 ---@return tycho.Tensor # [batch, out, ...], of sizes as in one dim
 function Tensor:conv_transpose2d(weight, bias, opts) end
+
+---The transpose of conv3d, which is its gradient by x: each place adds its multiple of the weight to the output.
+---Options, a number or {planes, rows, columns}: stride = 1, padding = 0 (cut from the output), output_padding = 0
+---(added behind), dilation = 1; groups = 1.
+---Shape of the result: [batch, out, depth, height, width]
+---Formula: the gradient of conv3d by its x
+---Raises where channels, groups or bias do not fit the weight, or nothing is left of the result.
+---@param weight tycho.Tensor # [channels, out / groups, planes, rows, columns]
+---@param bias? tycho.Tensor # [out]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, output_padding: integer|integer[]|nil, dilation: integer|integer[]|nil, groups: integer?}
+---@return tycho.Tensor # [batch, out, ...], of sizes as in one dim
+function Tensor:conv_transpose3d(weight, bias, opts) end
 
 ---The convolution of two vectors: sums of a[i] * v[k - i]. As NumPy's.
 ---Shape of the result: [n + m - 1]
@@ -871,6 +946,24 @@ function Tensor:cosh() end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:cosh_() end
 
+---1 - cos(a, b) where y is 1, max(0, cos(a, b) - margin) where it is -1, of vectors in the last dim.
+---Shape of the result: 0-d, or the sizes without the last dim
+---Raises where sizes do not broadcast, or the reduction is not known.
+---@param b tycho.Tensor # floats [..., features]
+---@param y tycho.Tensor # 1 or -1, [...]
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, margin: number?} # margin: 0
+---@return tycho.Tensor # 0-d, or the sizes of y
+function Tensor:cosine_embedding_loss(b, y, opts) end
+
+---The cosine of the angle between vectors in one dim: sum(a b) / (max(|a|, eps) max(|b|, eps)).
+---Options: dim = -1 (PyTorch's is the second); eps = 1e-8.
+---Shape of the result: the broadcast of a and b without the dim
+---Raises where sizes do not broadcast, or dim is out of range.
+---@param b tycho.Tensor # floats, broadcasts to a, or a to it
+---@param opts? {dim: integer?, eps: number?}
+---@return tycho.Tensor # the broadcast sizes without the dim
+function Tensor:cosine_similarity(b, opts) end
+
 ---How many elements are not zero.
 ---Shape of the result: x without the dims
 ---Raises where a dim is out of range or given twice.
@@ -904,6 +997,20 @@ function Tensor:cross(b, dim) end
 ---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, label_smoothing: number?}
 ---@return tycho.Tensor # 0-d, or the sizes of x without the class dim
 function Tensor:cross_entropy(target, opts) end
+
+---Minus the logarithm of the chance that the labels are spelled by any path through the times. Graves and others
+---2006.
+---Options: blank = 1, the class between labels; reduction = "mean": each loss divided by its number of labels,
+---then their mean, "sum" or "none"; zero_infinity = false: infinite losses, of more labels than times, count as 0.
+---Shape of the result: 0-d, or [batch]
+---Formula: Graves and others 2006
+---Raises where sizes do not fit each other, or the blank is no class.
+---@param target tycho.Tensor # integer labels from 1 [batch, labels]
+---@param times integer[]|tycho.Tensor # how many times each sequence has
+---@param lengths integer[]|tycho.Tensor # how many labels each has
+---@param opts? {blank: integer?, reduction: "mean"|"sum"|"none"|nil, zero_infinity: boolean?}
+---@return tycho.Tensor # 0-d, or [batch]
+function Tensor:ctc_loss(target, times, lengths, opts) end
 
 ---running maximum along a dim; NaN stays
 ---Raises where the dim is out of range.
@@ -1376,6 +1483,18 @@ function Tensor:gammaln() end
 ---@return tycho.Tensor # the sizes of the index; y[i][j] = x[index[i][j]][j] for dim 1
 function Tensor:gather(dim, index) end
 
+---Minus the log-likelihood of target under a normal distribution: (log(var) + (x - target)^2 / var) / 2. Nix,
+---Weigend 1994.
+---Options: full = false: with the constant log(2 pi) / 2; eps = 1e-6: variances below count as eps; reduction.
+---Shape of the result: 0-d, or the broadcast of all
+---Formula: (log(var) + (x - target)^2 / var) / 2, Nix, Weigend 1994
+---Raises where sizes do not broadcast, eps is not above 0, or the reduction is not known.
+---@param target tycho.Tensor # floats
+---@param var tycho.Tensor|number # variances, which broadcast to x; or the sizes of x without its last dim
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, full: boolean?, eps: number?}
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function Tensor:gaussian_nll_loss(target, var, opts) end
+
 ---bool: a above or equal to b
 ---Raises where sizes do not broadcast.
 ---@param b tycho.Tensor|number
@@ -1418,6 +1537,13 @@ function Tensor:ger(b) end
 ---@return number|boolean
 function Tensor:get(...) end
 
+---The first half of a dim times the sigmoid of the second. Dauphin and others 2016, arXiv:1612.08083.
+---Shape of the result: x, half of the dim
+---Raises where x is not floating, or the dim is out of range or of an odd size.
+---@param dim? integer # the last
+---@return tycho.Tensor # the dim has half the size
+function Tensor:glu(dim) end
+
 ---the same as gt: bool: a above b
 ---Raises where sizes do not broadcast.
 ---@param b tycho.Tensor|number
@@ -1430,6 +1556,18 @@ function Tensor:greater(b) end
 ---@return tycho.Tensor # the sizes of a and b, broadcast; bool
 function Tensor:greater_equal(b) end
 
+---The values of an image at the coordinates of a grid, which are in -1..1 from border to border; the last dim's
+---comes first: {x, y} or {x, y, z}. Jaderberg and others 2015, arXiv:1506.02025.
+---Options: mode = "bilinear" (between neighbours, in three dims too), or "nearest"; padding_mode = "zeros": what
+---lies outside, "border": the places at the borders, "reflection": the image turned around there; align_corners =
+---false: whether -1 and 1 are the middles of the outer places.
+---Shape of the result: [batch, channels, rows, columns]
+---Raises where the sizes do not fit each other, or an option is not known.
+---@param grid tycho.Tensor # floats [batch, rows, columns, 2] or [batch, planes, rows, columns, 3]
+---@param opts? {mode: "bilinear"|"nearest"|nil, padding_mode: "zeros"|"border"|"reflection"|nil, align_corners: boolean?}
+---@return tycho.Tensor # [batch, channels, rows, columns], or with planes
+function Tensor:grid_sample(grid, opts) end
+
 ---bool: a above b.
 ---Operators such as < give Lua booleans, so comparisons are methods.
 ---Raises where sizes do not broadcast.
@@ -1437,11 +1575,79 @@ function Tensor:greater_equal(b) end
 ---@return tycho.Tensor # the sizes of a and b, broadcast; bool
 function Tensor:gt(b) end
 
+---The softmax of (x + noise of Gumbel's distribution) / tau: a sample of classes by their logits, with a gradient;
+---takes a stream of random numbers. Jang, Gu, Poole 2016, arXiv:1611.01144.
+---Options: tau = 1, the temperature; hard = false: 1 for the chosen class and 0 elsewhere, with the gradient of the
+---soft sample; dim = -1.
+---Shape of the result: x
+---Formula: softmax((x - log(-log(u))) / tau), u uniform
+---Raises where x is not floating, dim is out of range, or tau is not above 0.
+---@param opts? {tau: number?, hard: boolean?, dim: integer?}
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:gumbel_softmax(opts) end
+
 ---x converted to f16
 ---Shape of the result: x
 ---Raises where x is no tensor.
 ---@return tycho.Tensor # the sizes of x
 function Tensor:half() end
+
+---0 within -lambda..lambda, else x. NaN stays.
+---Shape of the result: x
+---Raises where x is not floating.
+---@param lambda? number # 0.5
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:hardshrink(lambda) end
+
+---0 within -lambda..lambda, else x; written to the first argument
+---Shape of the result: x
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param lambda? number # 0.5
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:hardshrink_(lambda) end
+
+---relu6(x + 3) / 6: a sigmoid of three straight lines.
+---Shape of the result: x
+---Raises where x is not floating.
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:hardsigmoid() end
+
+---relu6(x + 3) / 6; written to the first argument
+---Shape of the result: x
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:hardsigmoid_() end
+
+---x * relu6(x + 3) / 6. Howard and others 2019, arXiv:1905.02244.
+---Shape of the result: x
+---Raises where x is not floating.
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:hardswish() end
+
+---x * relu6(x + 3) / 6; written to the first argument
+---Shape of the result: x
+---Formula: Howard and others 2019, arXiv:1905.02244
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:hardswish_() end
+
+---x within low..high; NaN stays.
+---Shape of the result: x
+---Formula: min(max(x, low), high)
+---Raises where x is not floating, or low lies above high.
+---@param low? number # -1
+---@param high? number # 1
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:hardtanh(low, high) end
+
+---x within low..high; written to the first argument
+---Shape of the result: x
+---Formula: min(max(x, low), high)
+---Raises where x is not floating, or low lies above high; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param low? number # -1
+---@param high? number # 1
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:hardtanh_(low, high) end
 
 ---0 below zero, 1 above, `value` at zero.
 ---Shape of the result: broadcast of x and value
@@ -1449,6 +1655,14 @@ function Tensor:half() end
 ---@param value tycho.Tensor|number # broadcasts with x
 ---@return tycho.Tensor # the broadcast shape
 function Tensor:heaviside(value) end
+
+---x where y is 1, max(0, margin - x) where it is -1: x is a distance.
+---Shape of the result: 0-d, or the broadcast of x and y
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param y tycho.Tensor|number # 1 or -1, broadcasts to x, or x to it
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, margin: number?} # margin: 1
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function Tensor:hinge_embedding_loss(y, opts) end
 
 ---How many elements lie in each of equally wide intervals; the last one holds its end. Others are not counted.
 ---Shape of the result: [bins]
@@ -1621,12 +1835,14 @@ function Tensor:int() end
 function Tensor:interp(xp, fp, opts) end
 
 ---Another number of places in each dim behind batch and channels.
----Options: size, a number or a list; or scale, likewise; mode = "nearest", or "linear" (also "bilinear"): between
----neighbours; align_corners = false: whether the outer places keep their values.
+---Options: size, a number or a list; or scale, likewise; mode = "nearest" (of the place's corner), "nearest-exact"
+---(of its middle), "linear" (also "bilinear", "trilinear"): between neighbours, "bicubic": of four a dim, "area":
+---means; align_corners = false: whether the outer places keep their values; antialias = false: of linear and cubic
+---modes, whether all places count that an output covers.
 ---Shape of the result: [batch, channels, size...]
----Formula: as PyTorch's interpolate, modes nearest, linear and bilinear
----Raises where x has other dims than 3 or 4, not one of size and scale is given, or the mode is not known.
----@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?}
+---Formula: as PyTorch's interpolate
+---Raises where x has other dims than 3 to 5, not one of size and scale is given, or the mode is not known.
+---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?}
 ---@return tycho.Tensor # [batch, channels, size...]
 function Tensor:interpolate(opts) end
 
@@ -1968,6 +2184,20 @@ function Tensor:logit(eps) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:logit_(eps) end
 
+---log(sigmoid(x)), without overflow.
+---Shape of the result: x
+---Formula: -softplus(-x)
+---Raises where x is not floating.
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:logsigmoid() end
+
+---log(sigmoid(x)); written to the first argument
+---Shape of the result: x
+---Formula: -softplus(-x)
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:logsigmoid_() end
+
 ---log(sum(exp(x))) without overflow; -inf of nothing.
 ---Shape of the result: x without the dims
 ---Formula: m + log(sum(exp(x - m))), m = max(x), or 0 where that is infinite
@@ -1982,6 +2212,24 @@ function Tensor:logsumexp(dims, keepdim) end
 ---Raises where x is no tensor.
 ---@return tycho.Tensor # the sizes of x
 function Tensor:long() end
+
+---The p-th root of the sum of p-th powers of each window. Options: stride = kernel, ceil_mode = false.
+---Shape of the result: the places become windows
+---Raises where x has other dims, p is 0, a window does not fit, or an option is out of range.
+---@param p number
+---@param kernel integer
+---@param opts? {stride: integer|integer[]|nil, ceil_mode: boolean?}
+---@return tycho.Tensor # [batch, channels, windows]
+function Tensor:lp_pool1d(p, kernel, opts) end
+
+---The p-th root of the sum of p-th powers of each window. Options: stride = kernel, ceil_mode = false.
+---Shape of the result: the places become windows
+---Raises where x has other dims, p is 0, a window does not fit, or an option is out of range.
+---@param p number
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, ceil_mode: boolean?}
+---@return tycho.Tensor # [batch, channels, windows down, windows across]
+function Tensor:lp_pool2d(p, kernel, opts) end
 
 ---bits moved up; 0 beyond the width or for a negative count
 ---Accuracy: exact, or rounded once.
@@ -2002,6 +2250,15 @@ function Tensor:lshift_(b) end
 ---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
 ---@return tycho.Tensor # the sizes of a and b, broadcast; bool
 function Tensor:lt(b) end
+
+---max(0, margin - y (a - b)): a is to lie above b where y is 1, below where it is -1.
+---Shape of the result: 0-d, or the broadcast of all
+---Raises where sizes do not broadcast, or the reduction is not known.
+---@param b tycho.Tensor # floats
+---@param y tycho.Tensor # floats: 1 or -1
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, margin: number?} # margin: 0
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function Tensor:margin_ranking_loss(b, y, opts) end
 
 ---x with value where the bool mask holds
 ---Shape of the result: broadcast of x and mask
@@ -2058,22 +2315,68 @@ function Tensor:matmul(b) end
 function Tensor:max(dims, keepdim) end
 
 ---The largest element of each window. NaN wins. Of equals, and of NaNs, the first has the gradient; padding never.
----Options: stride = kernel, padding = 0 (of -inf), dilation = 1, ceil_mode = false.
+---Options: stride = kernel, padding = 0 (of -inf), dilation = 1, ceil_mode = false; return_indices = false: where
+---the elements lie, as a second result (for ty.max_unpool1d).
 ---Shape of the result: the places become windows
 ---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param kernel integer
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?}
----@return tycho.Tensor # [batch, channels, windows]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, return_indices: boolean?}
+---@return tycho.Tensor y
+---@return tycho.Tensor? places # [batch, channels, windows]; the same in i64, places from 1
 function Tensor:max_pool1d(kernel, opts) end
 
 ---The largest element of each window. NaN wins. Of equals, and of NaNs, the first has the gradient; padding never.
----Options, a number or {rows, columns}: stride = kernel, padding = 0 (of -inf), dilation = 1; ceil_mode = false.
+---Options, a number or {rows, columns}: stride = kernel, padding = 0 (of -inf), dilation = 1; ceil_mode = false;
+---return_indices = false: where the elements lie, row after row, as a second result (for ty.max_unpool2d).
 ---Shape of the result: the places become windows
 ---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param kernel integer|integer[]
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?}
----@return tycho.Tensor # [batch, channels, windows down, windows across]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, return_indices: boolean?}
+---@return tycho.Tensor y
+---@return tycho.Tensor? places # [batch, channels, windows down, windows across]; the same in i64, places from 1
 function Tensor:max_pool2d(kernel, opts) end
+
+---The largest element of each window. NaN wins. Of equals, and of NaNs, the first has the gradient; padding never.
+---Options, a number or {planes, rows, columns}: stride = kernel, padding = 0 (of -inf), dilation = 1;
+---ceil_mode = false; return_indices = false: where the elements lie, as a second result (for ty.max_unpool3d).
+---Shape of the result: the places become windows
+---Raises where x has other dims, a window does not fit, or an option is out of range.
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, return_indices: boolean?}
+---@return tycho.Tensor y
+---@return tycho.Tensor? places # [batch, channels, windows of each dim]; the same in i64, places from 1
+function Tensor:max_pool3d(kernel, opts) end
+
+---The inverse of max_pool1d, as far as there is one: elements at their places, zeros elsewhere.
+---Options: stride = kernel, padding = 0, as of the pooling; output_size: a list, where the sizes that follow from
+---these are not those that were pooled.
+---Shape of the result: windows become places
+---Raises where places have other sizes than x or lie outside of the result, or the size is not one that is pooled so.
+---@param places tycho.Tensor # integers from 1, as max_pool1d gives them with return_indices
+---@param kernel integer
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, output_size: integer[]?}
+---@return tycho.Tensor # [batch, channels, length]
+function Tensor:max_unpool1d(places, kernel, opts) end
+
+---The inverse of max_pool2d, as far as there is one: elements at their places, zeros elsewhere. Options as of
+---max_unpool1d.
+---Shape of the result: windows become places
+---Raises where places have other sizes than x or lie outside of the result, or the size is not one that is pooled so.
+---@param places tycho.Tensor # integers from 1, as max_pool2d gives them with return_indices
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, output_size: integer[]?}
+---@return tycho.Tensor # [batch, channels, height, width]
+function Tensor:max_unpool2d(places, kernel, opts) end
+
+---The inverse of max_pool3d, as far as there is one: elements at their places, zeros elsewhere. Options as of
+---max_unpool1d.
+---Shape of the result: windows become places
+---Raises where places have other sizes than x or lie outside of the result, or the size is not one that is pooled so.
+---@param places tycho.Tensor # integers from 1, as max_pool3d gives them with return_indices
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, output_size: integer[]?}
+---@return tycho.Tensor # [batch, channels, depth, height, width]
+function Tensor:max_unpool3d(places, kernel, opts) end
 
 ---the larger; NaN wins, +0 above -0
 ---Accuracy: exact, or rounded once.
@@ -2205,6 +2508,34 @@ function Tensor:mul(b) end
 ---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:mul_(b) end
+
+---The mean over classes of max(0, margin - x[label] + x[class])^p, the label's own left out.
+---Options: p = 1, or 2; margin = 1; weight, of the labels' classes; reduction.
+---Shape of the result: 0-d, or the labels'
+---Raises where labels do not fit x or lie outside of its classes, p is not 1 or 2, or the reduction is not known.
+---@param target tycho.Tensor # integer labels from 1, [...]
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, p: 1|2|nil, margin: number?, weight: tycho.Tensor?} # weight: [classes]
+---@return tycho.Tensor # 0-d, or the sizes of the labels
+function Tensor:multi_margin_loss(target, opts) end
+
+---Several labels a sample: the sum of max(0, 1 - x[label] + x[class]) over labels, and over classes that are no
+---label, divided by the number of classes.
+---Shape of the result: 0-d, or the sizes without the last dim
+---Raises where labels have not the sizes of x, or the reduction is not known.
+---@param target tycho.Tensor # integer labels from 1, [..., classes]: those before the first 0 count
+---@param opts? {reduction: "mean"|"sum"|"none"|nil} # "mean"
+---@return tycho.Tensor # 0-d, or the sizes of x without classes
+function Tensor:multilabel_margin_loss(target, opts) end
+
+---The mean over classes of bce_with_logits: several labels a sample.
+---Options: reduction, over the samples; weight, of the classes.
+---Shape of the result: 0-d, or the sizes without the last dim
+---Formula: mean over classes of y softplus(-x) + (1 - y) softplus(x)
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param y tycho.Tensor # 0 or 1, the sizes of x
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, weight: tycho.Tensor?} # weight: [classes]
+---@return tycho.Tensor # 0-d, or the sizes of x without the last dim
+function Tensor:multilabel_soft_margin_loss(y, opts) end
 
 ---n positions along the last dim, drawn by weight; weights at least 0, not all 0.
 ---Weights need not add up to 1.
@@ -2418,6 +2749,14 @@ function Tensor:norm(p, dims, keepdim) end
 ---@return tycho.Tensor # x itself
 function Tensor:normal_(mean, std) end
 
+---x / max(|x|, eps), the norm over one dim: vectors of norm 1.
+---Options: p = 2, of the norm; dim = -1 (PyTorch's is the second); eps = 1e-12.
+---Shape of the result: x
+---Raises where x is not floating, or dim is out of range.
+---@param opts? {p: number?, dim: integer?, eps: number?}
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:normalize(opts) end
+
 ---the same as ne: bool: not equal; NaN differs from all
 ---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
 ---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
@@ -2457,6 +2796,15 @@ function Tensor:outer(b) end
 ---@param value? number # 0
 ---@return tycho.Tensor # each dim longer by before + after
 function Tensor:pad(pairs, value) end
+
+---The norm of a - b + eps over the last dim.
+---Options: p = 2, of the norm; eps = 1e-6; keepdim = false.
+---Shape of the result: the broadcast of a and b without the last dim
+---Raises where sizes do not broadcast.
+---@param b tycho.Tensor # floats [..., features]
+---@param opts? {p: number?, eps: number?, keepdim: boolean?}
+---@return tycho.Tensor # the broadcast sizes without the last dim
+function Tensor:pairwise_distance(b, opts) end
 
 ---The p-norms of the differences of each row with those behind it.
 ---Shape of the result: [n (n - 1) / 2]
@@ -2512,6 +2860,17 @@ function Tensor:pixel_unshuffle(factor) end
 ---@return tycho.Tensor # shape and dtype of rate
 function Tensor:poisson() end
 
+---Minus the log-likelihood of counts under a Poisson distribution: exp(x) - target * x.
+---Options: log_input = true; false: x is the mean itself, x - target * log(x + eps); full = false: with Stirling's
+---approximation of log(target!) for targets above 1; eps = 1e-8; reduction.
+---Shape of the result: 0-d, or the broadcast of x and target
+---Formula: exp(x) - target x
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param target tycho.Tensor|number # counts, broadcast to x, or x to them
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, log_input: boolean?, full: boolean?, eps: number?}
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function Tensor:poisson_nll_loss(target, opts) end
+
 ---The coefficients of the polynomial of that degree that fits points best, in the sense of least squares; the
 ---highest power's first. As NumPy's. Stands on LAPACK.
 ---Shape of the result: [degree + 1]
@@ -2548,6 +2907,21 @@ function Tensor:pow_(b) end
 ---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
 ---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
 function Tensor:power(b) end
+
+---x above zero, else weight * x, of one weight for all or one a channel. He and others 2015, arXiv:1502.01852.
+---Shape of the result: x
+---Raises where x is not floating, or the weight is neither one number nor one a channel.
+---@param weight tycho.Tensor # floats [1] or [channels]
+---@return tycho.Tensor # shape of x
+function Tensor:prelu(weight) end
+
+---x above zero, else weight * x; written to the first argument
+---Shape of the result: x
+---Formula: He and others 2015, arXiv:1502.01852
+---Raises where x is not floating, or the weight is neither one number nor one a channel; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param weight tycho.Tensor # floats [1] or [channels]
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:prelu_(weight) end
 
 ---product over dims
 ---Raises where a dim is out of range or given twice, or the list is empty.
@@ -2641,6 +3015,19 @@ function Tensor:release() end
 ---Raises where x is not a tensor.
 ---@return tycho.Tensor # shape and dtype of x; bool gives i64
 function Tensor:relu() end
+
+---min(max(x, 0), 6). Krizhevsky 2010. NaN stays.
+---Shape of the result: x
+---Raises where x is not floating.
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:relu6() end
+
+---x within 0..6; written to the first argument
+---Shape of the result: x
+---Formula: min(max(x, 0), 6)
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:relu6_() end
 
 ---the larger of x and 0; written to the first argument
 ---Shape of the result: x
@@ -2851,6 +3238,19 @@ function Tensor:select(dim, index) end
 ---@return tycho.Tensor # shape and dtype of x
 function Tensor:select_scatter(src, dim, index) end
 
+---An elu of fixed alpha and scale, which keeps mean 0 and variance 1. Klambauer and others 2017, arXiv:1706.02515.
+---Shape of the result: x
+---Raises where x is not floating.
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:selu() end
+
+---an elu of fixed alpha and scale, which keeps mean 0 and variance 1; written to the first argument
+---Shape of the result: x
+---Formula: Klambauer and others 2017, arXiv:1706.02515
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:selu_() end
+
 ---writes one element, returns x
 ---Raises where there is not one index for each dim, one is out of range, or the value does not fit the dtype.
 ---@param ... integer|number|boolean # one index for each dim, then the value
@@ -2986,6 +3386,14 @@ function Tensor:slice_scatter(src, dim, first, last, step) end
 ---@return tycho.Tensor # 0-d, or the broadcast shape
 function Tensor:smooth_l1_loss(y, opts) end
 
+---log(1 + exp(-y x)) of targets 1 and -1.
+---Shape of the result: 0-d, or the broadcast of x and y
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param y tycho.Tensor|number # 1 or -1, broadcasts to x, or x to it
+---@param opts? {reduction: "mean"|"sum"|"none"|nil} # "mean"
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function Tensor:soft_margin_loss(y, opts) end
+
 ---Softmax over one dim: exp(x - max) / sum(exp(x - max)).
 ---Shape of the result: x
 ---Raises when x is not floating or dim is out of range.
@@ -3000,6 +3408,20 @@ function Tensor:softmax(dim) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:softmax_(dim) end
 
+---The softmax of -x over one dim.
+---Shape of the result: x
+---Raises where x is not floating or dim is out of range.
+---@param dim? integer # the last
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:softmin(dim) end
+
+---the softmax of -x over a dim; written to the first argument
+---Shape of the result: x
+---Raises where x is not floating or dim is out of range; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param dim? integer # the last
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:softmin_(dim) end
+
 ---log(1 + exp(beta * x)) / beta: a smooth relu.
 ---Shape of the result: x
 ---Raises where x is not floating.
@@ -3013,6 +3435,32 @@ function Tensor:softplus(beta) end
 ---@param beta? number # 1
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:softplus_(beta) end
+
+---x moved towards 0 by lambda, 0 where it would pass it. NaN stays.
+---Shape of the result: x
+---Raises where x is not floating, or lambda is negative.
+---@param lambda? number # 0.5
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:softshrink(lambda) end
+
+---x moved towards 0 by lambda; written to the first argument
+---Shape of the result: x
+---Raises where x is not floating, or lambda is negative; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param lambda? number # 0.5
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:softshrink_(lambda) end
+
+---x / (1 + |x|).
+---Shape of the result: x
+---Raises where x is not floating.
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:softsign() end
+
+---x / (1 + |x|); written to the first argument
+---Shape of the result: x
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:softsign_() end
 
 ---two results: the elements of a dim in order, stable, NaN counts as largest; and their positions
 ---Raises where the dim is out of range.
@@ -3195,6 +3643,18 @@ function Tensor:tanh() end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:tanh_() end
 
+---x - tanh(x).
+---Shape of the result: x
+---Raises where x is not floating.
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:tanhshrink() end
+
+---x - tanh(x); written to the first argument
+---Shape of the result: x
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:tanhshrink_() end
+
 ---x cut along a dim: into so many parts, of which the first ones are longer by one where it does not divide, or
 ---behind the places that are listed.
 ---Shape of the result: x cut along the dim
@@ -3211,6 +3671,22 @@ function Tensor:tensor_split(parts, dim) end
 ---@param dims? integer|integer[][] # 2; or {dims of a, dims of b}
 ---@return tycho.Tensor # the other dims of a, then those of b
 function Tensor:tensordot(b, dims) end
+
+---x above the threshold, else the value. NaN stays.
+---Shape of the result: x
+---Raises where x is not floating, or threshold or value is no number.
+---@param threshold number
+---@param value number
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:threshold(threshold, value) end
+
+---x above the threshold, else the value; written to the first argument
+---Shape of the result: x
+---Raises where x is not floating, or threshold or value is no number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param threshold number
+---@param value number
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:threshold_(threshold, value) end
 
 ---the whole of x repeated along each dim; counts are right-aligned
 ---Raises where a count is negative.
@@ -3288,6 +3764,17 @@ function Tensor:tril(k) end
 ---@param k? integer # 0; above zero: higher
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:tril_(k) end
+
+---max(0, margin + |anchor - positive| - |anchor - negative|) of vectors in the last dim.
+---Options: margin = 1; p = 2, of the norm; eps = 1e-6, added to the differences; swap = false: the distance of
+---positive and negative where it is the smaller one (Balntas and others 2016); reduction.
+---Shape of the result: 0-d, or the sizes without the last dim
+---Raises where sizes do not broadcast, margin is not above 0, or the reduction is not known.
+---@param positive tycho.Tensor # floats [..., features]
+---@param negative tycho.Tensor # floats [..., features]
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, margin: number?, p: number?, eps: number?, swap: boolean?}
+---@return tycho.Tensor # 0-d, or the sizes without features
+function Tensor:triplet_margin_loss(positive, negative, opts) end
 
 ---The matrices in the last two dims, with zeros below the k-th diagonal.
 ---Shape of the result: x
@@ -3555,6 +4042,14 @@ function ty.adaptive_avg_pool1d(x, size) end
 ---@return tycho.Tensor # [batch, channels, rows, columns]
 function ty.adaptive_avg_pool2d(x, size) end
 
+---Means of as many windows as asked for, which cover each dim evenly.
+---Shape of the result: the places become windows
+---Raises where x has other dims, or a size is not above 0.
+---@param x tycho.Tensor # floats, [batch, channels, depth, height, width] or [channels, depth, height, width]
+---@param size integer|integer[]
+---@return tycho.Tensor # [batch, channels, planes, rows, columns]
+function ty.adaptive_avg_pool3d(x, size) end
+
 ---The largest of as many windows as asked for, which cover each dim evenly.
 ---Shape of the result: the places become windows
 ---Raises where x has other dims, or the size is not above 0.
@@ -3570,6 +4065,14 @@ function ty.adaptive_max_pool1d(x, size) end
 ---@param size integer|integer[]
 ---@return tycho.Tensor # [batch, channels, rows, columns]
 function ty.adaptive_max_pool2d(x, size) end
+
+---The largest of as many windows as asked for, which cover each dim evenly.
+---Shape of the result: the places become windows
+---Raises where x has other dims, or a size is not above 0.
+---@param x tycho.Tensor # floats, [batch, channels, depth, height, width] or [channels, depth, height, width]
+---@param size integer|integer[]
+---@return tycho.Tensor # [batch, channels, planes, rows, columns]
+function ty.adaptive_max_pool3d(x, size) end
 
 ---sum, element by element
 ---Accuracy: exact, or rounded once.
@@ -3676,6 +4179,18 @@ function ty.addr(c, a, b, opts) end
 ---@param opts? {alpha: number?, beta: number?} # both 1
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.addr_(c, a, b, opts) end
+
+---The grid of an affine map of the places of an image: for each place of the result, theta times its coordinates
+---{x, y, 1} or {x, y, z, 1}.
+---Options: align_corners = false, as of grid_sample.
+---Shape of the result: [batch, height, width, 2]
+---Formula: theta times {x, y, 1} of each place
+---Raises where theta or size is not of an image.
+---@param theta tycho.Tensor # floats [batch, 2, 3] or [batch, 3, 4]
+---@param size integer[] # {batch, channels, height, width} or {batch, channels, depth, height, width}
+---@param opts? {align_corners: boolean?}
+---@return tycho.Tensor # [batch, height, width, 2] or [batch, depth, height, width, 3]
+function ty.affine_grid(theta, size, opts) end
 
 ---Whether all elements are not zero; NaN is not.
 ---Shape of the result: x without the dims
@@ -4014,25 +4529,37 @@ function ty.autocast(dtype, fn, ...) end
 function ty.average(x, dim, weights) end
 
 ---The mean of each window.
----Options: stride = kernel, padding = 0 (of zeros), ceil_mode = false, count_include_pad = true.
+---Options: stride = kernel, padding = 0 (of zeros), dilation = 1, ceil_mode = false, count_include_pad = true;
+---divisor_override: what the sums are divided by.
 ---Shape of the result: the places become windows
 ---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param x tycho.Tensor # floats, [batch, channels, length] or [channels, length]
 ---@param kernel integer
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?, divisor_override: number?}
 ---@return tycho.Tensor # [batch, channels, windows]
 function ty.avg_pool1d(x, kernel, opts) end
 
 ---The mean of each window.
----Options, a number or {rows, columns}: stride = kernel, padding = 0 (of zeros); ceil_mode = false,
----count_include_pad = true.
+---Options, a number or {rows, columns}: stride = kernel, padding = 0 (of zeros), dilation = 1; ceil_mode = false,
+---count_include_pad = true; divisor_override: what the sums are divided by.
 ---Shape of the result: the places become windows
 ---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param x tycho.Tensor # floats, [batch, channels, height, width] or [channels, height, width]
 ---@param kernel integer|integer[]
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?, divisor_override: number?}
 ---@return tycho.Tensor # [batch, channels, windows down, windows across]
 function ty.avg_pool2d(x, kernel, opts) end
+
+---The mean of each window.
+---Options, a number or {planes, rows, columns}: stride = kernel, padding = 0 (of zeros), dilation = 1;
+---ceil_mode = false, count_include_pad = true; divisor_override: what the sums are divided by.
+---Shape of the result: the places become windows
+---Raises where x has other dims, a window does not fit, or an option is out of range.
+---@param x tycho.Tensor # floats, [batch, channels, depth, height, width] or [channels, depth, height, width]
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?, divisor_override: number?}
+---@return tycho.Tensor # [batch, channels, windows of each dim]
+function ty.avg_pool3d(x, kernel, opts) end
 
 ---Fills `grad` of every leaf that y was computed from with dy/dleaf times g; what is there is added to.
 ---Raises where y does not depend on a leaf that requires a gradient, g has other sizes, or what was kept has been overwritten or freed (retain_graph).
@@ -4077,6 +4604,18 @@ function ty.bernoulli(p, sizes, opts) end
 ---@param p? number|tycho.Tensor # 0.5; a tensor broadcasts to x
 ---@return tycho.Tensor # x itself
 function ty.bernoulli_(x, p) end
+
+---Of chances x and y in 0..1: -(y log x + (1 - y) log(1 - x)), logarithms of at least -100. Of logits:
+---ty.bce_with_logits, which is exact where chances round to 0 or 1. Outside of 0..1 the loss is NaN.
+---Options: reduction; weight, which multiplies the losses.
+---Shape of the result: 0-d, or x
+---Formula: -(y log(x) + (1 - y) log(1 - x))
+---Raises where x and y have not the same sizes, or the reduction is not known.
+---@param x tycho.Tensor # chances
+---@param y tycho.Tensor # the sizes of x
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, weight: tycho.Tensor|number|nil} # weight: broadcasts with x
+---@return tycho.Tensor # 0-d, or the sizes of x
+function ty.binary_cross_entropy(x, y, opts) end
 
 ---How often each of the numbers 1, 2, ... comes, or the sums of their weights. Reads the largest number.
 ---Shape of the result: [the largest number]
@@ -4281,6 +4820,23 @@ function ty.ceil(x) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.ceil_(x) end
 
+---x above zero, else alpha * (exp(x / alpha) - 1): an elu of one slope at 0. Barron 2017, arXiv:1704.07483.
+---Shape of the result: x
+---Raises where x is not floating, or alpha is 0.
+---@param x tycho.Tensor # floats
+---@param alpha? number # 1
+---@return tycho.Tensor # shape and dtype of x
+function ty.celu(x, alpha) end
+
+---x above zero, else alpha * (exp(x / alpha) - 1); written to the first argument
+---Shape of the result: x
+---Formula: Barron 2017, arXiv:1704.07483
+---Raises where x is not floating, or alpha is 0; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@param alpha? number # 1
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.celu_(x, alpha) end
+
 ---Runs f as it is written beside every n-th call of the compiled function, and raises where a bit differs: of
 ---results, of what was written, of the random state. What the plain run changes is put back, but output and what C
 ---libraries keep: they happen twice. n = 0 or nil ends it. Not for functions compiled with {fast = true}, whose bits
@@ -4463,14 +5019,15 @@ function ty.conv1d(x, weight, bias, opts) end
 ---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
 function ty.conv2d(x, weight, bias, opts) end
 
----Convolution over three dims, as in networks. Options as conv2d's, but all channels are in one group.
+---Convolution over three dims, as in networks: the weight is not turned around.
+---Options, a number or {planes, rows, columns}: stride = 1, padding = 0, or "same", dilation = 1; groups = 1.
 ---Shape of the result: [batch, out, depth, height, width]
----Formula: as conv1d, over three dims, in one group
----Raises where channels or bias do not fit the weight, or the kernel does not fit into the padded input.
+---Formula: as conv1d, over three dims
+---Raises where channels, groups or bias do not fit the weight, or the kernel does not fit into the padded input.
 ---@param x tycho.Tensor # [batch, channels, depth, height, width] or [channels, depth, height, width]
----@param weight tycho.Tensor # [out, channels, planes, rows, columns]
+---@param weight tycho.Tensor # [out, channels / groups, planes, rows, columns]
 ---@param bias? tycho.Tensor # [out]
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil, groups: integer?}
 ---@return tycho.Tensor # [batch, out, ...], floor((n + 2 padding - dilation (size - 1) - 1) / stride) + 1 a dim
 function ty.conv3d(x, weight, bias, opts) end
 
@@ -4499,6 +5056,19 @@ function ty.conv_transpose1d(x, weight, bias, opts) end
 ---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, output_padding: integer|integer[]|nil, dilation: integer|integer[]|nil, groups: integer?}
 ---@return tycho.Tensor # [batch, out, ...], of sizes as in one dim
 function ty.conv_transpose2d(x, weight, bias, opts) end
+
+---The transpose of conv3d, which is its gradient by x: each place adds its multiple of the weight to the output.
+---Options, a number or {planes, rows, columns}: stride = 1, padding = 0 (cut from the output), output_padding = 0
+---(added behind), dilation = 1; groups = 1.
+---Shape of the result: [batch, out, depth, height, width]
+---Formula: the gradient of conv3d by its x
+---Raises where channels, groups or bias do not fit the weight, or nothing is left of the result.
+---@param x tycho.Tensor # [batch, channels, depth, height, width] or [channels, depth, height, width]
+---@param weight tycho.Tensor # [channels, out / groups, planes, rows, columns]
+---@param bias? tycho.Tensor # [out]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, output_padding: integer|integer[]|nil, dilation: integer|integer[]|nil, groups: integer?}
+---@return tycho.Tensor # [batch, out, ...], of sizes as in one dim
+function ty.conv_transpose3d(x, weight, bias, opts) end
 
 ---The convolution of two vectors: sums of a[i] * v[k - i]. As NumPy's.
 ---Shape of the result: [n + m - 1]
@@ -4573,6 +5143,26 @@ function ty.cosh(x) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.cosh_(x) end
 
+---1 - cos(a, b) where y is 1, max(0, cos(a, b) - margin) where it is -1, of vectors in the last dim.
+---Shape of the result: 0-d, or the sizes without the last dim
+---Raises where sizes do not broadcast, or the reduction is not known.
+---@param a tycho.Tensor # floats [..., features]
+---@param b tycho.Tensor # floats [..., features]
+---@param y tycho.Tensor # 1 or -1, [...]
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, margin: number?} # margin: 0
+---@return tycho.Tensor # 0-d, or the sizes of y
+function ty.cosine_embedding_loss(a, b, y, opts) end
+
+---The cosine of the angle between vectors in one dim: sum(a b) / (max(|a|, eps) max(|b|, eps)).
+---Options: dim = -1 (PyTorch's is the second); eps = 1e-8.
+---Shape of the result: the broadcast of a and b without the dim
+---Raises where sizes do not broadcast, or dim is out of range.
+---@param a tycho.Tensor # floats
+---@param b tycho.Tensor # floats, broadcasts to a, or a to it
+---@param opts? {dim: integer?, eps: number?}
+---@return tycho.Tensor # the broadcast sizes without the dim
+function ty.cosine_similarity(a, b, opts) end
+
 ---How many elements are not zero.
 ---Shape of the result: x without the dims
 ---Raises where a dim is out of range or given twice.
@@ -4610,6 +5200,21 @@ function ty.cross(a, b, dim) end
 ---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, label_smoothing: number?}
 ---@return tycho.Tensor # 0-d, or the sizes of x without the class dim
 function ty.cross_entropy(x, target, opts) end
+
+---Minus the logarithm of the chance that the labels are spelled by any path through the times. Graves and others
+---2006.
+---Options: blank = 1, the class between labels; reduction = "mean": each loss divided by its number of labels,
+---then their mean, "sum" or "none"; zero_infinity = false: infinite losses, of more labels than times, count as 0.
+---Shape of the result: 0-d, or [batch]
+---Formula: Graves and others 2006
+---Raises where sizes do not fit each other, or the blank is no class.
+---@param x tycho.Tensor # floats: log-probabilities [time, batch, classes]
+---@param target tycho.Tensor # integer labels from 1 [batch, labels]
+---@param times integer[]|tycho.Tensor # how many times each sequence has
+---@param lengths integer[]|tycho.Tensor # how many labels each has
+---@param opts? {blank: integer?, reduction: "mean"|"sum"|"none"|nil, zero_infinity: boolean?}
+---@return tycho.Tensor # 0-d, or [batch]
+function ty.ctc_loss(x, target, times, lengths, opts) end
 
 ---running maximum along a dim; NaN stays
 ---Raises where the dim is out of range.
@@ -5285,6 +5890,19 @@ function ty.gammaln(x) end
 ---@return tycho.Tensor # the sizes of the index; y[i][j] = x[index[i][j]][j] for dim 1
 function ty.gather(x, dim, index) end
 
+---Minus the log-likelihood of target under a normal distribution: (log(var) + (x - target)^2 / var) / 2. Nix,
+---Weigend 1994.
+---Options: full = false: with the constant log(2 pi) / 2; eps = 1e-6: variances below count as eps; reduction.
+---Shape of the result: 0-d, or the broadcast of all
+---Formula: (log(var) + (x - target)^2 / var) / 2, Nix, Weigend 1994
+---Raises where sizes do not broadcast, eps is not above 0, or the reduction is not known.
+---@param x tycho.Tensor # floats: means
+---@param target tycho.Tensor # floats
+---@param var tycho.Tensor|number # variances, which broadcast to x; or the sizes of x without its last dim
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, full: boolean?, eps: number?}
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function ty.gaussian_nll_loss(x, target, var, opts) end
+
 ---bool: a above or equal to b
 ---Raises where sizes do not broadcast.
 ---@param a tycho.Tensor|number
@@ -5333,6 +5951,14 @@ function ty.ger(a, b) end
 ---@return number|boolean
 function ty.get(x, ...) end
 
+---The first half of a dim times the sigmoid of the second. Dauphin and others 2016, arXiv:1612.08083.
+---Shape of the result: x, half of the dim
+---Raises where x is not floating, or the dim is out of range or of an odd size.
+---@param x tycho.Tensor # floats
+---@param dim? integer # the last
+---@return tycho.Tensor # the dim has half the size
+function ty.glu(x, dim) end
+
 ---a function that gives f's gradient for one or more of its arguments
 ---Raises where f is no function, or gives no float tensor of one element.
 ---@param f fun(...): tycho.Tensor # gives a float tensor of one element
@@ -5376,6 +6002,19 @@ function ty.greater(a, b) end
 ---@return tycho.Tensor # the sizes of a and b, broadcast; bool
 function ty.greater_equal(a, b) end
 
+---The values of an image at the coordinates of a grid, which are in -1..1 from border to border; the last dim's
+---comes first: {x, y} or {x, y, z}. Jaderberg and others 2015, arXiv:1506.02025.
+---Options: mode = "bilinear" (between neighbours, in three dims too), or "nearest"; padding_mode = "zeros": what
+---lies outside, "border": the places at the borders, "reflection": the image turned around there; align_corners =
+---false: whether -1 and 1 are the middles of the outer places.
+---Shape of the result: [batch, channels, rows, columns]
+---Raises where the sizes do not fit each other, or an option is not known.
+---@param x tycho.Tensor # floats [batch, channels, height, width] or [batch, channels, depth, height, width]
+---@param grid tycho.Tensor # floats [batch, rows, columns, 2] or [batch, planes, rows, columns, 3]
+---@param opts? {mode: "bilinear"|"nearest"|nil, padding_mode: "zeros"|"border"|"reflection"|nil, align_corners: boolean?}
+---@return tycho.Tensor # [batch, channels, rows, columns], or with planes
+function ty.grid_sample(x, grid, opts) end
+
 ---bool: a above b.
 ---Operators such as < give Lua booleans, so comparisons are methods.
 ---Raises where sizes do not broadcast.
@@ -5383,6 +6022,83 @@ function ty.greater_equal(a, b) end
 ---@param b tycho.Tensor|number
 ---@return tycho.Tensor # the sizes of a and b, broadcast; bool
 function ty.gt(a, b) end
+
+---The softmax of (x + noise of Gumbel's distribution) / tau: a sample of classes by their logits, with a gradient;
+---takes a stream of random numbers. Jang, Gu, Poole 2016, arXiv:1611.01144.
+---Options: tau = 1, the temperature; hard = false: 1 for the chosen class and 0 elsewhere, with the gradient of the
+---soft sample; dim = -1.
+---Shape of the result: x
+---Formula: softmax((x - log(-log(u))) / tau), u uniform
+---Raises where x is not floating, dim is out of range, or tau is not above 0.
+---@param x tycho.Tensor # floats: logits
+---@param opts? {tau: number?, hard: boolean?, dim: integer?}
+---@return tycho.Tensor # shape and dtype of x
+function ty.gumbel_softmax(x, opts) end
+
+---0 within -lambda..lambda, else x. NaN stays.
+---Shape of the result: x
+---Raises where x is not floating.
+---@param x tycho.Tensor # floats
+---@param lambda? number # 0.5
+---@return tycho.Tensor # shape and dtype of x
+function ty.hardshrink(x, lambda) end
+
+---0 within -lambda..lambda, else x; written to the first argument
+---Shape of the result: x
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@param lambda? number # 0.5
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.hardshrink_(x, lambda) end
+
+---relu6(x + 3) / 6: a sigmoid of three straight lines.
+---Shape of the result: x
+---Raises where x is not floating.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # shape and dtype of x
+function ty.hardsigmoid(x) end
+
+---relu6(x + 3) / 6; written to the first argument
+---Shape of the result: x
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.hardsigmoid_(x) end
+
+---x * relu6(x + 3) / 6. Howard and others 2019, arXiv:1905.02244.
+---Shape of the result: x
+---Raises where x is not floating.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # shape and dtype of x
+function ty.hardswish(x) end
+
+---x * relu6(x + 3) / 6; written to the first argument
+---Shape of the result: x
+---Formula: Howard and others 2019, arXiv:1905.02244
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.hardswish_(x) end
+
+---x within low..high; NaN stays.
+---Shape of the result: x
+---Formula: min(max(x, low), high)
+---Raises where x is not floating, or low lies above high.
+---@param x tycho.Tensor # floats
+---@param low? number # -1
+---@param high? number # 1
+---@return tycho.Tensor # shape and dtype of x
+function ty.hardtanh(x, low, high) end
+
+---x within low..high; written to the first argument
+---Shape of the result: x
+---Formula: min(max(x, low), high)
+---Raises where x is not floating, or low lies above high; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@param low? number # -1
+---@param high? number # 1
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.hardtanh_(x, low, high) end
 
 ---0 below zero, 1 above, `value` at zero.
 ---Shape of the result: broadcast of x and value
@@ -5406,6 +6122,15 @@ function ty.help(what) end
 ---@param argnum? integer # 1
 ---@return fun(...): tycho.Tensor
 function ty.hessian(f, argnum) end
+
+---x where y is 1, max(0, margin - x) where it is -1: x is a distance.
+---Shape of the result: 0-d, or the broadcast of x and y
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param x tycho.Tensor # floats
+---@param y tycho.Tensor|number # 1 or -1, broadcasts to x, or x to it
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, margin: number?} # margin: 1
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function ty.hinge_embedding_loss(x, y, opts) end
 
 ---How many elements lie in each of equally wide intervals; the last one holds its end. Others are not counted.
 ---Shape of the result: [bins]
@@ -5606,13 +6331,15 @@ function ty.inner(a, b) end
 function ty.interp(x, xp, fp, opts) end
 
 ---Another number of places in each dim behind batch and channels.
----Options: size, a number or a list; or scale, likewise; mode = "nearest", or "linear" (also "bilinear"): between
----neighbours; align_corners = false: whether the outer places keep their values.
+---Options: size, a number or a list; or scale, likewise; mode = "nearest" (of the place's corner), "nearest-exact"
+---(of its middle), "linear" (also "bilinear", "trilinear"): between neighbours, "bicubic": of four a dim, "area":
+---means; align_corners = false: whether the outer places keep their values; antialias = false: of linear and cubic
+---modes, whether all places count that an output covers.
 ---Shape of the result: [batch, channels, size...]
----Formula: as PyTorch's interpolate, modes nearest, linear and bilinear
----Raises where x has other dims than 3 or 4, not one of size and scale is given, or the mode is not known.
----@param x tycho.Tensor # [batch, channels, length] or [batch, channels, height, width]
----@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?}
+---Formula: as PyTorch's interpolate
+---Raises where x has other dims than 3 to 5, not one of size and scale is given, or the mode is not known.
+---@param x tycho.Tensor # [batch, channels, length], [batch, channels, height, width] or with a depth
+---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?}
 ---@return tycho.Tensor # [batch, channels, size...]
 function ty.interpolate(x, opts) end
 
@@ -6063,6 +6790,22 @@ function ty.logit(x, eps) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.logit_(x, eps) end
 
+---log(sigmoid(x)), without overflow.
+---Shape of the result: x
+---Formula: -softplus(-x)
+---Raises where x is not floating.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # shape and dtype of x
+function ty.logsigmoid(x) end
+
+---log(sigmoid(x)); written to the first argument
+---Shape of the result: x
+---Formula: -softplus(-x)
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.logsigmoid_(x) end
+
 ---Numbers whose logarithms are evenly spaced: base^start to base^stop.
 ---Shape of the result: [count]
 ---Raises where the count is no whole number from 0.
@@ -6083,6 +6826,26 @@ function ty.logspace(start, stop, count, base, opts) end
 ---@param keepdim? boolean # false
 ---@return tycho.Tensor # x without the dims; floats
 function ty.logsumexp(x, dims, keepdim) end
+
+---The p-th root of the sum of p-th powers of each window. Options: stride = kernel, ceil_mode = false.
+---Shape of the result: the places become windows
+---Raises where x has other dims, p is 0, a window does not fit, or an option is out of range.
+---@param x tycho.Tensor # floats, [batch, channels, length] or [channels, length]
+---@param p number
+---@param kernel integer
+---@param opts? {stride: integer|integer[]|nil, ceil_mode: boolean?}
+---@return tycho.Tensor # [batch, channels, windows]
+function ty.lp_pool1d(x, p, kernel, opts) end
+
+---The p-th root of the sum of p-th powers of each window. Options: stride = kernel, ceil_mode = false.
+---Shape of the result: the places become windows
+---Raises where x has other dims, p is 0, a window does not fit, or an option is out of range.
+---@param x tycho.Tensor # floats, [batch, channels, height, width] or [channels, height, width]
+---@param p number
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, ceil_mode: boolean?}
+---@return tycho.Tensor # [batch, channels, windows down, windows across]
+function ty.lp_pool2d(x, p, kernel, opts) end
 
 ---bits moved up; 0 beyond the width or for a negative count
 ---Accuracy: exact, or rounded once.
@@ -6112,6 +6875,16 @@ function ty.lt(a, b) end
 ---Raises where the seed is no whole number.
 ---@param seed? integer
 function ty.manual_seed(seed) end
+
+---max(0, margin - y (a - b)): a is to lie above b where y is 1, below where it is -1.
+---Shape of the result: 0-d, or the broadcast of all
+---Raises where sizes do not broadcast, or the reduction is not known.
+---@param a tycho.Tensor # floats
+---@param b tycho.Tensor # floats
+---@param y tycho.Tensor # floats: 1 or -1
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, margin: number?} # margin: 0
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function ty.margin_ranking_loss(a, b, y, opts) end
 
 ---x with value where the bool mask holds
 ---Shape of the result: broadcast of x and mask
@@ -6175,24 +6948,74 @@ function ty.matmul(a, b) end
 function ty.max(x, dims, keepdim) end
 
 ---The largest element of each window. NaN wins. Of equals, and of NaNs, the first has the gradient; padding never.
----Options: stride = kernel, padding = 0 (of -inf), dilation = 1, ceil_mode = false.
+---Options: stride = kernel, padding = 0 (of -inf), dilation = 1, ceil_mode = false; return_indices = false: where
+---the elements lie, as a second result (for ty.max_unpool1d).
 ---Shape of the result: the places become windows
 ---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param x tycho.Tensor # floats, [batch, channels, length] or [channels, length]
 ---@param kernel integer
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?}
----@return tycho.Tensor # [batch, channels, windows]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, return_indices: boolean?}
+---@return tycho.Tensor y
+---@return tycho.Tensor? places # [batch, channels, windows]; the same in i64, places from 1
 function ty.max_pool1d(x, kernel, opts) end
 
 ---The largest element of each window. NaN wins. Of equals, and of NaNs, the first has the gradient; padding never.
----Options, a number or {rows, columns}: stride = kernel, padding = 0 (of -inf), dilation = 1; ceil_mode = false.
+---Options, a number or {rows, columns}: stride = kernel, padding = 0 (of -inf), dilation = 1; ceil_mode = false;
+---return_indices = false: where the elements lie, row after row, as a second result (for ty.max_unpool2d).
 ---Shape of the result: the places become windows
 ---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param x tycho.Tensor # floats, [batch, channels, height, width] or [channels, height, width]
 ---@param kernel integer|integer[]
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?}
----@return tycho.Tensor # [batch, channels, windows down, windows across]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, return_indices: boolean?}
+---@return tycho.Tensor y
+---@return tycho.Tensor? places # [batch, channels, windows down, windows across]; the same in i64, places from 1
 function ty.max_pool2d(x, kernel, opts) end
+
+---The largest element of each window. NaN wins. Of equals, and of NaNs, the first has the gradient; padding never.
+---Options, a number or {planes, rows, columns}: stride = kernel, padding = 0 (of -inf), dilation = 1;
+---ceil_mode = false; return_indices = false: where the elements lie, as a second result (for ty.max_unpool3d).
+---Shape of the result: the places become windows
+---Raises where x has other dims, a window does not fit, or an option is out of range.
+---@param x tycho.Tensor # floats, [batch, channels, depth, height, width] or [channels, depth, height, width]
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, return_indices: boolean?}
+---@return tycho.Tensor y
+---@return tycho.Tensor? places # [batch, channels, windows of each dim]; the same in i64, places from 1
+function ty.max_pool3d(x, kernel, opts) end
+
+---The inverse of max_pool1d, as far as there is one: elements at their places, zeros elsewhere.
+---Options: stride = kernel, padding = 0, as of the pooling; output_size: a list, where the sizes that follow from
+---these are not those that were pooled.
+---Shape of the result: windows become places
+---Raises where places have other sizes than x or lie outside of the result, or the size is not one that is pooled so.
+---@param x tycho.Tensor # floats, [batch, channels, windows] or [channels, windows]
+---@param places tycho.Tensor # integers from 1, as max_pool1d gives them with return_indices
+---@param kernel integer
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, output_size: integer[]?}
+---@return tycho.Tensor # [batch, channels, length]
+function ty.max_unpool1d(x, places, kernel, opts) end
+
+---The inverse of max_pool2d, as far as there is one: elements at their places, zeros elsewhere. Options as of
+---max_unpool1d.
+---Shape of the result: windows become places
+---Raises where places have other sizes than x or lie outside of the result, or the size is not one that is pooled so.
+---@param x tycho.Tensor # floats, [batch, channels, rows, columns] or [channels, rows, columns]
+---@param places tycho.Tensor # integers from 1, as max_pool2d gives them with return_indices
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, output_size: integer[]?}
+---@return tycho.Tensor # [batch, channels, height, width]
+function ty.max_unpool2d(x, places, kernel, opts) end
+
+---The inverse of max_pool3d, as far as there is one: elements at their places, zeros elsewhere. Options as of
+---max_unpool1d.
+---Shape of the result: windows become places
+---Raises where places have other sizes than x or lie outside of the result, or the size is not one that is pooled so.
+---@param x tycho.Tensor # floats, [batch, channels, planes, rows, columns] or without the batch
+---@param places tycho.Tensor # integers from 1, as max_pool3d gives them with return_indices
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, output_size: integer[]?}
+---@return tycho.Tensor # [batch, channels, depth, height, width]
+function ty.max_unpool3d(x, places, kernel, opts) end
 
 ---the larger; NaN wins, +0 above -0
 ---Accuracy: exact, or rounded once.
@@ -6350,6 +7173,37 @@ function ty.mul(a, b) end
 ---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.mul_(a, b) end
+
+---The mean over classes of max(0, margin - x[label] + x[class])^p, the label's own left out.
+---Options: p = 1, or 2; margin = 1; weight, of the labels' classes; reduction.
+---Shape of the result: 0-d, or the labels'
+---Raises where labels do not fit x or lie outside of its classes, p is not 1 or 2, or the reduction is not known.
+---@param x tycho.Tensor # floats [..., classes]
+---@param target tycho.Tensor # integer labels from 1, [...]
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, p: 1|2|nil, margin: number?, weight: tycho.Tensor?} # weight: [classes]
+---@return tycho.Tensor # 0-d, or the sizes of the labels
+function ty.multi_margin_loss(x, target, opts) end
+
+---Several labels a sample: the sum of max(0, 1 - x[label] + x[class]) over labels, and over classes that are no
+---label, divided by the number of classes.
+---Shape of the result: 0-d, or the sizes without the last dim
+---Raises where labels have not the sizes of x, or the reduction is not known.
+---@param x tycho.Tensor # floats [..., classes]
+---@param target tycho.Tensor # integer labels from 1, [..., classes]: those before the first 0 count
+---@param opts? {reduction: "mean"|"sum"|"none"|nil} # "mean"
+---@return tycho.Tensor # 0-d, or the sizes of x without classes
+function ty.multilabel_margin_loss(x, target, opts) end
+
+---The mean over classes of bce_with_logits: several labels a sample.
+---Options: reduction, over the samples; weight, of the classes.
+---Shape of the result: 0-d, or the sizes without the last dim
+---Formula: mean over classes of y softplus(-x) + (1 - y) softplus(x)
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param x tycho.Tensor # logits [..., classes]
+---@param y tycho.Tensor # 0 or 1, the sizes of x
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, weight: tycho.Tensor?} # weight: [classes]
+---@return tycho.Tensor # 0-d, or the sizes of x without the last dim
+function ty.multilabel_soft_margin_loss(x, y, opts) end
 
 ---n positions along the last dim, drawn by weight; weights at least 0, not all 0.
 ---Weights need not add up to 1.
@@ -6564,6 +7418,15 @@ function ty.normal(mean, std, sizes, opts) end
 ---@return tycho.Tensor # x itself
 function ty.normal_(x, mean, std) end
 
+---x / max(|x|, eps), the norm over one dim: vectors of norm 1.
+---Options: p = 2, of the norm; dim = -1 (PyTorch's is the second); eps = 1e-12.
+---Shape of the result: x
+---Raises where x is not floating, or dim is out of range.
+---@param x tycho.Tensor # floats
+---@param opts? {p: number?, dim: integer?, eps: number?}
+---@return tycho.Tensor # shape and dtype of x
+function ty.normalize(x, opts) end
+
 ---the same as ne: bool: not equal; NaN differs from all
 ---Raises where an argument is neither a tensor nor a number, or where the sizes do not broadcast.
 ---@param a tycho.Tensor|number # any dtype, any shape that broadcasts
@@ -6615,6 +7478,16 @@ function ty.outer(a, b) end
 ---@param value? number # 0
 ---@return tycho.Tensor # each dim longer by before + after
 function ty.pad(x, pairs, value) end
+
+---The norm of a - b + eps over the last dim.
+---Options: p = 2, of the norm; eps = 1e-6; keepdim = false.
+---Shape of the result: the broadcast of a and b without the last dim
+---Raises where sizes do not broadcast.
+---@param a tycho.Tensor # floats [..., features]
+---@param b tycho.Tensor # floats [..., features]
+---@param opts? {p: number?, eps: number?, keepdim: boolean?}
+---@return tycho.Tensor # the broadcast sizes without the last dim
+function ty.pairwise_distance(a, b, opts) end
 
 ---Registers a pass under a name: {passes = {name}} of jit.compile runs it. fn(graph, example_inputs) changes the
 ---graph or returns another one. A name may be given anew: functions that are compiled later get the new pass.
@@ -6693,6 +7566,18 @@ function ty.plot(opts) end
 ---@return tycho.Tensor # shape and dtype of rate
 function ty.poisson(rate) end
 
+---Minus the log-likelihood of counts under a Poisson distribution: exp(x) - target * x.
+---Options: log_input = true; false: x is the mean itself, x - target * log(x + eps); full = false: with Stirling's
+---approximation of log(target!) for targets above 1; eps = 1e-8; reduction.
+---Shape of the result: 0-d, or the broadcast of x and target
+---Formula: exp(x) - target x
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param x tycho.Tensor # floats
+---@param target tycho.Tensor|number # counts, broadcast to x, or x to them
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, log_input: boolean?, full: boolean?, eps: number?}
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function ty.poisson_nll_loss(x, target, opts) end
+
 ---The coefficients of the polynomial of that degree that fits points best, in the sense of least squares; the
 ---highest power's first. As NumPy's. Stands on LAPACK.
 ---Shape of the result: [degree + 1]
@@ -6749,6 +7634,23 @@ function ty.power(a, b) end
 ---@param name? "exact"|"fast"
 ---@return string # the precision so far
 function ty.precision(name) end
+
+---x above zero, else weight * x, of one weight for all or one a channel. He and others 2015, arXiv:1502.01852.
+---Shape of the result: x
+---Raises where x is not floating, or the weight is neither one number nor one a channel.
+---@param x tycho.Tensor # floats: [batch, channels, ...], or any shape with one weight
+---@param weight tycho.Tensor # floats [1] or [channels]
+---@return tycho.Tensor # shape of x
+function ty.prelu(x, weight) end
+
+---x above zero, else weight * x; written to the first argument
+---Shape of the result: x
+---Formula: He and others 2015, arXiv:1502.01852
+---Raises where x is not floating, or the weight is neither one number nor one a channel; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats: [batch, channels, ...], or any shape with one weight
+---@param weight tycho.Tensor # floats [1] or [channels]
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.prelu_(x, weight) end
 
 ---product over dims
 ---Raises where a dim is out of range or given twice, or the list is empty.
@@ -6921,6 +7823,21 @@ function ty.release(x) end
 ---@param x tycho.Tensor # any shape and dtype
 ---@return tycho.Tensor # shape and dtype of x; bool gives i64
 function ty.relu(x) end
+
+---min(max(x, 0), 6). Krizhevsky 2010. NaN stays.
+---Shape of the result: x
+---Raises where x is not floating.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # shape and dtype of x
+function ty.relu6(x) end
+
+---x within 0..6; written to the first argument
+---Shape of the result: x
+---Formula: min(max(x, 0), 6)
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.relu6_(x) end
 
 ---the larger of x and 0; written to the first argument
 ---Shape of the result: x
@@ -7219,6 +8136,21 @@ function ty.select(x, dim, index) end
 ---@return tycho.Tensor # shape and dtype of x
 function ty.select_scatter(x, src, dim, index) end
 
+---An elu of fixed alpha and scale, which keeps mean 0 and variance 1. Klambauer and others 2017, arXiv:1706.02515.
+---Shape of the result: x
+---Raises where x is not floating.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # shape and dtype of x
+function ty.selu(x) end
+
+---an elu of fixed alpha and scale, which keeps mean 0 and variance 1; written to the first argument
+---Shape of the result: x
+---Formula: Klambauer and others 2017, arXiv:1706.02515
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.selu_(x) end
+
 ---writes one element, returns x
 ---Raises where there is not one index for each dim, one is out of range, or the value does not fit the dtype.
 ---@param x tycho.Tensor
@@ -7381,6 +8313,15 @@ function ty.slice_scatter(x, src, dim, first, last, step) end
 ---@return tycho.Tensor # 0-d, or the broadcast shape
 function ty.smooth_l1_loss(x, y, opts) end
 
+---log(1 + exp(-y x)) of targets 1 and -1.
+---Shape of the result: 0-d, or the broadcast of x and y
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param x tycho.Tensor # floats
+---@param y tycho.Tensor|number # 1 or -1, broadcasts to x, or x to it
+---@param opts? {reduction: "mean"|"sum"|"none"|nil} # "mean"
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function ty.soft_margin_loss(x, y, opts) end
+
 ---Softmax over one dim: exp(x - max) / sum(exp(x - max)).
 ---Shape of the result: x
 ---Raises when x is not floating or dim is out of range.
@@ -7397,6 +8338,22 @@ function ty.softmax(x, dim) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.softmax_(x, dim) end
 
+---The softmax of -x over one dim.
+---Shape of the result: x
+---Raises where x is not floating or dim is out of range.
+---@param x tycho.Tensor # floats
+---@param dim? integer # the last
+---@return tycho.Tensor # shape and dtype of x
+function ty.softmin(x, dim) end
+
+---the softmax of -x over a dim; written to the first argument
+---Shape of the result: x
+---Raises where x is not floating or dim is out of range; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@param dim? integer # the last
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.softmin_(x, dim) end
+
 ---log(1 + exp(beta * x)) / beta: a smooth relu.
 ---Shape of the result: x
 ---Raises where x is not floating.
@@ -7412,6 +8369,36 @@ function ty.softplus(x, beta) end
 ---@param beta? number # 1
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.softplus_(x, beta) end
+
+---x moved towards 0 by lambda, 0 where it would pass it. NaN stays.
+---Shape of the result: x
+---Raises where x is not floating, or lambda is negative.
+---@param x tycho.Tensor # floats
+---@param lambda? number # 0.5
+---@return tycho.Tensor # shape and dtype of x
+function ty.softshrink(x, lambda) end
+
+---x moved towards 0 by lambda; written to the first argument
+---Shape of the result: x
+---Raises where x is not floating, or lambda is negative; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@param lambda? number # 0.5
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.softshrink_(x, lambda) end
+
+---x / (1 + |x|).
+---Shape of the result: x
+---Raises where x is not floating.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # shape and dtype of x
+function ty.softsign(x) end
+
+---x / (1 + |x|); written to the first argument
+---Shape of the result: x
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.softsign_(x) end
 
 ---two results: the elements of a dim in order, stable, NaN counts as largest; and their positions
 ---Raises where the dim is out of range.
@@ -7655,6 +8642,20 @@ function ty.tanh(x) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.tanh_(x) end
 
+---x - tanh(x).
+---Shape of the result: x
+---Raises where x is not floating.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # shape and dtype of x
+function ty.tanhshrink(x) end
+
+---x - tanh(x); written to the first argument
+---Shape of the result: x
+---Raises where x is not floating; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.tanhshrink_(x) end
+
 ---a tensor of the numbers or booleans of nested tables; a copy of a tensor.
 ---Data are copied. Numbers give the default dtype (f32), booleans bool; `{}` is an empty vector.
 ---Raises where nested tables are ragged, hold something else, or a number does not fit the dtype.
@@ -7688,6 +8689,24 @@ function ty.tensordot(a, b, dims) end
 ---@param n? integer # by default as many as the process may use
 ---@return integer # how many there are now
 function ty.threads(n) end
+
+---x above the threshold, else the value. NaN stays.
+---Shape of the result: x
+---Raises where x is not floating, or threshold or value is no number.
+---@param x tycho.Tensor # floats
+---@param threshold number
+---@param value number
+---@return tycho.Tensor # shape and dtype of x
+function ty.threshold(x, threshold, value) end
+
+---x above the threshold, else the value; written to the first argument
+---Shape of the result: x
+---Raises where x is not floating, or threshold or value is no number; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor # floats
+---@param threshold number
+---@param value number
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.threshold_(x, threshold, value) end
 
 ---the whole of x repeated along each dim; counts are right-aligned
 ---Raises where a count is negative.
@@ -7796,6 +8815,18 @@ function ty.tril_(x, k) end
 ---@param opts? {device: string?}
 ---@return tycho.Tensor # [2, count], i64, from 1
 function ty.tril_indices(n, m, k, opts) end
+
+---max(0, margin + |anchor - positive| - |anchor - negative|) of vectors in the last dim.
+---Options: margin = 1; p = 2, of the norm; eps = 1e-6, added to the differences; swap = false: the distance of
+---positive and negative where it is the smaller one (Balntas and others 2016); reduction.
+---Shape of the result: 0-d, or the sizes without the last dim
+---Raises where sizes do not broadcast, margin is not above 0, or the reduction is not known.
+---@param anchor tycho.Tensor # floats [..., features]
+---@param positive tycho.Tensor # floats [..., features]
+---@param negative tycho.Tensor # floats [..., features]
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, margin: number?, p: number?, eps: number?, swap: boolean?}
+---@return tycho.Tensor # 0-d, or the sizes without features
+function ty.triplet_margin_loss(anchor, positive, negative, opts) end
 
 ---The matrices in the last two dims, with zeros below the k-th diagonal.
 ---Shape of the result: x
@@ -8305,6 +9336,35 @@ ty.csv = csv
 ---@class tycho.data
 local data = {}
 
+---the samples of a sampler in batches, for the loader's
+---option batch_sampler.
+---Raises where sampler is none, or the size is no count.
+---@param sampler tycho.data.Sampler
+---@param batch_size integer
+---@param drop_last? boolean # whether a last batch that is smaller is left out
+---@return tycho.data.BatchSampler
+function data.BatchSampler(sampler, batch_size, drop_last) end
+
+---@class tycho.data.BatchSampler
+objects.data_BatchSampler = {}
+
+---The batches of an epoch.
+---Raises never.
+---@param epoch? integer # 1
+---@return integer[][] # lists of sample numbers
+function objects.data_BatchSampler:batches(epoch) end
+
+---How many batches an epoch has.
+---Raises never.
+---@return integer
+function objects.data_BatchSampler:count() end
+
+---the samples of several datasets, one after the other.
+---Raises where the argument is no list of datasets.
+---@param datasets tycho.data.Dataset[]
+---@return tycho.data.Dataset # the samples of all
+function data.ConcatDataset(datasets) end
+
 ---@class tycho.data.Dataset
 ---@field size integer how many samples there are, as count() says; Lua's # sees no metamethod of a table
 ---@field classes string[]? names of the labels, where the dataset knows them
@@ -8361,8 +9421,8 @@ function data.Loader:close() end
 ---@return integer
 function data.Loader:count() end
 
----One epoch: for x, y, i in loader:epoch() do; the batch's number is the last value. The next epoch begins where this
----is called again, unless restore has set where to go on. A loader walks through one epoch at a time.
+---One epoch: for x, y, i in loader:epoch() do; the batch's number is the last value. The next epoch begins where
+---this is called again, unless restore has set where to go on. A loader walks through one epoch at a time.
 ---Raises in the loop where another epoch of the loader has begun, or a file cannot be read.
 ---@return fun(): ...
 function data.Loader:epoch() end
@@ -8392,6 +9452,58 @@ function data.Loader:state() end
 ---Raises never.
 ---@return {epoch: integer, position: integer, seed: integer}
 function data.Loader:state_dict() end
+
+---samples in a random order, another in
+---each epoch; with replacement each is drawn from all.
+---Raises where source is neither a dataset nor a count, or an option is not known or out of range.
+---@param source tycho.data.Dataset|integer
+---@param opts? {replacement: boolean?, num_samples: integer?, seed: integer?} # num_samples: as many as there are
+---@return tycho.data.Sampler # as the loader's option sampler
+function data.RandomSampler(source, opts) end
+
+---@class tycho.data.Sampler
+objects.data_Sampler = {}
+
+---How many samples an epoch takes.
+---Raises never.
+---@return integer
+function objects.data_Sampler:count() end
+
+---The samples of an epoch, in their order.
+---Raises never.
+---@param epoch? integer # 1
+---@return tycho.Tensor # i64 [count], numbers from 1
+function objects.data_Sampler:order(epoch) end
+
+---all samples as they lie.
+---Raises where source is neither a dataset nor a count.
+---@param source tycho.data.Dataset|integer
+---@return tycho.data.Sampler # as the loader's option sampler
+function data.SequentialSampler(source) end
+
+---these samples in a random order, another in each epoch.
+---Raises where indices are no list of whole numbers from 1.
+---@param indices integer[]|tycho.Tensor
+---@param opts? {seed: integer?}
+---@return tycho.data.Sampler # as the loader's option sampler
+function data.SubsetRandomSampler(indices, opts) end
+
+---samples drawn by chances in
+---proportion to weights, others in each epoch. Without replacement each comes once at most (Efraimidis, Spirakis
+---2006).
+---Raises where weights are negative or all 0, or more are asked for than have a weight, without replacement.
+---@param weights number[]|tycho.Tensor # one a sample
+---@param num_samples integer
+---@param opts? {replacement: boolean?, seed: integer?}
+---@return tycho.data.Sampler # as the loader's option sampler
+function data.WeightedRandomSampler(weights, num_samples, opts) end
+
+---values side by side, as batches are made of samples: tensors stacked, numbers as f32, booleans
+---as bool, strings as a list, tables field by field.
+---Raises where the list is empty, or its entries are not alike.
+---@param list any[]
+---@return tycho.Tensor|table # one dim more than the entries
+function data.collate(list) end
 
 ---Rows of a CSV file: (inputs, target), or inputs alone. Options: inputs = names or numbers of columns, default all
 ---that hold numbers but the target; target = a column: text counts as categories (ds.classes), true and
@@ -8429,13 +9541,25 @@ function data.list(list) end
 
 ---Batches of a dataset. Options: batch (1) samples each; shuffle (false) by seed (0), in another order each epoch;
 ---last = "keep" | "drop": a last batch that is smaller; device: where the tensors of a batch are moved to;
----transform = fn(values of a batch), what it returns is the batch; workers (1) threads that read files in the
----background, the result does not depend on them; ahead (2): batches that are read before they are asked for.
----Raises where ds is no dataset, or an option is not known or out of range.
+---transform = fn(values of a batch), what it returns is the batch; collate = fn(list of samples), a sample of
+---several values as a list: what it returns is the batch instead of the values side by side (data.collate); sampler,
+---such as data.WeightedRandomSampler: which samples an epoch takes; batch_sampler: these in batches of its own;
+---workers (1) threads that read files in the background, the result does not depend on them; ahead (2): batches that
+---are read before they are asked for.
+---Raises where ds is no dataset, or an option is not known or out of range, or excludes another one.
 ---@param ds tycho.data.Dataset
 ---@param opts? table
 ---@return tycho.data.Loader
 function data.loader(ds, opts) end
+
+---Several datasets of so many samples each, drawn at random: train, test = random_split(ds, {800, 200}). Lengths
+---may be fractions that add up to 1; ds:split({0.8}) takes those of less.
+---Raises where ds is no dataset, or the lengths do not add up to its size.
+---@param ds tycho.data.Dataset
+---@param lengths number[] # numbers of samples, or fractions
+---@param seed? integer # 0
+---@return tycho.data.Dataset ... # one for each length
+function data.random_split(ds, lengths, seed) end
 
 ---Records of one size, one behind the other in a file, as tensors. Options: shape (a list of sizes), dtype (u8),
 ---offset (bytes before the first), count (as many as there are).
@@ -8446,8 +9570,8 @@ function data.loader(ds, opts) end
 ---@return string? message
 function data.records(path, opts) end
 
----The rows of tensors or lists: tensors(x, y) gives samples of two values, tensors{x = a, y = b} tables, and so does a
----table of csv.load. Entries of lists are put side by side: numbers as f32, strings as a list.
+---The rows of tensors or lists: tensors(x, y) gives samples of two values, tensors{x = a, y = b} tables, and so does
+---a table of csv.load. Entries of lists are put side by side: numbers as f32, strings as a list.
 ---Raises where columns have not the same number of rows.
 ---@param first tycho.Tensor|table|tycho.csv.Table
 ---@param ... tycho.Tensor|table # further columns
@@ -8493,9 +9617,10 @@ function files.TensorFile:info(name) end
 ---@class tycho.files.gguf
 files.gguf = {}
 
----The tensors of a .gguf file by name, and its metadata. Q8_0 and Q4_0 become f32, about 4 and 7 bytes for each of
----the file, so that a model takes up to 7 times its size (names: only these are read); other types keep their dtype
----unless `dtype` names one. Whole numbers of the metadata beyond 2^53 are texts.
+---The tensors of a .gguf file by name, and its metadata. Quantised numbers (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K,
+---Q5_K, Q6_K) become f32, 4 to 7 bytes for each of the file, so that a model takes up to 7 times its size (names:
+---only these are read); other types keep their dtype unless `dtype` names one. Whole numbers of the metadata
+---beyond 2^53 are texts.
 ---Raises where the path is no string, or an option is not known. What cannot be read gives nil and a message.
 ---@param path string
 ---@param opts? {names: string[]?, mmap: boolean?, dtype: string?}
@@ -9092,6 +10217,15 @@ function nn.AdaptiveAvgPool2d(size) end
 ---@class tycho.nn.AdaptiveAvgPool2d: tycho.Module
 objects.nn_AdaptiveAvgPool2d = {}
 
+---as many windows as asked for, see ty.adaptive_avg_pool3d.
+---Raises where x has other dims, or a size is not above 0.
+---@param size integer|integer[]
+---@return tycho.nn.AdaptiveAvgPool3d
+function nn.AdaptiveAvgPool3d(size) end
+
+---@class tycho.nn.AdaptiveAvgPool3d: tycho.Module
+objects.nn_AdaptiveAvgPool3d = {}
+
 ---as many windows as asked for, see ty.adaptive_max_pool1d.
 ---Raises where x has other dims, or the size is not above 0.
 ---@param size integer
@@ -9109,6 +10243,25 @@ function nn.AdaptiveMaxPool2d(size) end
 
 ---@class tycho.nn.AdaptiveMaxPool2d: tycho.Module
 objects.nn_AdaptiveMaxPool2d = {}
+
+---as many windows as asked for, see ty.adaptive_max_pool3d.
+---Raises where x has other dims, or a size is not above 0.
+---@param size integer|integer[]
+---@return tycho.nn.AdaptiveMaxPool3d
+function nn.AdaptiveMaxPool3d(size) end
+
+---@class tycho.nn.AdaptiveMaxPool3d: tycho.Module
+objects.nn_AdaptiveMaxPool3d = {}
+
+---sets elements to the lower limit of a selu by chance p when training, and scales so
+---that mean and variance stay. Klambauer and others 2017, arXiv:1706.02515.
+---Raises where p lies outside of 0 to 1, or the input is not floating.
+---@param p? number
+---@return tycho.nn.AlphaDropout # the sizes of the input
+function nn.AlphaDropout(p) end
+
+---@class tycho.nn.AlphaDropout: tycho.Module
+objects.nn_AlphaDropout = {}
 
 ---see
 ---ty.avg_pool1d.
@@ -9132,6 +10285,26 @@ function nn.AvgPool2d(kernel, opts) end
 ---@class tycho.nn.AvgPool2d: tycho.Module
 objects.nn_AvgPool2d = {}
 
+---see
+---ty.avg_pool3d.
+---Raises where x has other dims, a window does not fit, or an option is out of range.
+---@param kernel integer|integer[] # places of the window, or {planes, rows, columns}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, ceil_mode: boolean?, count_include_pad: boolean?} # as of ty.avg_pool3d
+---@return tycho.nn.AvgPool3d
+function nn.AvgPool3d(kernel, opts) end
+
+---@class tycho.nn.AvgPool3d: tycho.Module
+objects.nn_AvgPool3d = {}
+
+---see ty.binary_cross_entropy.
+---Raises where x and y have not the same sizes, or the reduction is not known.
+---@param opts? {weight: tycho.Tensor|number|nil, reduction: "mean"|"sum"|"none"|nil}
+---@return tycho.nn.BCELoss # chances x and y to a 0-d tensor
+function nn.BCELoss(opts) end
+
+---@class tycho.nn.BCELoss: tycho.Module
+objects.nn_BCELoss = {}
+
 ---see ty.bce_with_logits.
 ---Raises where sizes do not fit each other, or the reduction is not known.
 ---@param opts? {reduction: "mean"|"sum"|"none"|nil, weight: tycho.Tensor|number|nil, pos_weight: tycho.Tensor|number|nil} # tensors or numbers that broadcast with x
@@ -9153,8 +10326,8 @@ function nn.BatchNorm1d(channels, opts) end
 ---@class tycho.nn.BatchNorm1d: tycho.Module
 objects.nn_BatchNorm1d = {}
 
----the same of [batch, channels,
----height, width].
+---the same of [batch,
+---channels, height, width].
 ---Raises where the input has other sizes, or one value a channel when training.
 ---@param channels integer
 ---@param opts? {eps: number?, momentum: number?, affine: boolean?, track: boolean?} # track: keep running means
@@ -9164,31 +10337,159 @@ function nn.BatchNorm2d(channels, opts) end
 ---@class tycho.nn.BatchNorm2d: tycho.Module
 objects.nn_BatchNorm2d = {}
 
----see
----ty.conv1d.
+---the same of [batch,
+---channels, depth, height, width].
+---Raises where the input has other sizes, or one value a channel when training.
+---@param channels integer
+---@param opts? {eps: number?, momentum: number?, affine: boolean?, track: boolean?} # track: keep running means
+---@return tycho.nn.BatchNorm3d # the sizes of the input
+function nn.BatchNorm3d(channels, opts) end
+
+---@class tycho.nn.BatchNorm3d: tycho.Module
+objects.nn_BatchNorm3d = {}
+
+---a W b + bias for each output, m(a, b); weight [outputs,
+---inputs1, inputs2].
+---Raises where a count is not whole, or the inputs do not end with these sizes.
+---@param inputs1 integer
+---@param inputs2 integer
+---@param outputs integer
+---@param opts? {bias: boolean?}
+---@return tycho.nn.Bilinear # [..., inputs1] and [..., inputs2] to [..., outputs]
+function nn.Bilinear(inputs1, inputs2, outputs, opts) end
+
+---@class tycho.nn.Bilinear: tycho.Module
+objects.nn_Bilinear = {}
+
+---[..., inputs1] and [..., inputs2] to [..., outputs].
+---@param a tycho.Tensor
+---@param b tycho.Tensor
+---@return tycho.Tensor
+function objects.nn_Bilinear:forward(a, b) end
+
+---see ty.celu.
+---Raises where x is not floating, or alpha is 0.
+---@param alpha? number # 1
+---@return tycho.nn.CELU
+function nn.CELU(alpha) end
+
+---@class tycho.nn.CELU: tycho.Module
+objects.nn_CELU = {}
+
+---loss(x, target, times, lengths), see
+---ty.ctc_loss.
+---Raises where sizes do not fit each other, or the blank is no class.
+---@param opts? {blank: integer?, reduction: "mean"|"sum"|"none"|nil, zero_infinity: boolean?}
+---@return tycho.nn.CTCLoss # log-probabilities [time, batch, classes] and labels [batch, labels] to a 0-d tensor
+function nn.CTCLoss(opts) end
+
+---@class tycho.nn.CTCLoss: tycho.Module
+objects.nn_CTCLoss = {}
+
+---the first channels of all groups, then the second ones, and so on. Zhang and others
+---2017, arXiv:1707.01083.
+---Raises where channels do not divide into the groups.
+---@param groups integer
+---@return tycho.nn.ChannelShuffle # [batch, channels, ...] to the same
+function nn.ChannelShuffle(groups) end
+
+---@class tycho.nn.ChannelShuffle: tycho.Module
+objects.nn_ChannelShuffle = {}
+
+---the places of the other end.
+---Raises where the padding is no number and no list of 2 of no more than there are places, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right}
+---@return tycho.nn.CircularPad1d # [batch, channels, length], more of it
+function nn.CircularPad1d(padding) end
+
+---@class tycho.nn.CircularPad1d: tycho.Module
+objects.nn_CircularPad1d = {}
+
+---the places of the other end.
+---Raises where the padding is no number and no list of 4 of no more than there are places, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right, top, bottom}
+---@return tycho.nn.CircularPad2d # [batch, channels, height, width], more of them
+function nn.CircularPad2d(padding) end
+
+---@class tycho.nn.CircularPad2d: tycho.Module
+objects.nn_CircularPad2d = {}
+
+---the places of the other end.
+---Raises where the padding is no number and no list of 6 of no more than there are places, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right, top, bottom, front, back}
+---@return tycho.nn.CircularPad3d # [batch, channels, depth, height, width], more of them
+function nn.CircularPad3d(padding) end
+
+---@class tycho.nn.CircularPad3d: tycho.Module
+objects.nn_CircularPad3d = {}
+
+---one value around the places.
+---Raises where the padding is no number and no list of 2, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right}
+---@param value number
+---@return tycho.nn.ConstantPad1d # [batch, channels, length], more of it
+function nn.ConstantPad1d(padding, value) end
+
+---@class tycho.nn.ConstantPad1d: tycho.Module
+objects.nn_ConstantPad1d = {}
+
+---one value around the places.
+---Raises where the padding is no number and no list of 4, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right, top, bottom}
+---@param value number
+---@return tycho.nn.ConstantPad2d # [batch, channels, height, width], more of them
+function nn.ConstantPad2d(padding, value) end
+
+---@class tycho.nn.ConstantPad2d: tycho.Module
+objects.nn_ConstantPad2d = {}
+
+---one value around the places.
+---Raises where the padding is no number and no list of 6, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right, top, bottom, front, back}
+---@param value number
+---@return tycho.nn.ConstantPad3d # [batch, channels, depth, height, width], more of them
+function nn.ConstantPad3d(padding, value) end
+
+---@class tycho.nn.ConstantPad3d: tycho.Module
+objects.nn_ConstantPad3d = {}
+
+---see ty.conv1d. padding_mode: also "reflect", "replicate" or "circular".
 ---Raises where channels, groups or bias do not fit the weight, or the kernel does not fit into the padded input.
 ---@param inputs integer # channels of the input
 ---@param outputs integer # channels of the result
 ---@param kernel integer
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer?, groups: integer?, bias: boolean?} # as of ty.conv1d
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer?, groups: integer?, bias: boolean?, padding_mode: string?} # as of ty.conv1d
 ---@return tycho.nn.Conv1d # [batch, inputs, n] to [batch, outputs, m]
 function nn.Conv1d(inputs, outputs, kernel, opts) end
 
 ---@class tycho.nn.Conv1d: tycho.Module
 objects.nn_Conv1d = {}
 
----sizes are a
----number or {rows, columns}; see ty.conv2d.
+---sizes are a number or {rows, columns}; see ty.conv2d. padding_mode: also "reflect",
+---"replicate" or "circular".
 ---Raises where channels, groups or bias do not fit the weight, or the kernel does not fit into the padded input.
 ---@param inputs integer # channels of the input
 ---@param outputs integer # channels of the result
 ---@param kernel integer|integer[] # rows and columns
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil, groups: integer?, bias: boolean?} # as of ty.conv2d
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil, groups: integer?, bias: boolean?, padding_mode: string?} # as of ty.conv2d
 ---@return tycho.nn.Conv2d # [batch, inputs, h, w] to [batch, outputs, h2, w2]
 function nn.Conv2d(inputs, outputs, kernel, opts) end
 
 ---@class tycho.nn.Conv2d: tycho.Module
 objects.nn_Conv2d = {}
+
+---sizes are a number or {planes, rows, columns}; see ty.conv3d. padding_mode: also
+---"reflect", "replicate" or "circular".
+---Raises where channels, groups or bias do not fit the weight, or the kernel does not fit into the padded input.
+---@param inputs integer # channels of the input
+---@param outputs integer # channels of the result
+---@param kernel integer|integer[] # planes, rows and columns
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|"same"|"valid"|nil, dilation: integer|integer[]|nil, groups: integer?, bias: boolean?, padding_mode: string?} # as of ty.conv3d
+---@return tycho.nn.Conv3d # [batch, inputs, d, h, w] to [batch, outputs, d2, h2, w2]
+function nn.Conv3d(inputs, outputs, kernel, opts) end
+
+---@class tycho.nn.Conv3d: tycho.Module
+objects.nn_Conv3d = {}
 
 ---see ty.conv_transpose1d.
 ---Raises where channels, groups or bias do not fit the weight, or nothing is left of the result.
@@ -9214,6 +10515,36 @@ function nn.ConvTranspose2d(inputs, outputs, kernel, opts) end
 ---@class tycho.nn.ConvTranspose2d: tycho.Module
 objects.nn_ConvTranspose2d = {}
 
+---sizes are a number or {planes, rows, columns}; see ty.conv_transpose3d.
+---Raises where channels, groups or bias do not fit the weight, or nothing is left of the result.
+---@param inputs integer # channels of the input
+---@param outputs integer # channels of the result
+---@param kernel integer|integer[] # planes, rows and columns
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, output_padding: integer|integer[]|nil, dilation: integer|integer[]|nil, groups: integer?, bias: boolean?} # as of ty.conv_transpose3d
+---@return tycho.nn.ConvTranspose3d # [batch, inputs, d, h, w] to [batch, outputs, d2, h2, w2]
+function nn.ConvTranspose3d(inputs, outputs, kernel, opts) end
+
+---@class tycho.nn.ConvTranspose3d: tycho.Module
+objects.nn_ConvTranspose3d = {}
+
+---loss(a, b, y), see ty.cosine_embedding_loss.
+---Raises where sizes do not broadcast, or the reduction is not known.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, margin: number?} # margin: 0
+---@return tycho.nn.CosineEmbeddingLoss
+function nn.CosineEmbeddingLoss(opts) end
+
+---@class tycho.nn.CosineEmbeddingLoss: tycho.Module
+objects.nn_CosineEmbeddingLoss = {}
+
+---m(a, b), see ty.cosine_similarity.
+---Raises where sizes do not broadcast, or dim is out of range.
+---@param opts? {dim: integer?, eps: number?}
+---@return tycho.nn.CosineSimilarity # the broadcast sizes of both inputs without the dim
+function nn.CosineSimilarity(opts) end
+
+---@class tycho.nn.CosineSimilarity: tycho.Module
+objects.nn_CosineSimilarity = {}
+
 ---see ty.cross_entropy.
 ---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes; where probabilities have other sizes than x.
 ---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, label_smoothing: number?}
@@ -9231,6 +10562,36 @@ function nn.Dropout(p) end
 
 ---@class tycho.nn.Dropout: tycho.Module
 objects.nn_Dropout = {}
+
+---zeroes whole channels by chance p when training. Tompson and others 2014,
+---arXiv:1411.4280.
+---Raises where p lies outside of 0 to 1, or the input has other dims.
+---@param p? number
+---@return tycho.nn.Dropout1d # [batch, channels, length] or without the batch, to the same
+function nn.Dropout1d(p) end
+
+---@class tycho.nn.Dropout1d: tycho.Module
+objects.nn_Dropout1d = {}
+
+---zeroes whole channels by chance p when training. Tompson and others 2014,
+---arXiv:1411.4280.
+---Raises where p lies outside of 0 to 1, or the input has other dims.
+---@param p? number
+---@return tycho.nn.Dropout2d # [batch, channels, height, width] or without the batch, to the same
+function nn.Dropout2d(p) end
+
+---@class tycho.nn.Dropout2d: tycho.Module
+objects.nn_Dropout2d = {}
+
+---zeroes whole channels by chance p when training. Tompson and others 2014,
+---arXiv:1411.4280.
+---Raises where p lies outside of 0 to 1, or the input has other dims.
+---@param p? number
+---@return tycho.nn.Dropout3d # [batch, channels, depth, height, width] or without the batch, to the same
+function nn.Dropout3d(p) end
+
+---@class tycho.nn.Dropout3d: tycho.Module
+objects.nn_Dropout3d = {}
 
 ---see ty.elu.
 ---Raises where x is not floating.
@@ -9256,6 +10617,27 @@ objects.nn_Embedding = {}
 ---@return tycho.Tensor
 function objects.nn_Embedding:forward(index) end
 
+---the mean, sum or largest of the rows of the weight that a
+---bag of indices names; indices count from 1. m(index [bags, length]), or m(index [n], offsets [bags]): bag i
+---begins at offsets[i], the first at 1. {weights = w}, of the sizes of index, multiplies the rows where mode is
+---"sum".
+---Raises where a count is not whole, the mode is not known, or an index is no integer or out of range.
+---@param entries integer
+---@param features integer
+---@param opts? {mode: "mean"|"sum"|"max"|nil}
+---@return tycho.nn.EmbeddingBag # integers [bags, length] to [bags, features]; an empty bag gives zeros
+function nn.EmbeddingBag(entries, features, opts) end
+
+---@class tycho.nn.EmbeddingBag: tycho.Module
+objects.nn_EmbeddingBag = {}
+
+---integers [bags, length] or [n] with offsets to [bags, features].
+---@param index tycho.Tensor
+---@param offsets? tycho.Tensor|table # integers [bags]; or the options
+---@param opts? {weights: tycho.Tensor?}
+---@return tycho.Tensor
+function objects.nn_EmbeddingBag:forward(index, offsets, opts) end
+
 ---those dims as one.
 ---Raises where a dim of the input is out of range.
 ---@param first? integer # 2: the batch stays
@@ -9266,6 +10648,18 @@ function nn.Flatten(first, last) end
 ---@class tycho.nn.Flatten: tycho.Module
 objects.nn_Flatten = {}
 
+---columns as windows of an image, which are added
+---up where they overlap: the transpose of nn.Unfold.
+---Raises where the input has not so many columns, or an option is out of range.
+---@param size integer|integer[] # height and width of the image
+---@param kernel integer|integer[] # rows and columns
+---@param opts? {dilation: integer|integer[]|nil, padding: integer|integer[]|nil, stride: integer|integer[]|nil}
+---@return tycho.nn.Fold # [batch, channels rows columns, blocks] to [batch, channels, h, w], or without the batch
+function nn.Fold(size, kernel, opts) end
+
+---@class tycho.nn.Fold: tycho.Module
+objects.nn_Fold = {}
+
 ---see ty.gelu.
 ---Raises where x is not floating, or for another form.
 ---@param approximate? "none"|"tanh" # "none"
@@ -9274,6 +10668,15 @@ function nn.GELU(approximate) end
 
 ---@class tycho.nn.GELU: tycho.Module
 objects.nn_GELU = {}
+
+---see ty.glu.
+---Raises where x is not floating, or the dim is out of range or of an odd size.
+---@param dim? integer # the last
+---@return tycho.nn.GLU
+function nn.GLU(dim) end
+
+---@class tycho.nn.GLU: tycho.Module
+objects.nn_GLU = {}
 
 ---h' = (1 - z) * n + z * h, n = tanh(x + r * (h wh + bh)). Cho and others 2014, arXiv:1406.1078.
 ---Raises where a count is not whole, an option is not known, or input or state has other sizes.
@@ -9285,6 +10688,27 @@ function nn.GRU(inputs, hidden, opts) end
 
 ---@class tycho.nn.GRU: tycho.Module
 objects.nn_GRU = {}
+
+---one step of nn.GRU, h = m(x, h).
+---Raises where a count is not whole, an option is not known, or input or state has other sizes.
+---@param inputs integer # features of the input
+---@param hidden integer # features of the state
+---@param opts? {bias: boolean?}
+---@return tycho.nn.GRUCell # [batch, inputs] and [batch, hidden] (zeros by default) to [batch, hidden]
+function nn.GRUCell(inputs, hidden, opts) end
+
+---@class tycho.nn.GRUCell: tycho.Module
+objects.nn_GRUCell = {}
+
+---loss(x, target, var), see
+---ty.gaussian_nll_loss.
+---Raises where sizes do not broadcast, eps is not above 0, or the reduction is not known.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, full: boolean?, eps: number?}
+---@return tycho.nn.GaussianNLLLoss
+function nn.GaussianNLLLoss(opts) end
+
+---@class tycho.nn.GaussianNLLLoss: tycho.Module
+objects.nn_GaussianNLLLoss = {}
 
 ---over groups of channels of each sample.
 ---Wu, He 2018, arXiv:1803.08494.
@@ -9304,6 +10728,50 @@ objects.nn_GroupNorm = {}
 ---@return tycho.Tensor # the sizes of x
 function objects.nn_GroupNorm:forward(x) end
 
+---see ty.hardshrink.
+---Raises where x is not floating.
+---@param lambda? number # 0.5
+---@return tycho.nn.Hardshrink
+function nn.Hardshrink(lambda) end
+
+---@class tycho.nn.Hardshrink: tycho.Module
+objects.nn_Hardshrink = {}
+
+---relu6(x + 3) / 6, see ty.hardsigmoid.
+---Raises where x is not floating.
+---@return tycho.nn.Hardsigmoid
+function nn.Hardsigmoid() end
+
+---@class tycho.nn.Hardsigmoid: tycho.Module
+objects.nn_Hardsigmoid = {}
+
+---x * relu6(x + 3) / 6, see ty.hardswish.
+---Raises where x is not floating.
+---@return tycho.nn.Hardswish
+function nn.Hardswish() end
+
+---@class tycho.nn.Hardswish: tycho.Module
+objects.nn_Hardswish = {}
+
+---x within low..high, see ty.hardtanh.
+---Raises where x is not floating, or low lies above high.
+---@param low? number # -1
+---@param high? number # 1
+---@return tycho.nn.Hardtanh
+function nn.Hardtanh(low, high) end
+
+---@class tycho.nn.Hardtanh: tycho.Module
+objects.nn_Hardtanh = {}
+
+---see ty.hinge_embedding_loss.
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, margin: number?} # margin: 1
+---@return tycho.nn.HingeEmbeddingLoss
+function nn.HingeEmbeddingLoss(opts) end
+
+---@class tycho.nn.HingeEmbeddingLoss: tycho.Module
+objects.nn_HingeEmbeddingLoss = {}
+
 ---see ty.huber_loss.
 ---Raises where sizes do not fit each other, delta is not above 0, or the reduction is not known.
 ---@param opts? {reduction: "mean"|"sum"|"none"|nil, delta: number?} # delta: 1
@@ -9320,6 +10788,39 @@ function nn.Identity() end
 
 ---@class tycho.nn.Identity: tycho.Module
 objects.nn_Identity = {}
+
+---each channel of each
+---sample to mean 0 and variance 1 over its places. Ulyanov and others 2016, arXiv:1607.08022.
+---Raises where the input has other sizes, or one value a channel.
+---@param channels integer
+---@param opts? {eps: number?, momentum: number?, affine: boolean?, track: boolean?} # track: keep running means
+---@return tycho.nn.InstanceNorm1d # [batch, channels, length] or without the batch, to the same
+function nn.InstanceNorm1d(channels, opts) end
+
+---@class tycho.nn.InstanceNorm1d: tycho.Module
+objects.nn_InstanceNorm1d = {}
+
+---each channel of each
+---sample to mean 0 and variance 1 over its places. Ulyanov and others 2016, arXiv:1607.08022.
+---Raises where the input has other sizes, or one value a channel.
+---@param channels integer
+---@param opts? {eps: number?, momentum: number?, affine: boolean?, track: boolean?} # track: keep running means
+---@return tycho.nn.InstanceNorm2d # [batch, channels, height, width] or without the batch, to the same
+function nn.InstanceNorm2d(channels, opts) end
+
+---@class tycho.nn.InstanceNorm2d: tycho.Module
+objects.nn_InstanceNorm2d = {}
+
+---each channel of each
+---sample to mean 0 and variance 1 over its places. Ulyanov and others 2016, arXiv:1607.08022.
+---Raises where the input has other sizes, or one value a channel.
+---@param channels integer
+---@param opts? {eps: number?, momentum: number?, affine: boolean?, track: boolean?} # track: keep running means
+---@return tycho.nn.InstanceNorm3d # [batch, channels, depth, height, width] or without the batch, to the same
+function nn.InstanceNorm3d(channels, opts) end
+
+---@class tycho.nn.InstanceNorm3d: tycho.Module
+objects.nn_InstanceNorm3d = {}
 
 ---see ty.kl_div.
 ---Raises where sizes do not fit each other, or the reduction is not known.
@@ -9339,6 +10840,28 @@ function nn.L1Loss(opts) end
 ---@class tycho.nn.L1Loss: tycho.Module
 objects.nn_L1Loss = {}
 
+---see ty.lp_pool1d.
+---Raises where x has other dims, p is 0, a window does not fit, or an option is out of range.
+---@param p number
+---@param kernel integer
+---@param opts? {stride: integer?, ceil_mode: boolean?}
+---@return tycho.nn.LPPool1d
+function nn.LPPool1d(p, kernel, opts) end
+
+---@class tycho.nn.LPPool1d: tycho.Module
+objects.nn_LPPool1d = {}
+
+---see ty.lp_pool2d.
+---Raises where x has other dims, p is 0, a window does not fit, or an option is out of range.
+---@param p number
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, ceil_mode: boolean?}
+---@return tycho.nn.LPPool2d
+function nn.LPPool2d(p, kernel, opts) end
+
+---@class tycho.nn.LPPool2d: tycho.Module
+objects.nn_LPPool2d = {}
+
 ---c' = f * c + i * g, h' = o * tanh(c'). Hochreiter, Schmidhuber 1997.
 ---Raises where a count is not whole, an option is not known, or input or state has other sizes.
 ---@param inputs integer # features of the input
@@ -9349,6 +10872,17 @@ function nn.LSTM(inputs, hidden, opts) end
 
 ---@class tycho.nn.LSTM: tycho.Module
 objects.nn_LSTM = {}
+
+---one step of nn.LSTM, h, c = m(x, h, c).
+---Raises where a count is not whole, an option is not known, or input or state has other sizes.
+---@param inputs integer # features of the input
+---@param hidden integer # features of the state
+---@param opts? {bias: boolean?}
+---@return tycho.nn.LSTMCell # [batch, inputs] and two of [batch, hidden] (zeros by default) to two of [batch, hidden]
+function nn.LSTMCell(inputs, hidden, opts) end
+
+---@class tycho.nn.LSTMCell: tycho.Module
+objects.nn_LSTMCell = {}
 
 ---over the last dims, which have these sizes.
 ---Ba, Kiros, Hinton 2016, arXiv:1607.06450.
@@ -9386,6 +10920,25 @@ objects.nn_Linear = {}
 ---@return tycho.Tensor
 function objects.nn_Linear:forward(x) end
 
+---x / (k + alpha * mean of x^2 over `size`
+---channels around each)^beta. Krizhevsky and others 2012.
+---Raises where the size is not whole, or the input has no channels.
+---@param size integer
+---@param opts? {alpha: number?, beta: number?, k: number?}
+---@return tycho.nn.LocalResponseNorm # [batch, channels, ...] to the same
+function nn.LocalResponseNorm(size, opts) end
+
+---@class tycho.nn.LocalResponseNorm: tycho.Module
+objects.nn_LocalResponseNorm = {}
+
+---log(sigmoid(x)), see ty.logsigmoid.
+---Raises where x is not floating.
+---@return tycho.nn.LogSigmoid
+function nn.LogSigmoid() end
+
+---@class tycho.nn.LogSigmoid: tycho.Module
+objects.nn_LogSigmoid = {}
+
 ---see ty.log_softmax.
 ---Raises where x is not floating or dim is out of range.
 ---@param dim? integer # the last
@@ -9404,10 +10957,19 @@ function nn.MSELoss(opts) end
 ---@class tycho.nn.MSELoss: tycho.Module
 objects.nn_MSELoss = {}
 
+---loss(a, b, y), see ty.margin_ranking_loss.
+---Raises where sizes do not broadcast, or the reduction is not known.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, margin: number?} # margin: 0
+---@return tycho.nn.MarginRankingLoss
+function nn.MarginRankingLoss(opts) end
+
+---@class tycho.nn.MarginRankingLoss: tycho.Module
+objects.nn_MarginRankingLoss = {}
+
 ---see ty.max_pool1d.
 ---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param kernel integer
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, return_indices: boolean?}
 ---@return tycho.nn.MaxPool1d
 function nn.MaxPool1d(kernel, opts) end
 
@@ -9417,12 +10979,52 @@ objects.nn_MaxPool1d = {}
 ---see ty.max_pool2d.
 ---Raises where x has other dims, a window does not fit, or an option is out of range.
 ---@param kernel integer|integer[]
----@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?}
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, return_indices: boolean?}
 ---@return tycho.nn.MaxPool2d
 function nn.MaxPool2d(kernel, opts) end
 
 ---@class tycho.nn.MaxPool2d: tycho.Module
 objects.nn_MaxPool2d = {}
+
+---see ty.max_pool3d.
+---Raises where x has other dims, a window does not fit, or an option is out of range.
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil, dilation: integer|integer[]|nil, ceil_mode: boolean?, return_indices: boolean?}
+---@return tycho.nn.MaxPool3d
+function nn.MaxPool3d(kernel, opts) end
+
+---@class tycho.nn.MaxPool3d: tycho.Module
+objects.nn_MaxPool3d = {}
+
+---m(x, places, output_size), see ty.max_unpool1d.
+---Raises where places have other sizes than x or lie outside of the result, or the size is not one that is pooled so.
+---@param kernel integer
+---@param opts? {stride: integer?, padding: integer?} # as of ty.max_pool1d
+---@return tycho.nn.MaxUnpool1d
+function nn.MaxUnpool1d(kernel, opts) end
+
+---@class tycho.nn.MaxUnpool1d: tycho.Module
+objects.nn_MaxUnpool1d = {}
+
+---m(x, places, output_size), see ty.max_unpool2d.
+---Raises where places have other sizes than x or lie outside of the result, or the size is not one that is pooled so.
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil} # as of ty.max_pool2d
+---@return tycho.nn.MaxUnpool2d
+function nn.MaxUnpool2d(kernel, opts) end
+
+---@class tycho.nn.MaxUnpool2d: tycho.Module
+objects.nn_MaxUnpool2d = {}
+
+---m(x, places, output_size), see ty.max_unpool3d.
+---Raises where places have other sizes than x or lie outside of the result, or the size is not one that is pooled so.
+---@param kernel integer|integer[]
+---@param opts? {stride: integer|integer[]|nil, padding: integer|integer[]|nil} # as of ty.max_pool3d
+---@return tycho.nn.MaxUnpool3d
+function nn.MaxUnpool3d(kernel, opts) end
+
+---@class tycho.nn.MaxUnpool3d: tycho.Module
+objects.nn_MaxUnpool3d = {}
 
 ---x * tanh(softplus(x)), see ty.mish.
 ---Raises where x is not floating.
@@ -9442,6 +11044,13 @@ function nn.Module(fields) end
 ---@field training boolean true at first; train() and eval() set it
 ---@overload fun(...): tycho.Tensor
 objects.nn_Module = {}
+
+---A module as a part: m.name. Gives the module.
+---Raises where the name has a dot or is a method's, or part is no module.
+---@param name string
+---@param part tycho.Module
+---@return tycho.Module # the module itself
+function objects.nn_Module:add_module(name, part) end
 
 ---Calls fn with each module, inner ones first. Gives the module.
 ---Raises where fn is no function.
@@ -9475,9 +11084,27 @@ function objects.nn_Module:eval() end
 ---@return any # what the class says
 function objects.nn_Module:forward() end
 
+---The buffer at a path of names joined by dots.
+---Raises where there is none.
+---@param path string # such as "norm.running_mean"
+---@return tycho.Tensor # the buffer itself
+function objects.nn_Module:get_buffer(path) end
+
+---The parameter at a path of names joined by dots.
+---Raises where there is none.
+---@param path string # such as "layers.1.weight"
+---@return tycho.Tensor # the parameter itself
+function objects.nn_Module:get_parameter(path) end
+
+---The module at a path of names joined by dots; "" is the module itself.
+---Raises where there is none.
+---@param path string # such as "layers.1"
+---@return tycho.Module # the part
+function objects.nn_Module:get_submodule(path) end
+
 ---Writes the tensors of a state_dict into the module's own, cast to their dtypes. Nothing is written unless all
----fits. Options: from = "torch": names count lists from 0, and layouts that differ are turned (weights of linear and
----recurrent layers are [in, out] here); strict = true: missing and unexpected names raise.
+---fits. Options: from = "torch": names count lists from 0, and layouts that differ are turned (weights of linear
+---and recurrent layers are [in, out] here); strict = true: missing and unexpected names raise.
 ---Raises where names or sizes do not fit.
 ---@param sd table<string, tycho.Tensor>
 ---@param opts? {from: "torch"|nil, strict: boolean?}
@@ -9520,6 +11147,15 @@ function objects.nn_Module:num_parameters() end
 ---@return tycho.Tensor[] # the tensors themselves, each once
 function objects.nn_Module:parameters() end
 
+---A tensor as a part that is no parameter and never becomes one: m.name. Where persistent is false, states do not
+---have it. Gives the module.
+---Raises where the name has a dot or is a method's, or t is no tensor.
+---@param name string
+---@param t? tycho.Tensor # nil: it is taken away
+---@param persistent? boolean # true
+---@return tycho.Module # the module itself
+function objects.nn_Module:register_buffer(name, t, persistent) end
+
 ---Calls fn(m, inputs, output) after the module was called: inputs are the list of its arguments, output is its
 ---result, or the list of them where there are several. What fn gives replaces the output, nil does not. Gives a
 ---handle.
@@ -9544,7 +11180,15 @@ function objects.nn_Module:register_forward_pre_hook(fn) end
 ---@return tycho.HookHandle
 function objects.nn_Module:register_full_backward_hook(fn) end
 
----Whether its parameters, or what could be some, require gradients. Frozen ones count as buffers. Gives the module.
+---A tensor as a parameter: m.name, which requires gradients. Gives the module.
+---Raises where the name has a dot or is a method's, or t is no float tensor.
+---@param name string
+---@param t? tycho.Tensor # nil: it is taken away
+---@return tycho.Module # the module itself
+function objects.nn_Module:register_parameter(name, t) end
+
+---Whether its parameters, or what could be some, require gradients. Frozen ones count as buffers. Gives the
+---module.
 ---Raises where the argument is no boolean.
 ---@param on? boolean # true
 ---@return tycho.Module # the module itself
@@ -9579,6 +11223,17 @@ function objects.nn_Module:train(on) end
 ---Raises where it is called on what is no module.
 function objects.nn_Module:zero_grad() end
 
+---modules by name; calling them is the owner's doing. d.name or d[name] is a
+---part, d:update(name, module) adds or replaces one, d:keys() lists the names in order, for name, m in d:items()
+---goes through them.
+---Raises where a part is no module, or its name is that of a method.
+---@param parts? table<string, tycho.Module>
+---@return tycho.nn.ModuleDict # d[name] is that part
+function nn.ModuleDict(parts) end
+
+---@class tycho.nn.ModuleDict: tycho.Module
+objects.nn_ModuleDict = {}
+
 ---a list of modules, list[1] to list[#list]; calling them is the owner's doing.
 ---Raises where a part is no module.
 ---@param ... tycho.Module # the parts, or one list of them
@@ -9594,13 +11249,14 @@ objects.nn_ModuleList = {}
 ---@return tycho.nn.ModuleList # the module itself
 function objects.nn_ModuleList:append(part) end
 
----each head
----attends with its share of the features. in_proj_weight [width, 3 width] makes queries, keys and values.
----Vaswani and others 2017, arXiv:1706.03762.
----Raises where the width does not divide into the heads, or features a head are odd with rotary.
+---each head attends with its share of the features. in_proj_weight [width, 3 width] makes queries, keys
+---and values. Vaswani and others 2017, arXiv:1706.03762. kv_heads: so many heads of keys and values, each for
+---heads / kv_heads of the queries (Ainslie and others 2023, arXiv:2305.13245); in_proj_weight has as many columns
+---fewer.
+---Raises where the width does not divide into the heads, these not into kv_heads, or features a head are odd with rotary.
 ---@param width integer
 ---@param heads integer
----@param opts? {bias: boolean?, dropout: number?, causal: boolean?, rotary: boolean|number|nil} # rotary: or its base
+---@param opts? {bias: boolean?, dropout: number?, causal: boolean?, rotary: boolean|number|nil, kv_heads: integer?} # rotary: or its base
 ---@return tycho.nn.MultiHeadAttention # [batch, time, width] to [batch, time, width]
 function nn.MultiHeadAttention(width, heads, opts) end
 
@@ -9624,6 +11280,33 @@ function objects.nn_MultiHeadAttention:cache(batch, positions) end
 ---@return tycho.Tensor # [batch, time, width]
 function objects.nn_MultiHeadAttention:forward(q, k, v, opts) end
 
+---see ty.multilabel_margin_loss.
+---Raises where labels have not the sizes of x, or the reduction is not known.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil} # "mean"
+---@return tycho.nn.MultiLabelMarginLoss
+function nn.MultiLabelMarginLoss(opts) end
+
+---@class tycho.nn.MultiLabelMarginLoss: tycho.Module
+objects.nn_MultiLabelMarginLoss = {}
+
+---see ty.multilabel_soft_margin_loss.
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, weight: tycho.Tensor?} # weight: [classes]
+---@return tycho.nn.MultiLabelSoftMarginLoss
+function nn.MultiLabelSoftMarginLoss(opts) end
+
+---@class tycho.nn.MultiLabelSoftMarginLoss: tycho.Module
+objects.nn_MultiLabelSoftMarginLoss = {}
+
+---see ty.multi_margin_loss.
+---Raises where labels do not fit x or lie outside of its classes, p is not 1 or 2, or the reduction is not known.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, p: 1|2|nil, margin: number?, weight: tycho.Tensor?} # weight: [classes]
+---@return tycho.nn.MultiMarginLoss
+function nn.MultiMarginLoss(opts) end
+
+---@class tycho.nn.MultiMarginLoss: tycho.Module
+objects.nn_MultiMarginLoss = {}
+
 ---see ty.nll_loss.
 ---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes.
 ---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?}
@@ -9633,11 +11316,82 @@ function nn.NLLLoss(opts) end
 ---@class tycho.nn.NLLLoss: tycho.Module
 objects.nn_NLLLoss = {}
 
+---x above zero, else weight * x; see ty.prelu.
+---Raises where the count is not whole, or the input has other channels.
+---@param channels? integer # 1: one weight for all
+---@param start? number # what weights begin with
+---@return tycho.nn.PReLU # the sizes of the input
+function nn.PReLU(channels, start) end
+
+---@class tycho.nn.PReLU: tycho.Module
+objects.nn_PReLU = {}
+
+---m(a, b), see ty.pairwise_distance.
+---Raises where sizes do not broadcast.
+---@param opts? {p: number?, eps: number?, keepdim: boolean?}
+---@return tycho.nn.PairwiseDistance # the broadcast sizes of both inputs without the last dim
+function nn.PairwiseDistance(opts) end
+
+---@class tycho.nn.PairwiseDistance: tycho.Module
+objects.nn_PairwiseDistance = {}
+
 ---A parameter: the tensor itself, which requires gradients from now on.
 ---Raises where t is not of floats.
 ---@param t tycho.Tensor # floats
 ---@return tycho.Tensor # t itself
 function nn.Parameter(t) end
+
+---parameters by name; as nn.ModuleDict. Tensors become parameters.
+---Raises where a part is no float tensor, or its name is that of a method.
+---@param parts? table<string, tycho.Tensor>
+---@return tycho.nn.ParameterDict # d[name] is that parameter
+function nn.ParameterDict(parts) end
+
+---@class tycho.nn.ParameterDict: tycho.Module
+objects.nn_ParameterDict = {}
+
+---a list of parameters, list[1] to list[#list]. Tensors become parameters.
+---Raises where an entry is no float tensor.
+---@param list? tycho.Tensor[]
+---@return tycho.nn.ParameterList # list[i] is parameter i
+function nn.ParameterList(list) end
+
+---@class tycho.nn.ParameterList: tycho.Module
+objects.nn_ParameterList = {}
+
+---Adds a parameter at the end. Gives the module.
+---Raises where it is no float tensor.
+---@param p tycho.Tensor
+---@return tycho.nn.ParameterList # the module itself
+function objects.nn_ParameterList:append(p) end
+
+---channels become places, factor times as many in each of two dims. Shi and others 2016,
+---arXiv:1609.05158.
+---Raises where channels do not divide by the square of the factor.
+---@param factor integer
+---@return tycho.nn.PixelShuffle # [..., channels factor^2, h, w] to [..., channels, h factor, w factor]
+function nn.PixelShuffle(factor) end
+
+---@class tycho.nn.PixelShuffle: tycho.Module
+objects.nn_PixelShuffle = {}
+
+---the inverse of nn.PixelShuffle: places become channels.
+---Raises where height or width does not divide by the factor.
+---@param factor integer
+---@return tycho.nn.PixelUnshuffle # [..., channels, h factor, w factor] to [..., channels factor^2, h, w]
+function nn.PixelUnshuffle(factor) end
+
+---@class tycho.nn.PixelUnshuffle: tycho.Module
+objects.nn_PixelUnshuffle = {}
+
+---see ty.poisson_nll_loss.
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, log_input: boolean?, full: boolean?, eps: number?}
+---@return tycho.nn.PoissonNLLLoss
+function nn.PoissonNLLLoss(opts) end
+
+---@class tycho.nn.PoissonNLLLoss: tycho.Module
+objects.nn_PoissonNLLLoss = {}
 
 ---x / sqrt(mean(x^2) + eps) * weight over the last dims.
 ---Zhang, Sennrich 2019, arXiv:1910.07467.
@@ -9661,6 +11415,28 @@ function nn.RNN(inputs, hidden, opts) end
 ---@class tycho.nn.RNN: tycho.Module
 objects.nn_RNN = {}
 
+---one step of nn.RNN, h = m(x, h).
+---Raises where a count is not whole, an option is not known, or input or state has other sizes.
+---@param inputs integer # features of the input
+---@param hidden integer # features of the state
+---@param opts? {bias: boolean?, nonlinearity: "tanh"|"relu"|nil}
+---@return tycho.nn.RNNCell # [batch, inputs] and [batch, hidden] (zeros by default) to [batch, hidden]
+function nn.RNNCell(inputs, hidden, opts) end
+
+---@class tycho.nn.RNNCell: tycho.Module
+objects.nn_RNNCell = {}
+
+---x above zero, else a slope times x: of uniform random slopes when training,
+---else their mean. Xu and others 2015, arXiv:1505.00853.
+---Raises where low lies above high, or the input is not floating.
+---@param low? number
+---@param high? number
+---@return tycho.nn.RReLU # the sizes of the input
+function nn.RReLU(low, high) end
+
+---@class tycho.nn.RReLU: tycho.Module
+objects.nn_RReLU = {}
+
 ---max(x, 0), ty.relu as a module.
 ---Raises where the input is not a tensor.
 ---@return tycho.nn.ReLU # the sizes of the input
@@ -9668,6 +11444,76 @@ function nn.ReLU() end
 
 ---@class tycho.nn.ReLU: tycho.Module
 objects.nn_ReLU = {}
+
+---x within 0..6, see ty.relu6.
+---Raises where x is not floating.
+---@return tycho.nn.ReLU6
+function nn.ReLU6() end
+
+---@class tycho.nn.ReLU6: tycho.Module
+objects.nn_ReLU6 = {}
+
+---the places turned around at the ends, which are not repeated.
+---Raises where the padding is no number and no list of 2 of less than there are places, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right}
+---@return tycho.nn.ReflectionPad1d # [batch, channels, length], more of it
+function nn.ReflectionPad1d(padding) end
+
+---@class tycho.nn.ReflectionPad1d: tycho.Module
+objects.nn_ReflectionPad1d = {}
+
+---the places turned around at the ends, which are not repeated.
+---Raises where the padding is no number and no list of 4 of less than there are places, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right, top, bottom}
+---@return tycho.nn.ReflectionPad2d # [batch, channels, height, width], more of them
+function nn.ReflectionPad2d(padding) end
+
+---@class tycho.nn.ReflectionPad2d: tycho.Module
+objects.nn_ReflectionPad2d = {}
+
+---the places turned around at the ends, which are not repeated.
+---Raises where the padding is no number and no list of 6 of less than there are places, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right, top, bottom, front, back}
+---@return tycho.nn.ReflectionPad3d # [batch, channels, depth, height, width], more of them
+function nn.ReflectionPad3d(padding) end
+
+---@class tycho.nn.ReflectionPad3d: tycho.Module
+objects.nn_ReflectionPad3d = {}
+
+---the places at the ends repeated.
+---Raises where the padding is no number and no list of 2, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right}
+---@return tycho.nn.ReplicationPad1d # [batch, channels, length], more of it
+function nn.ReplicationPad1d(padding) end
+
+---@class tycho.nn.ReplicationPad1d: tycho.Module
+objects.nn_ReplicationPad1d = {}
+
+---the places at the ends repeated.
+---Raises where the padding is no number and no list of 4, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right, top, bottom}
+---@return tycho.nn.ReplicationPad2d # [batch, channels, height, width], more of them
+function nn.ReplicationPad2d(padding) end
+
+---@class tycho.nn.ReplicationPad2d: tycho.Module
+objects.nn_ReplicationPad2d = {}
+
+---the places at the ends repeated.
+---Raises where the padding is no number and no list of 6, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right, top, bottom, front, back}
+---@return tycho.nn.ReplicationPad3d # [batch, channels, depth, height, width], more of them
+function nn.ReplicationPad3d(padding) end
+
+---@class tycho.nn.ReplicationPad3d: tycho.Module
+objects.nn_ReplicationPad3d = {}
+
+---an elu of fixed alpha and scale, see ty.selu.
+---Raises where x is not floating.
+---@return tycho.nn.SELU
+function nn.SELU() end
+
+---@class tycho.nn.SELU: tycho.Module
+objects.nn_SELU = {}
 
 ---each part takes what the one before it gives; functions are parts too.
 ---Raises where a part is neither a module nor a function.
@@ -9709,6 +11555,15 @@ function nn.SmoothL1Loss(opts) end
 ---@class tycho.nn.SmoothL1Loss: tycho.Module
 objects.nn_SmoothL1Loss = {}
 
+---see ty.soft_margin_loss.
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil} # "mean"
+---@return tycho.nn.SoftMarginLoss
+function nn.SoftMarginLoss(opts) end
+
+---@class tycho.nn.SoftMarginLoss: tycho.Module
+objects.nn_SoftMarginLoss = {}
+
 ---see ty.softmax.
 ---Raises when x is not floating or dim is out of range.
 ---@param dim? integer # the last
@@ -9717,6 +11572,23 @@ function nn.Softmax(dim) end
 
 ---@class tycho.nn.Softmax: tycho.Module
 objects.nn_Softmax = {}
+
+---the softmax over the channels of [batch, channels, height, width] or [channels, height, width].
+---Raises where the input has other dims.
+---@return tycho.nn.Softmax2d # the sizes of the input
+function nn.Softmax2d() end
+
+---@class tycho.nn.Softmax2d: tycho.Module
+objects.nn_Softmax2d = {}
+
+---see ty.softmin.
+---Raises where x is not floating or dim is out of range.
+---@param dim? integer # the last
+---@return tycho.nn.Softmin
+function nn.Softmin(dim) end
+
+---@class tycho.nn.Softmin: tycho.Module
+objects.nn_Softmin = {}
 
 ---see ty.softplus.
 ---Raises where x is not floating.
@@ -9727,6 +11599,23 @@ function nn.Softplus(beta) end
 ---@class tycho.nn.Softplus: tycho.Module
 objects.nn_Softplus = {}
 
+---see ty.softshrink.
+---Raises where x is not floating, or lambda is negative.
+---@param lambda? number # 0.5
+---@return tycho.nn.Softshrink
+function nn.Softshrink(lambda) end
+
+---@class tycho.nn.Softshrink: tycho.Module
+objects.nn_Softshrink = {}
+
+---x / (1 + |x|), see ty.softsign.
+---Raises where x is not floating.
+---@return tycho.nn.Softsign
+function nn.Softsign() end
+
+---@class tycho.nn.Softsign: tycho.Module
+objects.nn_Softsign = {}
+
 ---ty.tanh as a module.
 ---Raises where the input is not a tensor.
 ---@return tycho.nn.Tanh # the sizes of the input
@@ -9735,8 +11624,41 @@ function nn.Tanh() end
 ---@class tycho.nn.Tanh: tycho.Module
 objects.nn_Tanh = {}
 
----y = x + attention(norm(x)), y + linear2(gelu(linear1(norm(y)))).
----Norms come first (Xiong and others 2020, arXiv:2002.04745). norm = "rms": RMSNorm.
+---x - tanh(x), see ty.tanhshrink.
+---Raises where x is not floating.
+---@return tycho.nn.Tanhshrink
+function nn.Tanhshrink() end
+
+---@class tycho.nn.Tanhshrink: tycho.Module
+objects.nn_Tanhshrink = {}
+
+---x above the threshold, else the value; see ty.threshold.
+---Raises where x is not floating, or threshold or value is no number.
+---@param threshold number
+---@param value number
+---@return tycho.nn.Threshold # the sizes of the input
+function nn.Threshold(threshold, value) end
+
+---@class tycho.nn.Threshold: tycho.Module
+objects.nn_Threshold = {}
+
+---an encoder of
+---the source and a decoder of the target, each with a norm at its end. m(source, target, {mask, padding, causal =
+---false, source_mask, source_padding, memory_mask, memory_padding}): mask, padding and causal are the target's.
+---Vaswani and others 2017, arXiv:1706.03762.
+---Raises where the width does not divide into the heads, an option is not known, or an input has other sizes.
+---@param width integer
+---@param heads integer
+---@param opts? {encoder_layers: integer?, decoder_layers: integer?, inner: integer?, dropout: number?, activation: string|function|nil, layer_norm_eps: number?, batch_first: boolean?, norm_first: boolean?, bias: boolean?}
+---@return tycho.nn.Transformer # [batch, source, width] and [batch, target, width] to [batch, target, width]
+function nn.Transformer(width, heads, opts) end
+
+---@class tycho.nn.Transformer: tycho.Module
+objects.nn_Transformer = {}
+
+---y = x + attention(norm(x)), y +
+---linear2(gelu(linear1(norm(y)))). Norms come first (Xiong and others 2020, arXiv:2002.04745). norm = "rms":
+---RMSNorm.
 ---Raises where the width does not divide into the heads, or norm or activation is not known.
 ---@param width integer
 ---@param heads integer
@@ -9761,14 +11683,123 @@ function objects.nn_TransformerBlock:cache(batch, positions) end
 ---@return tycho.Tensor # [batch, time, width]
 function objects.nn_TransformerBlock:forward(x, opts) end
 
+---so many copies of a layer, one after the other, then the norm.
+---m(x, memory, {mask, padding, causal, memory_mask, memory_padding}) as of the layer.
+---Raises where layer or norm is no module, or the count is not whole.
+---@param layer tycho.Module # such as nn.TransformerDecoderLayer
+---@param layers integer
+---@param opts? {norm: tycho.Module?}
+---@return tycho.nn.TransformerDecoder # [batch, time, width] and [batch, memory, width] to [batch, time, width]
+function nn.TransformerDecoder(layer, layers, opts) end
+
+---@class tycho.nn.TransformerDecoder: tycho.Module
+objects.nn_TransformerDecoder = {}
+
+---attention of the sequence to
+---itself, to the memory that an encoder gives, then two linear layers; each is added to its input and normalised.
+---m(x, memory, {mask, padding, causal = false, memory_mask, memory_padding}): masks [queries, keys], paddings
+---[batch, keys].
+---Raises where the width does not divide into the heads, an option is not known, or an input has other sizes.
+---@param width integer
+---@param heads integer
+---@param opts? {inner: integer?, dropout: number?, activation: string|function|nil, layer_norm_eps: number?, batch_first: boolean?, norm_first: boolean?, bias: boolean?, kv_heads: integer?}
+---@return tycho.nn.TransformerDecoderLayer # [batch, time, width] and [batch, memory, width] to [batch, time, width]
+function nn.TransformerDecoderLayer(width, heads, opts) end
+
+---@class tycho.nn.TransformerDecoderLayer: tycho.Module
+objects.nn_TransformerDecoderLayer = {}
+
+---so many copies of a layer, one after the other, then the norm.
+---m(x, {mask, padding, causal}) as of the layer.
+---Raises where layer or norm is no module, or the count is not whole.
+---@param layer tycho.Module # such as nn.TransformerEncoderLayer
+---@param layers integer
+---@param opts? {norm: tycho.Module?}
+---@return tycho.nn.TransformerEncoder # [batch, time, width] to [batch, time, width]
+function nn.TransformerEncoder(layer, layers, opts) end
+
+---@class tycho.nn.TransformerEncoder: tycho.Module
+objects.nn_TransformerEncoder = {}
+
+---attention of the sequence to
+---itself, then two linear layers; each is added to its input and normalised. norm_first: inputs are normalised
+---instead. m(x, {mask, padding, causal = false}): a mask [queries, keys], a padding [batch, keys]. Vaswani and
+---others 2017, arXiv:1706.03762.
+---Raises where the width does not divide into the heads, an option is not known, or the input has other sizes.
+---@param width integer
+---@param heads integer
+---@param opts? {inner: integer?, dropout: number?, activation: string|function|nil, layer_norm_eps: number?, batch_first: boolean?, norm_first: boolean?, bias: boolean?, kv_heads: integer?}
+---@return tycho.nn.TransformerEncoderLayer # [batch, time, width] to [batch, time, width]
+function nn.TransformerEncoderLayer(width, heads, opts) end
+
+---@class tycho.nn.TransformerEncoderLayer: tycho.Module
+objects.nn_TransformerEncoderLayer = {}
+
+---loss(anchor, positive,
+---negative), see ty.triplet_margin_loss.
+---Raises where sizes do not broadcast, margin is not above 0, or the reduction is not known.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, margin: number?, p: number?, eps: number?, swap: boolean?}
+---@return tycho.nn.TripletMarginLoss
+function nn.TripletMarginLoss(opts) end
+
+---@class tycho.nn.TripletMarginLoss: tycho.Module
+objects.nn_TripletMarginLoss = {}
+
+---a dim as several of these sizes, one of which may be -1.
+---Raises where the dim is no number or sizes no list; where they do not fit the input.
+---@param dim integer
+---@param sizes integer[]
+---@return tycho.nn.Unflatten # [..., the product, ...] to [..., sizes..., ...]
+function nn.Unflatten(dim, sizes) end
+
+---@class tycho.nn.Unflatten: tycho.Module
+objects.nn_Unflatten = {}
+
+---the windows of an image as columns.
+---Raises where the input has other dims, a window does not fit, or an option is out of range.
+---@param kernel integer|integer[] # rows and columns
+---@param opts? {dilation: integer|integer[]|nil, padding: integer|integer[]|nil, stride: integer|integer[]|nil}
+---@return tycho.nn.Unfold # [batch, channels, h, w] to [batch, channels rows columns, blocks], or without the batch
+function nn.Unfold(kernel, opts) end
+
+---@class tycho.nn.Unfold: tycho.Module
+objects.nn_Unfold = {}
+
 ---see ty.interpolate.
----Raises where x has other dims than 3 or 4, not one of size and scale is given, or the mode is not known.
----@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?}
+---Raises where x has other dims than 3 to 5, not one of size and scale is given, or the mode is not known.
+---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?}
 ---@return tycho.nn.Upsample
 function nn.Upsample(opts) end
 
 ---@class tycho.nn.Upsample: tycho.Module
 objects.nn_Upsample = {}
+
+---zeros around the places.
+---Raises where the padding is no number and no list of 2, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right}
+---@return tycho.nn.ZeroPad1d # [batch, channels, length], more of it
+function nn.ZeroPad1d(padding) end
+
+---@class tycho.nn.ZeroPad1d: tycho.Module
+objects.nn_ZeroPad1d = {}
+
+---zeros around the places.
+---Raises where the padding is no number and no list of 4, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right, top, bottom}
+---@return tycho.nn.ZeroPad2d # [batch, channels, height, width], more of them
+function nn.ZeroPad2d(padding) end
+
+---@class tycho.nn.ZeroPad2d: tycho.Module
+objects.nn_ZeroPad2d = {}
+
+---zeros around the places.
+---Raises where the padding is no number and no list of 6, or the input has other dims.
+---@param padding integer|integer[] # for all sides, or {left, right, top, bottom, front, back}
+---@return tycho.nn.ZeroPad3d # [batch, channels, depth, height, width], more of them
+function nn.ZeroPad3d(padding) end
+
+---@class tycho.nn.ZeroPad3d: tycho.Module
+objects.nn_ZeroPad3d = {}
 
 ---A new class. Its `init(self, ...)` fills a new module, its `forward(self, ...)` computes.
 ---Raises where the name is no string, or the parent no class.
@@ -9899,15 +11930,108 @@ function nn.rotary(x, offset, base) end
 ---@return tycho.Summary
 function nn.summary(model, ...) end
 
+---@class tycho.nn.utils
+nn.utils = {}
+
+---Sequences of unlike lengths side by side, filled up at their ends.
+---Options: batch_first = true (PyTorch's is false); padding_value = 0.
+---Raises where the list is empty, or sequences differ in other dims than the first.
+---@param list tycho.Tensor[] # each [time, ...]
+---@param opts? {batch_first: boolean?, padding_value: number?}
+---@return tycho.Tensor # [batch, the longest time, ...]
+function nn.utils.pad_sequence(list, opts) end
+
+---Tensors side by side as one vector.
+---Raises where the list is empty or holds other than tensors.
+---@param list tycho.Tensor[] # such as m:parameters()
+---@return tycho.Tensor # [all elements]
+function nn.utils.parameters_to_vector(list) end
+
+---Takes a weight or spectral norm off: the weight is a parameter again, as the module computes it in evaluation.
+---Gives the module.
+---Raises where there is none.
+---@param m tycho.Module
+---@return tycho.Module # m itself
+function nn.utils.remove_norm(m) end
+
+---the weight divided by
+---its largest singular value, which is followed by steps of the power method while training. m.weight is there
+---only while the module computes; weight_orig is the parameter, weight_u and weight_v are buffers. Gives the
+---module. Miyato and others 2018, arXiv:1802.05957.
+---Raises where m is no module, has no parameter of that name, or an option is not known or out of range.
+---@param m tycho.Module # such as nn.Linear, nn.Conv2d
+---@param name? string # "weight"
+---@param opts? {n_power_iterations: integer?, eps: number?, dim: integer?} # dim: that of the outputs
+---@return tycho.Module # m itself
+function nn.utils.spectral_norm(m, name, opts) end
+
+---The sequences that pad_sequence put side by side.
+---Raises where lengths are not one a sequence, from 0 to the time.
+---@param x tycho.Tensor # [batch, time, ...]
+---@param lengths integer[]|tycho.Tensor # one a sequence
+---@param opts? {batch_first: boolean?} # true
+---@return tycho.Tensor[] # each [length, ...]
+function nn.utils.unpad_sequence(x, lengths, opts) end
+
+---Writes a vector into tensors, piece by piece.
+---Raises where it has not as many elements as they.
+---@param vector tycho.Tensor # [all elements]
+---@param list tycho.Tensor[] # such as m:parameters()
+function nn.utils.vector_to_parameters(vector, list) end
+
+---the weight as magnitudes times directions, weight_g * weight_v /
+---|weight_v|, norms over all dims but that of the outputs. m.weight is there only while the module computes. Gives
+---the module. Salimans, Kingma 2016, arXiv:1602.07868.
+---Raises where m is no module, or has no parameter of that name.
+---@param m tycho.Module # such as nn.Linear, nn.Conv2d
+---@param name? string # "weight"
+---@param dim? integer # that of the outputs
+---@return tycho.Module # m itself
+function nn.utils.weight_norm(m, name, dim) end
+
 ty.nn = nn
 
 ---@class tycho.optim
 local optim = {}
 
+---gradient descent of a
+---falling rate; state.ax holds the average of the parameter from step t0 on. Polyak, Juditsky 1992.
+---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
+---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
+---@param opts? {lr: number?, lambd: number?, alpha: number?, t0: number?, weight_decay: number?} # lr is the rate, which opt.lr changes later
+---@return tycho.optim.ASGD
+function optim.ASGD(params, opts) end
+
+---@class tycho.optim.ASGD: tycho.Optimizer
+objects.optim_ASGD = {}
+
+---Zeiler 2012, arXiv:1212.5701.
+---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
+---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
+---@param opts? {lr: number?, rho: number?, eps: number?, weight_decay: number?} # lr is the rate, which opt.lr changes later
+---@return tycho.optim.Adadelta
+function optim.Adadelta(params, opts) end
+
+---@class tycho.optim.Adadelta: tycho.Optimizer
+objects.optim_Adadelta = {}
+
+---mean
+---squares of rows and columns instead of one an element; the rate is relative to the parameter's size. Shazeer,
+---Stern 2018, arXiv:1804.04235. eps: the least size of a parameter; eps1: the least mean square, the dtype's
+---epsilon by default (PyTorch has both in one pair); d: what larger moves are cut to.
+---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or out of range.
+---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
+---@param opts? {lr: number?, beta2_decay: number?, eps: number?, eps1: number?, d: number?, weight_decay: number?} # lr: the largest relative rate, which opt.lr changes later
+---@return tycho.optim.Adafactor
+function optim.Adafactor(params, opts) end
+
+---@class tycho.optim.Adafactor: tycho.Optimizer
+objects.optim_Adafactor = {}
+
 ---Duchi, Hazan, Singer 2011, JMLR 12.
 ---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
 ---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
----@param opts? {lr: number?, lr_decay: number?, eps: number?, weight_decay: number?, initial_accumulator: number?} # lr is the rate, which opt.groups[1].lr changes later
+---@param opts? {lr: number?, lr_decay: number?, eps: number?, weight_decay: number?, initial_accumulator: number?} # lr is the rate, which opt.lr changes later
 ---@return tycho.optim.Adagrad
 function optim.Adagrad(params, opts) end
 
@@ -9918,7 +12042,7 @@ objects.optim_Adagrad = {}
 ---arXiv:1904.09237.
 ---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
 ---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
----@param opts? {lr: number?, betas: number[]?, eps: number?, weight_decay: number?, amsgrad: boolean?} # lr is the rate, which opt.groups[1].lr changes later
+---@param opts? {lr: number?, betas: number[]?, eps: number?, weight_decay: number?, amsgrad: boolean?} # lr is the rate, which opt.lr changes later
 ---@return tycho.optim.Adam
 function optim.Adam(params, opts) end
 
@@ -9928,12 +12052,73 @@ objects.optim_Adam = {}
 ---Loshchilov, Hutter 2017, arXiv:1711.05101: p shrinks by lr * weight_decay before Adam's step.
 ---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
 ---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
----@param opts? {lr: number?, betas: number[]?, eps: number?, weight_decay: number?, amsgrad: boolean?} # lr is the rate, which opt.groups[1].lr changes later
+---@param opts? {lr: number?, betas: number[]?, eps: number?, weight_decay: number?, amsgrad: boolean?} # lr is the rate, which opt.lr changes later
 ---@return tycho.optim.AdamW
 function optim.AdamW(params, opts) end
 
 ---@class tycho.optim.AdamW: tycho.Optimizer
 objects.optim_AdamW = {}
+
+---Adam by the largest
+---gradient instead of the mean square. Kingma, Ba 2014, arXiv:1412.6980.
+---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
+---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
+---@param opts? {lr: number?, betas: number[]?, eps: number?, weight_decay: number?} # lr is the rate, which opt.lr changes later
+---@return tycho.optim.Adamax
+function optim.Adamax(params, opts) end
+
+---@class tycho.optim.Adamax: tycho.Optimizer
+objects.optim_Adamax = {}
+
+---a copy of the model, whose parameters are the means of
+---the model's at each update_parameters(model) (SWA, Izmailov and others 2018, arXiv:1803.05407), or with decay
+---running means in which a new one has the share 1 - decay (EMA). Buffers are copied, or averaged too.
+---avg:update_parameters(m) after each step or epoch; avg(x) computes; avg.module is the copy; avg:eval() and
+---avg:state_dict() as any module's.
+---Raises where model is no module, or the decay lies outside of 0 to 1.
+---@param model tycho.Module
+---@param opts? {decay: number?, use_buffers: boolean?} # decay: such as 0.999
+---@return tycho.optim.AveragedModel # what the model gives
+function optim.AveragedModel(model, opts) end
+
+---@class tycho.optim.AveragedModel: tycho.Optimizer
+objects.optim_AveragedModel = {}
+
+---Takes the model's parameters into the means: the first ones as they are.
+---Raises where the model has other parameters than the copy.
+---@param model tycho.Module
+function objects.optim_AveragedModel:update_parameters(model) end
+
+---the first rate times the factors of all of them.
+---Raises where the schedules are not of one optimiser.
+---@param schedules tycho.Schedule[]
+---@return tycho.Schedule # s:step() after each step or epoch
+function optim.ChainedScheduler(schedules) end
+
+---the first rate times factor for so many steps, then
+---the first rate.
+---Raises where the first argument is no optimiser, or an option is out of range.
+---@param opt tycho.Optimizer
+---@param opts? {factor: number?, total_iters: integer?} # counted in steps of the schedule
+---@return tycho.Schedule # s:step() after each step or epoch
+function optim.ConstantLR(opt, opts) end
+
+---half a cosine from the first rate down to eta_min at step
+---T_max, then up again, and so on. One that stays there: CosineLR. Loshchilov, Hutter 2016, arXiv:1608.03983.
+---Raises where the first argument is no optimiser, or an option is missing or out of range.
+---@param opt tycho.Optimizer
+---@param opts {T_max: integer, eta_min: number?} # counted in steps of the schedule
+---@return tycho.Schedule # s:step() after each step or epoch
+function optim.CosineAnnealingLR(opt, opts) end
+
+---half a cosine from the first rate down
+---to eta_min in T_0 steps, then from the first rate again, each time in T_mult times as many steps. Loshchilov,
+---Hutter 2016, arXiv:1608.03983.
+---Raises where the first argument is no optimiser, or an option is missing or out of range.
+---@param opt tycho.Optimizer
+---@param opts {T_0: integer, T_mult: integer?, eta_min: number?} # counted in steps of the schedule
+---@return tycho.Schedule # s:step() after each step or epoch
+function optim.CosineAnnealingWarmRestarts(opt, opts) end
 
 ---half a cosine from the first rate down to `least` at `steps`, where it
 ---stays. Loshchilov, Hutter 2016, arXiv:1608.03983.
@@ -9942,6 +12127,16 @@ objects.optim_AdamW = {}
 ---@param opts {steps: integer, least: number?} # counted in steps of the schedule
 ---@return tycho.Schedule # s:step() after each step or epoch
 function optim.CosineLR(opt, opts) end
+
+---from base_lr in equal steps up to
+---max_lr, down again, and so on. mode = "triangular2": each cycle is half as high as the one before; "exp_range":
+---heights shrink by gamma a step. The momentum (or the first of betas) goes the other way. Smith 2015,
+---arXiv:1506.01186.
+---Raises where the first argument is no optimiser, has no momentum that could be cycled, or an option is missing or out of range.
+---@param opt tycho.Optimizer
+---@param opts {base_lr: number, max_lr: number, step_size_up: integer?, step_size_down: integer?, mode: string?, gamma: number?, cycle_momentum: boolean?, base_momentum: number?, max_momentum: number?} # counted in steps of the schedule
+---@return tycho.Schedule # s:step() after each step
+function optim.CyclicLR(opt, opts) end
 
 ---times gamma at each step.
 ---Raises where the first argument is no optimiser, or an option is missing or out of range.
@@ -9955,10 +12150,10 @@ function optim.ExponentialLR(opt, opts) end
 ---  scaler:scale(loss):backward(); scaler:step(opt)
 ---A step with gradients that are not finite is left out and the factor shrinks; after growth_interval good ones it
 ---grows. Micikevicius and others 2017, arXiv:1710.03740.
----The steps of several optimisers behind one scale() are one: all divide by the factor that the loss was multiplied
----by, and it grows if all were good.
----capturable: no value is read, so that a compiled function captures all of it: factor and counts are 0-d tensors, a
----step is made and taken back where it may not be, and step() says nothing.
+---The steps of several optimisers behind one scale() are one: all divide by the factor that the loss was
+---multiplied by, and it grows if all were good.
+---capturable: no value is read, so that a compiled function captures all of it: factor and counts are 0-d tensors,
+---a step is made and taken back where it may not be, and step() says nothing.
 ---Raises where an option is not known or out of range.
 ---@param opts? {init_scale: number?, growth_factor: number?, backoff_factor: number?, growth_interval: integer?, capturable: boolean?}
 ---@return tycho.GradScaler
@@ -9995,6 +12190,18 @@ function objects.optim_GradScaler:step(opt) end
 ---@param opt tycho.Optimizer
 function objects.optim_GradScaler:unscale_(opt) end
 
+---opt:step(fn) calls fn, which forgets the gradients, computes the
+---loss, calls its backward and gives it, several times; it gives the loss of the first call. line_search_fn =
+---"strong_wolfe": the length of each step is looked for. Nocedal, Wright 2006, chapter 7.
+---Raises where parameters are not leaves that require gradients or are in several groups, an option is not known or out of range, or fn gives no loss.
+---@param params tycho.Tensor[]|table[] # leaves, or one group of them
+---@param opts? {lr: number?, max_iter: integer?, max_eval: integer?, tolerance_grad: number?, tolerance_change: number?, history_size: integer?, line_search_fn: "strong_wolfe"|nil}
+---@return tycho.optim.LBFGS
+function optim.LBFGS(params, opts) end
+
+---@class tycho.optim.LBFGS: tycho.Optimizer
+objects.optim_LBFGS = {}
+
 ---the first rate times fn(step).
 ---Raises where fn is no function, or gives no number.
 ---@param opt tycho.Optimizer
@@ -10002,27 +12209,67 @@ function objects.optim_GradScaler:unscale_(opt) end
 ---@return tycho.Schedule # s:step() after each step or epoch
 function optim.LambdaLR(opt, fn) end
 
+---the first rate times a factor that
+---goes from the one to the other in equal steps, and stays there.
+---Raises where the first argument is no optimiser, or an option is out of range.
+---@param opt tycho.Optimizer
+---@param opts? {start_factor: number?, end_factor: number?, total_iters: integer?} # counted in steps of the schedule
+---@return tycho.Schedule # s:step() after each step or epoch
+function optim.LinearLR(opt, opts) end
+
 ---Chen and others 2023, arXiv:2302.06675:
 ---p = p (1 - lr weight_decay) - lr sign(beta1 m + (1 - beta1) g), then m = beta2 m + (1 - beta2) g.
 ---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
 ---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
----@param opts? {lr: number?, betas: number[]?, weight_decay: number?} # lr: the rate, opt.groups[1].lr afterwards
+---@param opts? {lr: number?, betas: number[]?, weight_decay: number?} # lr: the rate, opt.lr afterwards
 ---@return tycho.optim.Lion
 function optim.Lion(params, opts) end
 
 ---@class tycho.optim.Lion: tycho.Optimizer
 objects.optim_Lion = {}
 
----times gamma at each of these steps.
+---times gamma at each of these steps (or milestones).
 ---Raises where the first argument is no optimiser, or an option is missing or out of range.
 ---@param opt tycho.Optimizer
 ---@param opts {at: integer[], gamma: number?} # counted in steps of the schedule
 ---@return tycho.Schedule # s:step() after each step or epoch
 function optim.MultiStepLR(opt, opts) end
 
+---the rate times fn(step) at each step.
+---Raises where fn is no function, or gives no number.
+---@param opt tycho.Optimizer
+---@param fn fun(step: integer): number
+---@return tycho.Schedule # s:step() after each step or epoch
+function optim.MultiplicativeLR(opt, fn) end
+
+---momentum made orthogonal by Newton and
+---Schulz's iteration, for the weights of hidden linear layers; other parameters go to another optimiser. Jordan
+---and others 2024. The rate is multiplied by sqrt(max(1, outputs / inputs)) of a weight [inputs, outputs], or by
+---0.2 sqrt(max(outputs, inputs)) where adjust_lr_fn = "match_rms_adamw" (Liu and others 2025, arXiv:2502.16982).
+---The products are computed in the dtype of the parameter, not in bf16.
+---Raises where a parameter has other than two dims, and as all optimisers do.
+---@param params tycho.Tensor[]|table[] # leaves of two dims, or groups {params = list, lr = ...}
+---@param opts? {lr: number?, weight_decay: number?, momentum: number?, nesterov: boolean?, ns_coefficients: number[]?, eps: number?, ns_steps: integer?, adjust_lr_fn: "original"|"match_rms_adamw"|nil} # lr is the rate, which opt.lr changes later
+---@return tycho.optim.Muon
+function optim.Muon(params, opts) end
+
+---@class tycho.optim.Muon: tycho.Optimizer
+objects.optim_Muon = {}
+
+---Adam with Nesterov's momentum. Dozat 2016.
+---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
+---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
+---@param opts? {lr: number?, betas: number[]?, eps: number?, weight_decay: number?, momentum_decay: number?, decoupled_weight_decay: boolean?} # lr is the rate, which opt.lr changes later
+---@return tycho.optim.NAdam
+function optim.NAdam(params, opts) end
+
+---@class tycho.optim.NAdam: tycho.Optimizer
+objects.optim_NAdam = {}
+
 ---half a
----cosine from most / div up to `most` at the share `rise` of the steps, then down to most / div / final_div. Smith,
----Topin 2017, arXiv:1708.07120; phases as PyTorch's.
+---cosine from most / div up to `most` at the share `rise` of the steps, then down to most / div / final_div.
+---Smith, Topin 2017, arXiv:1708.07120; phases as PyTorch's, whose names of the options (total_steps, max_lr,
+---pct_start, div_factor, final_div_factor) are known too.
 ---Raises where the first argument is no optimiser, or an option is missing or out of range.
 ---@param opt tycho.Optimizer
 ---@param opts {steps: integer, most: number?, rise: number?, div: number?, final_div: number?} # counted in steps of the schedule
@@ -10043,8 +12290,8 @@ function optim.Optimizer:add_group(group) end
 ---@param sd table # what state_dict gave
 function optim.Optimizer:load_state_dict(sd) end
 
----Settings and state as tables that can be saved: {groups = {{lr = ..., state = {{step = ..., ...}}}}}. Its tensors
----are the optimiser's own, not copies.
+---Settings and state as tables that can be saved: {groups = {{lr = ..., state = {{step = ..., ...}}}}}. Its
+---tensors are the optimiser's own, not copies.
 ---Raises never.
 ---@return table
 function optim.Optimizer:state_dict() end
@@ -10080,10 +12327,29 @@ function objects.optim_Plateau:state_dict() end
 ---@param metric number
 function objects.optim_Plateau:step(metric) end
 
+---the first rate times (1 - step / total_iters)^power, down
+---to 0.
+---Raises where the first argument is no optimiser, or an option is out of range.
+---@param opt tycho.Optimizer
+---@param opts? {total_iters: integer?, power: number?} # counted in steps of the schedule
+---@return tycho.Schedule # s:step() after each step or epoch
+function optim.PolynomialLR(opt, opts) end
+
+---Adam whose first steps, while the variance is little known, do not adapt. Liu
+---and others 2019, arXiv:1908.03265.
+---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
+---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
+---@param opts? {lr: number?, betas: number[]?, eps: number?, weight_decay: number?, decoupled_weight_decay: boolean?} # lr is the rate, which opt.lr changes later
+---@return tycho.optim.RAdam
+function optim.RAdam(params, opts) end
+
+---@class tycho.optim.RAdam: tycho.Optimizer
+objects.optim_RAdam = {}
+
 ---Tieleman, Hinton 2012; centered: Graves 2013, arXiv:1308.0850.
 ---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
 ---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
----@param opts? {lr: number?, alpha: number?, eps: number?, momentum: number?, centered: boolean?, weight_decay: number?} # lr is the rate, which opt.groups[1].lr changes later
+---@param opts? {lr: number?, alpha: number?, eps: number?, momentum: number?, centered: boolean?, weight_decay: number?} # lr is the rate, which opt.lr changes later
 ---@return tycho.optim.RMSprop
 function optim.RMSprop(params, opts) end
 
@@ -10091,23 +12357,45 @@ function optim.RMSprop(params, opts) end
 objects.optim_RMSprop = {}
 
 ---s:step(metric) multiplies the rates by factor when the metric has not become better, by the share
----`threshold`, for more than `patience` steps; then `cooldown` steps do not count.
+---`threshold`, for more than `patience` steps; then `cooldown` steps do not count. least (or min_lr): of the
+---rates.
 ---Raises where the first argument is no optimiser, or an option is out of range.
 ---@param opt tycho.Optimizer
 ---@param opts? {mode: "min"|"max"|nil, factor: number?, patience: integer?, threshold: number?, cooldown: integer?, least: number?}
 ---@return tycho.Plateau # s:step(metric)
 function optim.ReduceLROnPlateau(opt, opts) end
 
----Sutskever and others 2013. buf = momentum buf + (1 - dampening) g, the first one g; p = p - lr buf, or with nesterov
----p - lr (g + momentum buf).
+---steps by the gradient's sign,
+---whose size shrinks where that changes and grows where it stays; for gradients of all data. Riedmiller, Braun
+---1993.
 ---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
 ---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
----@param opts? {lr: number?, momentum: number?, dampening: number?, nesterov: boolean?, weight_decay: number?} # lr is the rate, which opt.groups[1].lr changes later
+---@param opts? {lr: number?, etas: number[]?, step_sizes: number[]?} # lr: the first size of steps
+---@return tycho.optim.Rprop
+function optim.Rprop(params, opts) end
+
+---@class tycho.optim.Rprop: tycho.Optimizer
+objects.optim_Rprop = {}
+
+---Sutskever and others 2013. buf = momentum buf + (1 - dampening) g, the first one g; p = p - lr buf, or with
+---nesterov p - lr (g + momentum buf).
+---Raises where parameters are not leaves that require gradients, or come twice; where an option is not known or negative.
+---@param params tycho.Tensor[]|table[] # leaves, or groups {params = list, lr = ...}
+---@param opts? {lr: number?, momentum: number?, dampening: number?, nesterov: boolean?, weight_decay: number?} # lr is the rate, which opt.lr changes later
 ---@return tycho.optim.SGD
 function optim.SGD(params, opts) end
 
 ---@class tycho.optim.SGD: tycho.Optimizer
 objects.optim_SGD = {}
+
+---from the first rate to swa_lr in so
+---many steps, by half a cosine or, with "linear", in equal steps; there it stays. For averages,
+---optim.AveragedModel. Izmailov and others 2018, arXiv:1803.05407.
+---Raises where the first argument is no optimiser, or an option is missing or out of range.
+---@param opt tycho.Optimizer
+---@param opts {swa_lr: number, anneal_epochs: integer?, anneal_strategy: "cos"|"linear"|nil} # counted in steps of the schedule
+---@return tycho.Schedule # s:step() after each epoch
+function optim.SWALR(opt, opts) end
 
 ---@class tycho.Schedule
 ---@field last integer the number of steps so far
@@ -10132,7 +12420,16 @@ function objects.optim_Schedule:state_dict() end
 ---Raises what the function of a LambdaLR raises.
 function objects.optim_Schedule:step() end
 
----times gamma after each `every` steps.
+---the first schedule up to the first of the steps, from
+---there the second one from its beginning, and so on.
+---Raises where the schedules are not of that optimiser, or the steps are not one fewer, in ascending order.
+---@param opt tycho.Optimizer
+---@param schedules tycho.Schedule[]
+---@param milestones integer[] # where the next one begins, counted in steps of this schedule
+---@return tycho.Schedule # s:step() after each step or epoch
+function optim.SequentialLR(opt, schedules, milestones) end
+
+---times gamma after each `every` (or step_size) steps.
 ---Raises where the first argument is no optimiser, or an option is missing or out of range.
 ---@param opt tycho.Optimizer
 ---@param opts {every: integer, gamma: number?} # counted in steps of the schedule
@@ -10153,6 +12450,13 @@ function optim.WarmupCosineLR(opt, opts) end
 ---@param opts {warmup: integer, start: number?} # counted in steps of the schedule
 ---@return tycho.Schedule # s:step() after each step or epoch
 function optim.WarmupLR(opt, opts) end
+
+---the running means of the model's batch norms anew, as the means over the batches
+---of an iterator; a batch's first value is what the model is given. After parameters were averaged.
+---Raises where model is no module.
+---@param loader function|tycho.data.Loader # what `for x in loader do` goes through
+---@param model tycho.Module
+function optim.update_bn(loader, model) end
 
 ty.optim = optim
 

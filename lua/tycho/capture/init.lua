@@ -307,8 +307,7 @@ end
 local HOME = match(chunk_of(function() end), "^(@.*[/\\])capture[/\\]") or "@?"
 local WRAPPERS = HOME .. "compile.lua"
 --- Modules and optimisers are models like those of users: what they close over and hold is guarded.
-local MODELS = { [HOME .. "optim.lua"] = true, [HOME .. "schedules.lua"] = true, [HOME .. "onnx/init.lua"] = true }
-local MODULES = HOME .. "nn/"
+local MODULES, OPTIMISERS, ONNX = HOME .. "nn/", HOME .. "optim/", HOME .. "onnx/init.lua"
 
 local ours = setmetatable({}, { __mode = "k" })
 
@@ -318,7 +317,7 @@ local function is_ours(f)
   if known == nil then
     local chunk = chunk_of(f)
     known = (sub(chunk, 1, #HOME) == HOME or sub(chunk, 1, 8) == "=(tycho)") and chunk ~= WRAPPERS
-      and not MODELS[chunk] and sub(chunk, 1, #MODULES) ~= MODULES
+      and sub(chunk, 1, #MODULES) ~= MODULES and sub(chunk, 1, #OPTIMISERS) ~= OPTIMISERS and chunk ~= ONNX
     ours[f] = known
   end
   return known

@@ -1,9 +1,9 @@
 --- nn/attention.lua -- attention of several heads, rotary positions, the transformer's block, caches.
 -- In: [batch, time, width], or without the batch. Out: the same shape.
 --
--- A cache holds the keys and values of the positions so far: attention:cache(batch, positions) makes an empty one with
--- room for that many; a forward with {cache = c} adds its positions behind those that are there, and sees them all.
--- What is added must not be more than there is room for. Under a cache attention is causal.
+-- A cache holds the keys and values of the positions so far: attention:cache(batch, positions) makes an empty one
+-- with room for that many; a forward with {cache = c} adds its positions behind those that are there, and sees them
+-- all. What is added must not be more than there is room for. Under a cache attention is causal.
 
 ---@param ty table the module tycho
 ---@param nn table what is filled
@@ -48,19 +48,28 @@ return function(ty, nn)
   local Attention = class "MultiHeadAttention"
   nn.MultiHeadAttention = Attention
 
-  --- nn.MultiHeadAttention(width, heads, {bias = true, dropout = 0, causal = false, rotary = false}): each head
-  --- attends with its share of the features. in_proj_weight [width, 3 width] makes queries, keys and values.
-  --- Vaswani and others 2017, arXiv:1706.03762.
-  --- Raises where the width does not divide into the heads, or features a head are odd with rotary.
+  --- nn.MultiHeadAttention(width, heads, {bias = true, dropout = 0, causal = false, rotary = false, kv_heads =
+  --- heads}): each head attends with its share of the features. in_proj_weight [width, 3 width] makes queries, keys
+  --- and values. Vaswani and others 2017, arXiv:1706.03762. kv_heads: so many heads of keys and values, each for
+  --- heads / kv_heads of the queries (Ainslie and others 2023, arXiv:2305.13245); in_proj_weight has as many columns
+  --- fewer.
+  --- Raises where the width does not divide into the heads, these not into kv_heads, or features a head are odd with
+  --- rotary.
   ---@param width integer
   ---@param heads integer
-  ---@param opts? {bias: boolean?, dropout: number?, causal: boolean?, rotary: boolean|number|nil} rotary: or its base
+  ---@param opts? {bias: boolean?, dropout: number?, causal: boolean?, rotary: boolean|number|nil, kv_heads: integer?}
+  ---  rotary: or its base
   ---@return tycho.Module # [batch, time, width] to [batch, time, width]
   function Attention:init(width, heads, opts)
     local who = "MultiHeadAttention"
     self.width, self.heads = count(who, 1, width, "width"), count(who, 2, heads, "heads")
     if width % heads ~= 0 then check.fail(who, "a width of %d does not divide into %d heads", width, heads) end
-    opts = check.options(who, opts, { bias = "boolean", dropout = "number", causal = "boolean", rotary = "any" })
+    opts = check.options(who, opts, { bias = "boolean", dropout = "number", causal = "boolean", rotary = "any",
+      kv_heads = "number" })
+    self.kv_heads = count(who, 3, opts.kv_heads or heads, "kv_heads")
+    if heads % self.kv_heads ~= 0 then
+      check.fail(who, "%d heads do not divide into %d of keys and values", heads, self.kv_heads)
+    end
     local rotary = opts.rotary
     if rotary and rotary ~= true and (type(rotary) ~= "number" or rotary <= 0 or rotary ~= rotary) then
       check.fail(who, "option rotary must be a boolean or a positive base, got %s", check.show(rotary))
@@ -69,10 +78,11 @@ return function(ty, nn)
       check.fail(who, "rotary positions need an even number of features a head, got %d", width / heads)
     end
     self.dropout, self.causal, self.rotary = opts.dropout or 0, opts.causal or false, rotary or false
-    self.in_proj_weight = nn.init.xavier_uniform_(nn.Parameter(ty.empty(width, 3 * width)))
+    local columns = width + 2 * self.kv_heads * width / heads
+    self.in_proj_weight = nn.init.xavier_uniform_(nn.Parameter(ty.empty(width, columns)))
     self.out_proj = nn.Linear(width, width, { bias = opts.bias })
     if opts.bias ~= false then
-      self.in_proj_bias = nn.Parameter(ty.zeros(3 * width))
+      self.in_proj_bias = nn.Parameter(ty.zeros(columns))
       nn.init.zeros_(self.out_proj.bias)
     end
   end
@@ -88,14 +98,22 @@ return function(ty, nn)
   ---@param positions integer
   ---@return table cache {k, v: [batch, heads, positions, features], length: how many are there}
   function Attention:cache(batch, positions)
-    local sizes = { count("cache", 1, batch, "batch"), self.heads, count("cache", 2, positions, "positions"),
+    local sizes = { count("cache", 1, batch, "batch"), self.kv_heads, count("cache", 2, positions, "positions"),
       self.width / self.heads }
     local opts = { dtype = self.in_proj_weight.dtype, device = self.in_proj_weight.device }
     return { k = ty.zeros(sizes, opts), v = ty.zeros(sizes, opts), length = 0 }
   end
 
-  --- [batch, time, width] to [batch, heads, time, features].
-  local function split_heads(m, x) return x:unflatten(3, { m.heads, m.width / m.heads }):transpose(2, 3) end
+  --- [batch, time, heads * features] to [batch, heads, time, features].
+  local function split_heads(m, x, heads) return x:unflatten(3, { heads, m.width / m.heads }):transpose(2, 3) end
+
+  --- Keys or values of each head of queries: [batch, kv_heads, time, features] to [batch, heads, time, features].
+  local function each_head(m, x)
+    if m.kv_heads == m.heads then return x end
+    local sizes = x:unsqueeze(3).shape
+    sizes[3] = m.heads / m.kv_heads
+    return x:unsqueeze(3):expand(sizes):flatten(2, 3)
+  end
 
   --- x with a batch.
   local function input(m, what, x)
@@ -105,13 +123,12 @@ return function(ty, nn)
     return x.ndim == 2 and x:unsqueeze(1) or x
   end
 
-  --- Part i of 3 of the projection.
-  local function project(m, x, i, n)
-    local w = m.width
+  --- x times some columns of the projection, n from `from` on.
+  local function project(m, x, from, n)
     local a, weight, bias = cast(x, m.in_proj_weight, m.in_proj_bias)
-    if n < 3 then
-      weight = weight:narrow(2, (i - 1) * w + 1, n * w)
-      bias = bias and bias:narrow(1, (i - 1) * w + 1, n * w)
+    if n < weight:size(2) then
+      weight = weight:narrow(2, from, n)
+      bias = bias and bias:narrow(1, from, n)
     end
     local y = a:matmul(weight)
     if bias then y = y + bias end
@@ -120,12 +137,12 @@ return function(ty, nn)
 
   --- Queries, keys and values. Of one input by one product.
   local function project_all(m, q, k, v)
-    local w = m.width
+    local w, n = m.width, m.kv_heads * m.width / m.heads
     if q == k and k == v then
-      local all = project(m, q, 1, 3)
-      return all:narrow(3, 1, w), all:narrow(3, w + 1, w), all:narrow(3, 2 * w + 1, w)
+      local all = project(m, q, 1, w + 2 * n)
+      return all:narrow(3, 1, w), all:narrow(3, w + 1, n), all:narrow(3, w + n + 1, n)
     end
-    return project(m, q, 1, 1), project(m, k, 2, 1), project(m, v, 3, 1)
+    return project(m, q, 1, w), project(m, k, w + 1, n), project(m, v, w + n + 1, n)
   end
 
   --- Checks that a cache is one for such keys.
@@ -178,7 +195,8 @@ return function(ty, nn)
     local keys = k == nil and queries or input(self, "the keys", k)
     local values = v == nil and keys or input(self, "the values", v)
     local hq, hk, hv = project_all(self, queries, keys, values)
-    hq, hk, hv = split_heads(self, hq), split_heads(self, hk), split_heads(self, hv)
+    hq = split_heads(self, hq, self.heads)
+    hk, hv = split_heads(self, hk, self.kv_heads), split_heads(self, hv, self.kv_heads)
     local cache, causal = opts.cache, opts.causal
     if cache ~= nil then check_cache(cache, hk) end
     if causal == nil then causal = self.causal end
@@ -187,7 +205,7 @@ return function(ty, nn)
       hq, hk = nn.rotary(hq, offset, base), nn.rotary(hk, offset, base)
     end
     if cache then hk, hv = remember(cache, hk, hv) end
-    local y = attend(hq, hk, hv, {
+    local y = attend(hq, each_head(self, hk), each_head(self, hv), {
       mask = opts.mask, causal = causal or cache ~= nil, dropout = self.dropout, training = self.training,
     })
     y = self.out_proj(y:transpose(2, 3):flatten(3, 4))
@@ -195,8 +213,9 @@ return function(ty, nn)
   end
 
   function Attention:describe()
-    return ("%d, %d%s%s"):format(self.width, self.heads, self.causal and ", causal" or "",
-      self.rotary and ", rotary" or "")
+    return ("%d, %d%s%s%s"):format(self.width, self.heads, self.causal and ", causal" or "",
+      self.rotary and ", rotary" or "",
+      self.kv_heads ~= self.heads and (", kv_heads = %d"):format(self.kv_heads) or "")
   end
 
   ---------------------------------------------------------------------------------------------------------- block
@@ -210,9 +229,10 @@ return function(ty, nn)
     bias = "boolean", eps = "number",
   }
 
-  --- nn.TransformerBlock(width, heads, {inner = 4 * width, dropout = 0, causal = false, rotary = false, norm = "layer",
-  --- activation = "gelu", bias = true, eps = 1e-5}): y = x + attention(norm(x)), y + linear2(gelu(linear1(norm(y)))).
-  --- Norms come first (Xiong and others 2020, arXiv:2002.04745). norm = "rms": RMSNorm.
+  --- nn.TransformerBlock(width, heads, {inner = 4 * width, dropout = 0, causal = false, rotary = false, norm =
+  --- "layer", activation = "gelu", bias = true, eps = 1e-5}): y = x + attention(norm(x)), y +
+  --- linear2(gelu(linear1(norm(y)))). Norms come first (Xiong and others 2020, arXiv:2002.04745). norm = "rms":
+  --- RMSNorm.
   --- Raises where the width does not divide into the heads, or norm or activation is not known.
   ---@param width integer
   ---@param heads integer

@@ -1,12 +1,12 @@
 --- nn/autocast.lua -- mixed precision: the products of layers in a half float, all else as it is.
 -- Within ty.autocast("bf16", fn):
--- 1. Linear, convolution, recurrent and attention layers take their operands in bf16 and give bf16. Parameters stay in
---    f32, the master weights: gradients come back to them through the casts.
--- 2. What is added up or multiplied over a dim gives f32, as a function and as a module: losses, softmax, log_softmax,
---    layer, group and RMS norms, sum, prod, cumsum, cumprod, mean, var, std, norm, logsumexp, logcumsumexp. Half floats
---    have few bits to lose; all these compute in f32 as always, and are not rounded.
--- 3. All else is as it is without: products that are written out (x:matmul(w)), batch norms, pooling, dropout and what
---    works element by element keep the dtype they get.
+-- 1. Linear, convolution, recurrent and attention layers take their operands in bf16 and give bf16. Parameters stay
+-- in    f32, the master weights: gradients come back to them through the casts.
+-- 2. What is added up or multiplied over a dim gives f32, as a function and as a module: losses, softmax,
+-- log_softmax,    layer, group and RMS norms, sum, prod, cumsum, cumprod, mean, var, std, norm, logsumexp,
+-- logcumsumexp. Half floats    have few bits to lose; all these compute in f32 as always, and are not rounded.
+-- 3. All else is as it is without: products that are written out (x:matmul(w)), batch norms, pooling, dropout and
+-- what    works element by element keep the dtype they get.
 
 ---@param ty table the module tycho
 ---@return function autocast, function cast what the layers ask, function half what rule 2 asks

@@ -8,8 +8,9 @@ local ty = require "tycho"
 ---@class tycho.nn
 local nn = {}
 
-for _, part in ipairs { "module", "start", "layers", "norms", "windows", "recurrent", "attention", "losses",
-  "summary", "hooks" } do
+for _, part in ipairs { "module", "start", "layers", "containers", "dropout", "shapes", "vectors", "activations",
+  "norms", "padding", "windows", "recurrent", "cells", "attention", "transformer", "losses",
+  "summary", "hooks", "utils" } do
   require("tycho.nn." .. part)(ty, nn)
 end
 if type(debug) == "table" then

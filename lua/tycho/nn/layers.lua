@@ -1,4 +1,4 @@
---- nn/layers.lua -- linear layers, embeddings, dropout, activations, containers.
+--- nn/layers.lua -- linear and bilinear layers, embeddings.
 -- What they begin with is PyTorch's: weights and biases uniform within 1 / sqrt(inputs), embeddings normal.
 
 ---@param ty table the module tycho
@@ -99,168 +99,126 @@ return function(ty, nn)
 
   function Embedding:describe() return ("%d, %d"):format(self.entries, self.features) end
 
-  ---------------------------------------------------------------------------------------------------------- dropout
+  ---------------------------------------------------------------------------------------------------------- bags
 
-  ---@class tycho.nn.Dropout: tycho.Module
-  local Dropout = class "Dropout"
-  nn.Dropout = Dropout
+  ---@class tycho.nn.EmbeddingBag: tycho.Module
+  local EmbeddingBag = class "EmbeddingBag"
+  nn.EmbeddingBag = EmbeddingBag
 
-  --- nn.Dropout(p = 0.5): zeroes elements by chance p when training.
-  --- Raises where p lies outside of 0 to 1.
-  ---@param p? number
-  ---@return tycho.Module # the sizes of the input
-  function Dropout:init(p)
-    p = check.number("Dropout", 1, p, "p", 0.5)
-    if not (p >= 0 and p <= 1) then check.fail("Dropout", "argument 1 (p) must be in 0..1, got %.14g", p) end
-    self.p = p
+  --- nn.EmbeddingBag(entries, features, {mode = "mean"}): the mean, sum or largest of the rows of the weight that a
+  --- bag of indices names; indices count from 1. m(index [bags, length]), or m(index [n], offsets [bags]): bag i
+  --- begins at offsets[i], the first at 1. {weights = w}, of the sizes of index, multiplies the rows where mode is
+  --- "sum".
+  --- Raises where a count is not whole, the mode is not known, or an index is no integer or out of range.
+  ---@param entries integer
+  ---@param features integer
+  ---@param opts? {mode: "mean"|"sum"|"max"|nil}
+  ---@return tycho.Module # integers [bags, length] to [bags, features]; an empty bag gives zeros
+  function EmbeddingBag:init(entries, features, opts)
+    local who = "EmbeddingBag"
+    opts = check.options(who, opts, { mode = "string" })
+    self.entries, self.features = count(who, 1, entries, "entries"), count(who, 2, features, "features")
+    self.mode = opts.mode or "mean"
+    if self.mode ~= "mean" and self.mode ~= "sum" and self.mode ~= "max" then
+      check.fail(who, "option mode must be \"mean\", \"sum\" or \"max\", got %q", self.mode)
+    end
+    self.weight = nn.Parameter(ty.randn(entries, features))
   end
 
-  function Dropout:forward(x)
-    if not self.training or self.p == 0 then return x end
-    return ty.dropout(x, self.p)
-  end
-
-  function Dropout:describe() return ("%g"):format(self.p) end
-
-  ---------------------------------------------------------------------------------------------------------- activations
-
-  --- A class around a function of x. settings: names of numbers or strings that follow x, in order.
-  local function activation(name, fn, setting, default)
-    local c = class(name)
-    nn[name] = c
-    if setting then
-      function c:init(v)
-        if v == nil then v = default end
-        if type(v) ~= type(default) then
-          check.fail(name, "argument 1 (%s) must be a %s, got %s", setting, type(default), check.show(v))
-        end
-        self[setting] = v
-      end
-      function c:describe() return tostring(self[setting]) end
-      function c:forward(x) return fn(x, self[setting]) end
-    else
-      function c:forward(x) return fn(x) end -- luacheck: ignore 212
+  local function integers(who, what, t, ndim)
+    if not is_tensor(t) or t.dtype == "bool" or t.dtype:find("f", 1, true) or t.ndim ~= ndim then
+      check.fail(who, "%s must be integers of %d dim%s, got %s", what, ndim, ndim == 1 and "" or "s", check.got(t))
     end
   end
 
-  --- nn.ReLU(): max(x, 0), ty.relu as a module.
-  --- Raises where the input is not a tensor.
-  ---@return tycho.Module # the sizes of the input
-  activation("ReLU", ty.relu)
-  --- nn.LeakyReLU(slope = 0.01): see ty.leaky_relu.
-  activation("LeakyReLU", ty.leaky_relu, "slope", 0.01)
-  --- nn.ELU(alpha = 1): see ty.elu.
-  activation("ELU", ty.elu, "alpha", 1)
-  --- nn.SiLU(): x * sigmoid(x), see ty.silu.
-  activation("SiLU", ty.silu)
-  --- nn.Mish(): x * tanh(softplus(x)), see ty.mish.
-  activation("Mish", ty.mish)
-  --- nn.Softplus(beta = 1): see ty.softplus.
-  activation("Softplus", ty.softplus, "beta", 1)
-  --- nn.Sigmoid(): 1 / (1 + exp(-x)), see ty.sigmoid.
-  activation("Sigmoid", ty.sigmoid)
-  --- nn.Tanh(): ty.tanh as a module.
-  --- Raises where the input is not a tensor.
-  ---@return tycho.Module # the sizes of the input
-  activation("Tanh", ty.tanh)
-  --- nn.Softmax(dim = -1): see ty.softmax.
-  activation("Softmax", ty.softmax, "dim", -1)
-  --- nn.LogSoftmax(dim = -1): see ty.log_softmax.
-  activation("LogSoftmax", ty.log_softmax, "dim", -1)
-  --- nn.GELU(approximate = "none"): see ty.gelu.
-  ---@param approximate? "none"|"tanh" "none"
-  ---@return tycho.Module # the sizes of the input
-  activation("GELU", function(x, form) return ty.gelu(x, { approximate = form }) end, "approximate", "none")
-  --- nn.Identity(): gives what it is given.
-  --- Raises never.
-  ---@return tycho.Module # the input itself
-  activation("Identity", function(x) return x end)
-
-  ---@class tycho.nn.Flatten: tycho.Module
-  local Flatten = class "Flatten"
-  nn.Flatten = Flatten
-
-  --- nn.Flatten(first = 2, last = -1): those dims as one.
-  --- Raises where a dim of the input is out of range.
-  ---@param first? integer 2: the batch stays
-  ---@param last? integer the last
-  ---@return tycho.Module # [batch, ...] to [batch, the product of the rest]
-  function Flatten:init(first, last)
-    self.first, self.last = check.whole("Flatten", 1, first, "first", 2), check.whole("Flatten", 2, last, "last", -1)
+  --- Bags of lengths of their own: rows, and [bags, rows]: which rows are in which bag.
+  local function ragged(m, index, offsets, weights)
+    integers("EmbeddingBag", "the input", index, 1)
+    integers("EmbeddingBag", "offsets", offsets, 1)
+    local n, bags = index:size(1), offsets:size(1)
+    local rows = m.weight:index_select(1, index)
+    if weights then rows = rows * weights:unsqueeze(2) end
+    local at = ty.range(1, n, 1, { dtype = "i64", device = index.device })
+    local bag = at:ge(offsets:unsqueeze(2)):to("i64"):sum(1) -- of each row
+    return rows, ty.range(1, bags, 1, { dtype = "i64", device = index.device }):unsqueeze(2):eq(bag)
   end
 
-  function Flatten:forward(x) return x:flatten(self.first, self.last) end
-
-  function Flatten:describe() return ("%d, %d"):format(self.first, self.last) end
-
-  ---------------------------------------------------------------------------------------------------------- containers
-
-  --- The parts in a list of arguments, or in one plain table.
-  local function parts_of(who, ...)
-    local n, list = select("#", ...), { ... }
-    if n == 1 and type(list[1]) == "table" and getmetatable(list[1]) == nil then
-      list = list[1]
-      n = #list
-    end
-    while n > 0 and list[n] == nil do n = n - 1 end -- left out at the end
-    for i = 1, n do -- a nil before another part is one that the caller misspelt
-      local part = list[i]
-      if not nn.is_module(part) and type(part) ~= "function" then
-        check.fail(who, "part %d must be a module%s, got %s", i, who == "Sequential" and " or a function" or "",
-          check.show(part))
+  --- integers [bags, length] or [n] with offsets to [bags, features].
+  ---@param index tycho.Tensor
+  ---@param offsets? tycho.Tensor|table integers [bags]; or the options
+  ---@param opts? {weights: tycho.Tensor?}
+  ---@return tycho.Tensor
+  function EmbeddingBag:forward(index, offsets, opts)
+    if offsets ~= nil and not is_tensor(offsets) then offsets, opts = nil, offsets end
+    local weights = check.options("EmbeddingBag", opts, { weights = "any" }).weights
+    if weights ~= nil then
+      check.tensor("EmbeddingBag", 3, weights)
+      if self.mode ~= "sum" then check.fail("EmbeddingBag", "weights need the mode \"sum\", got %q", self.mode) end
+      if is_tensor(index) and check.text(weights):match "%b[]" ~= check.text(index):match "%b[]" then
+        check.fail("EmbeddingBag", "weights %s do not fit %s", check.text(weights), check.text(index))
       end
     end
-    return list
-  end
-
-  ---@class tycho.nn.Sequential: tycho.Module
-  local Sequential = class "Sequential"
-  nn.Sequential = Sequential
-
-  --- nn.Sequential(part, ...): each part takes what the one before it gives; functions are parts too.
-  --- Raises where a part is neither a module nor a function.
-  ---@param ... tycho.Module|function the parts, or one list of them
-  ---@return tycho.Module # what the last part gives; m[i] is part i, #m how many
-  function Sequential:init(...)
-    for i, part in ipairs(parts_of("Sequential", ...)) do self[i] = part end
-  end
-
-  function Sequential:forward(x)
-    for i = 1, #self do x = self[i](x) end
-    return x
-  end
-
-  --- Adds a part at the end. Gives the module.
-  --- Raises where the part is neither a module nor a function.
-  ---@param part tycho.Module|function a further part
-  ---@return tycho.nn.Sequential # the module itself
-  function Sequential:append(part)
-    self[#self + 1] = parts_of("Sequential", part)[1]
-    return self
-  end
-
-  ---@class tycho.nn.ModuleList: tycho.Module
-  local ModuleList = class "ModuleList"
-  nn.ModuleList = ModuleList
-
-  --- nn.ModuleList(part, ...): a list of modules, list[1] to list[#list]; calling them is the owner's doing.
-  --- Raises where a part is no module.
-  ---@param ... tycho.Module the parts, or one list of them
-  ---@return tycho.Module # list[i] is part i
-  function ModuleList:init(...)
-    for i, part in ipairs(parts_of("ModuleList", ...)) do
-      if not nn.is_module(part) then check.fail("ModuleList", "part %d must be a module, got a function", i) end
-      self[i] = part
+    if offsets ~= nil then
+      local rows, own = ragged(self, index, offsets, weights)
+      local counts = own:to(rows.dtype)
+      if self.mode == "max" then
+        local all = ty.where(own:unsqueeze(3), rows, -math.huge):max(2)
+        return ty.where(own:any(2):unsqueeze(2), all, 0)
+      end
+      local y = counts:matmul(rows)
+      return self.mode == "sum" and y or y / counts:sum(2, true):clamp(1)
     end
+    integers("EmbeddingBag", "the input", index, 2)
+    local rows = self.weight:index_select(1, index:reshape(-1)):reshape(index:size(1), index:size(2), self.features)
+    if weights then rows = rows * weights:unsqueeze(3) end
+    if self.mode == "max" then return rows:max(2) end
+    if self.mode == "sum" then return rows:sum(2) end
+    return rows:mean(2)
   end
 
-  --- Adds a part at the end. Gives the module.
-  --- Raises where the part is no module.
-  ---@param part tycho.Module a further part
-  ---@return tycho.nn.ModuleList # the module itself
-  function ModuleList:append(part)
-    if not nn.is_module(part) then check.fail("ModuleList", "a part must be a module, got %s", check.show(part)) end
-    self[#self + 1] = part
-    return self
+  function EmbeddingBag:describe() return ("%d, %d, mode = %s"):format(self.entries, self.features, self.mode) end
+
+  ---------------------------------------------------------------------------------------------------------- bilinear
+
+  ---@class tycho.nn.Bilinear: tycho.Module
+  local Bilinear = class "Bilinear"
+  nn.Bilinear = Bilinear
+
+  --- nn.Bilinear(inputs1, inputs2, outputs, {bias = true}): a W b + bias for each output, m(a, b); weight [outputs,
+  --- inputs1, inputs2].
+  --- Raises where a count is not whole, or the inputs do not end with these sizes.
+  ---@param inputs1 integer
+  ---@param inputs2 integer
+  ---@param outputs integer
+  ---@param opts? {bias: boolean?}
+  ---@return tycho.Module # [..., inputs1] and [..., inputs2] to [..., outputs]
+  function Bilinear:init(inputs1, inputs2, outputs, opts)
+    local who = "Bilinear"
+    self.inputs1, self.inputs2 = count(who, 1, inputs1, "inputs1"), count(who, 2, inputs2, "inputs2")
+    self.outputs = count(who, 3, outputs, "outputs")
+    opts = check.options(who, opts, { bias = "boolean" })
+    local bound = 1 / sqrt(inputs1)
+    self.weight = uniform({ outputs, inputs1, inputs2 }, bound)
+    if opts.bias ~= false then self.bias = uniform({ outputs }, bound) end
+  end
+
+  --- [..., inputs1] and [..., inputs2] to [..., outputs].
+  ---@param a tycho.Tensor
+  ---@param b tycho.Tensor
+  ---@return tycho.Tensor
+  function Bilinear:forward(a, b)
+    for i, x in ipairs { a, b } do
+      if not is_tensor(x) or x.ndim < 1 or x:size(-1) ~= self["inputs" .. i] then
+        check.fail("Bilinear", "input %d must be [..., %d], got %s", i, self["inputs" .. i], check.got(x))
+      end
+    end
+    if not is_tensor(b) then check.fail("Bilinear", "input 2 must be [..., %d], got nil", self.inputs2) end
+    local p, q, w, bias = cast(a, b, self.weight, self.bias)
+    local y = ty.einsum("...i,oij,...j->...o", p, w, q)
+    return bias and y + bias or y
+  end
+
+  function Bilinear:describe()
+    return ("%d, %d, %d%s"):format(self.inputs1, self.inputs2, self.outputs, self.bias and "" or ", bias = false")
   end
 end

@@ -1,12 +1,13 @@
 --- nn/location.lua -- in which module an error arises: its path in the model, as in `classifier.2 (Linear), m.lua:14:
 --- ...`.
 -- In: where the error arises, and its text; called as it is raised, so that calls of modules cost nothing more. Out:
--- the text with the module's path; nil where no module runs, or the one that runs is the model itself. Whoever calls it
--- protects it: an error in here is none of the user's.
+-- the text with the module's path; nil where no module runs, or the one that runs is the model itself. Whoever calls
+-- it protects it: an error in here is none of the user's.
 --
 -- 1. A module runs where a function of the user's, or its `forward`, has it as its first argument.
 -- 2. The model is the outermost module that runs and has the innermost among its parts. Lua forgets calls in whose
---    place others run (`return self.fc(x)`), so modules in the locals, upvalues and globals of the callers count, too:
+--    place others run (`return self.fc(x)`), so modules in the locals, upvalues and globals of the callers count,
+---  too:
 --    those of the nearest caller that has one, and the longest path.
 
 local type, rawget, rawequal, getmetatable, next = type, rawget, rawequal, getmetatable, next

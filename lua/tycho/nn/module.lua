@@ -1,6 +1,6 @@
 --- nn/module.lua -- Module: what all layers and models are made of.
--- A module is a plain table. Its fields are its parts: tensors that require gradients are parameters, other tensors are
--- buffers, modules and plain tables hold more of them. Numbers, strings, functions are settings.
+-- A module is a plain table. Its fields are its parts: tensors that require gradients are parameters, other tensors
+-- are buffers, modules and plain tables hold more of them. Numbers, strings, functions are settings.
 --
 --   local Net = nn.class "Net"                            -- a class: Net(...) makes a module
 --   function Net:init(n) self.fc = nn.Linear(n, 10) end
@@ -13,7 +13,8 @@
 -- 3. A table or tensor that stands in several places is met once, at the first one; only state_dict knows all its
 --    names.
 -- 4. Fields that m._transient = {name = true} lists, and the classes' fields, are no parts.
--- 5. A compiled module stands for the module: its parts are those, under the same names.
+-- 5. Buffers that m._unsaved = {name = true} lists (register_buffer) are parts, but in no state.
+-- 6. A compiled module stands for the module: its parts are those, under the same names.
 
 ---@class tycho.Module
 ---@field training boolean true at first; train() and eval() set it
@@ -183,6 +184,27 @@ return function(ty, nn)
     return names, list
   end
 
+  nn._parameters = function(m) return tensors("parameters", m, is_parameter) end
+
+  --- A module with tensors of its own; what is shared in it is shared again.
+  local function copied(v, seen)
+    if is_tensor(v) then
+      if not seen[v] then
+        local t = v:detach():clone()
+        seen[v] = v.requires_grad and t:requires_grad_() or t
+      end
+      return seen[v]
+    end
+    if type(v) ~= "table" then return v end
+    v = behind(v)
+    if seen[v] then return seen[v] end
+    local t = {}
+    seen[v] = t
+    for k, e in pairs(v) do t[copied(k, seen)] = copied(e, seen) end
+    return setmetatable(t, getmetatable(v))
+  end
+  function nn._copied(m) return copied(m, {}) end
+
   local function not_parameter(t) return not is_parameter(t) end
 
   --- An iterator over two lists.
@@ -311,6 +333,105 @@ return function(ty, nn)
     return self
   end
 
+  --- What a part may be named: a name without dots that no method has.
+  local function part_name(who, m, name)
+    if type(name) ~= "string" or name == "" or name:find(".", 1, true) then
+      raise(("%s: argument 1 must be a name without dots, got %s"):format(who, check.show(name)))
+    end
+    if rawget(m, name) == nil and m[name] ~= nil then
+      raise(("%s: %q is a method of %s"):format(who, name, m.class_name))
+    end
+  end
+
+  --- A tensor as a part that is no parameter and never becomes one: m.name. Where persistent is false, states do not
+  --- have it. Gives the module.
+  --- Raises where the name has a dot or is a method's, or t is no tensor.
+  ---@param name string
+  ---@param t? tycho.Tensor nil: it is taken away
+  ---@param persistent? boolean true
+  ---@return tycho.Module # the module itself
+  function Module:register_buffer(name, t, persistent)
+    own("register_buffer", self)
+    part_name("register_buffer", self, name)
+    if t ~= nil then check.tensor("register_buffer", 2, t) end
+    persistent = check.boolean("register_buffer", 3, persistent, "persistent", true)
+    local buffers, unsaved = {}, {}
+    for k, v in pairs(self._buffers or {}) do buffers[k] = v end -- a class's list is not the module's
+    for k, v in pairs(rawget(self, "_unsaved") or {}) do unsaved[k] = v end
+    buffers[name], unsaved[name] = t ~= nil or nil, not persistent or nil
+    self._buffers, self._unsaved = buffers, next(unsaved) and unsaved or nil
+    self[name] = t
+    return self
+  end
+
+  --- A tensor as a parameter: m.name, which requires gradients. Gives the module.
+  --- Raises where the name has a dot or is a method's, or t is no float tensor.
+  ---@param name string
+  ---@param t? tycho.Tensor nil: it is taken away
+  ---@return tycho.Module # the module itself
+  function Module:register_parameter(name, t)
+    own("register_parameter", self)
+    part_name("register_parameter", self, name)
+    self[name] = t ~= nil and check.float("register_parameter", 2, t):requires_grad_() or nil
+    return self
+  end
+
+  --- A module as a part: m.name. Gives the module.
+  --- Raises where the name has a dot or is a method's, or part is no module.
+  ---@param name string
+  ---@param part tycho.Module
+  ---@return tycho.Module # the module itself
+  function Module:add_module(name, part)
+    own("add_module", self)
+    part_name("add_module", self, name)
+    if not is_module(part) then raise("add_module: argument 2 must be a module, got " .. check.show(part)) end
+    self[name] = part
+    return self
+  end
+
+  --- What stands at a path, "layers.1.weight".
+  local function at_path(who, m, path)
+    if type(path) ~= "string" then raise(who .. ": argument 1 must be a path, got " .. check.show(path)) end
+    local v = own(who, m)
+    for key in path:gmatch "[^.]+" do
+      local inner = type(v) == "table" and rawget(v, key)
+      if type(v) == "table" and (inner == nil or inner == false) then inner = rawget(v, tonumber(key) or key) end
+      v = behind(inner)
+      if not v then raise(("%s: there is no %s in %s"):format(who, path, m.class_name)) end
+    end
+    return v
+  end
+
+  --- The module at a path of names joined by dots; "" is the module itself.
+  --- Raises where there is none.
+  ---@param path string such as "layers.1"
+  ---@return tycho.Module # the part
+  function Module:get_submodule(path)
+    local v = at_path("get_submodule", self, path)
+    if not is_instance(v) then raise(("get_submodule: %s is no module"):format(path)) end
+    return v
+  end
+
+  --- The parameter at a path of names joined by dots.
+  --- Raises where there is none.
+  ---@param path string such as "layers.1.weight"
+  ---@return tycho.Tensor # the parameter itself
+  function Module:get_parameter(path)
+    local v = at_path("get_parameter", self, path)
+    if not is_tensor(v) or not is_parameter(v) then raise(("get_parameter: %s is no parameter"):format(path)) end
+    return v
+  end
+
+  --- The buffer at a path of names joined by dots.
+  --- Raises where there is none.
+  ---@param path string such as "norm.running_mean"
+  ---@return tycho.Tensor # the buffer itself
+  function Module:get_buffer(path)
+    local v = at_path("get_buffer", self, path)
+    if not is_tensor(v) or is_parameter(v) then raise(("get_buffer: %s is no buffer"):format(path)) end
+    return v
+  end
+
   --- Forgets the gradients of its parameters.
   --- Raises where it is called on what is no module.
   function Module:zero_grad()
@@ -318,7 +439,8 @@ return function(ty, nn)
     for _, p in ipairs(list) do p.grad = nil end
   end
 
-  --- Whether its parameters, or what could be some, require gradients. Frozen ones count as buffers. Gives the module.
+  --- Whether its parameters, or what could be some, require gradients. Frozen ones count as buffers. Gives the
+  --- module.
   --- Raises where the argument is no boolean.
   ---@param on? boolean true
   ---@return tycho.Module # the module itself
@@ -370,12 +492,14 @@ return function(ty, nn)
 
   ---------------------------------------------------------------------------------------------------------- state
 
-  --- Calls visit(name, tensor, owner, key, torch) for each tensor under each of its names. torch: that name in PyTorch,
-  --- where lists count from 0, or nil where PyTorch has none.
+  --- Calls visit(name, tensor, owner, key, torch) for each tensor under each of its names. torch: that name in
+  --- PyTorch, where lists count from 0, or nil where PyTorch has none.
   local function each_state(t, prefix, torch, path, visit)
     path[t] = true
+    local unsaved = rawget(t, "_unsaved")
     for _, k in ipairs(keys_of(t)) do
       local v = behind(rawget(t, k))
+      if unsaved and unsaved[k] then v = nil end
       local renamed = t.torch_name and type(k) == "string" and t:torch_name(k)
       local other = renamed or key_text(type(k) == "number" and k - 1 or k)
       local name = prefix == "" and key_text(k) or prefix .. "." .. key_text(k)
@@ -414,8 +538,8 @@ return function(ty, nn)
   end
 
   --- Writes the tensors of a state_dict into the module's own, cast to their dtypes. Nothing is written unless all
-  --- fits. Options: from = "torch": names count lists from 0, and layouts that differ are turned (weights of linear and
-  --- recurrent layers are [in, out] here); strict = true: missing and unexpected names raise.
+  --- fits. Options: from = "torch": names count lists from 0, and layouts that differ are turned (weights of linear
+  --- and recurrent layers are [in, out] here); strict = true: missing and unexpected names raise.
   --- Raises where names or sizes do not fit.
   ---@param sd table<string, tycho.Tensor>
   ---@param opts? {from: "torch"|nil, strict: boolean?}

@@ -1,4 +1,4 @@
---- nn/norms.lua -- normalising layers: batch, layer, group, RMS.
+--- nn/norms.lua -- normalising layers: batch, instance, layer, group, RMS, local response.
 -- Half floats are normalised in f32 and rounded once; within ty.autocast all but batch norms give f32. Weights begin
 -- with 1, biases with 0.
 
@@ -46,6 +46,23 @@ return function(ty, nn)
     return dims, sizes
   end
 
+  --- The running moments follow those of a batch, of n values a channel.
+  local function follow(m, mean, var, n)
+    if not (writable(m.running_mean, mean) and writable(m.running_var, var)) then
+      check.fail(m.class_name, "in training inside of ty.vmap every example has moments of its own, but the running "
+        .. "means are one for all (use {track = false}, eval() or nn.GroupNorm, or give the module to vmap as an "
+        .. "argument, with running means for each example)")
+    end
+    if outside(m.running_mean) or outside(m.running_var) then
+      check.fail(m.class_name, "in training inside of ty.scan the running means change from turn to turn, but they "
+        .. "are not carried (use {track = false}, eval() or nn.GroupNorm, or carry them: a turn begins by setting "
+        .. "running_mean and running_var to what it was given, and gives what they are at its end)")
+    end
+    local share = m.momentum
+    m.running_mean:mul_(1 - share):add_(mean:detach() * share)
+    m.running_var:mul_(1 - share):add_(var:detach() * (n / (n - 1) * share))
+  end
+
   --- The mean and the variance of a batch; the running ones follow.
   local function batch_moments(m, w, dims, sizes)
     local n = w:numel() / m.channels
@@ -55,21 +72,7 @@ return function(ty, nn)
     local mean = w:sum(dims) / n
     local d = w - mean:reshape(sizes)
     local var = (d * d):sum(dims) / n
-    if m.running_mean then
-      if not (writable(m.running_mean, mean) and writable(m.running_var, var)) then
-        check.fail(m.class_name, "in training inside of ty.vmap every example has moments of its own, but the running "
-          .. "means are one for all (use {track = false}, eval() or nn.GroupNorm, or give the module to vmap as an "
-          .. "argument, with running means for each example)")
-      end
-      if outside(m.running_mean) or outside(m.running_var) then
-        check.fail(m.class_name, "in training inside of ty.scan the running means change from turn to turn, but they "
-          .. "are not carried (use {track = false}, eval() or nn.GroupNorm, or carry them: a turn begins by setting "
-          .. "running_mean and running_var to what it was given, and gives what they are at its end)")
-      end
-      local share = m.momentum
-      m.running_mean:mul_(1 - share):add_(mean:detach() * share)
-      m.running_var:mul_(1 - share):add_(var:detach() * (n / (n - 1) * share))
-    end
+    if m.running_mean then follow(m, mean, var, n) end
     return d, var
   end
 
@@ -105,14 +108,130 @@ return function(ty, nn)
   ---@return tycho.Module # the sizes of the input
   nn.BatchNorm1d = class("BatchNorm1d", BatchNorm)
   nn.BatchNorm1d.ranks, nn.BatchNorm1d.shape_text = { [2] = true, [3] = true }, "[batch, %d], or that with a length,"
-  --- nn.BatchNorm2d(channels, {eps = 1e-5, momentum = 0.1, affine = true, track = true}): the same of [batch, channels,
-  --- height, width].
+  --- nn.BatchNorm2d(channels, {eps = 1e-5, momentum = 0.1, affine = true, track = true}): the same of [batch,
+  --- channels, height, width].
   --- Raises where the input has other sizes, or one value a channel when training.
   ---@param channels integer
   ---@param opts? {eps: number?, momentum: number?, affine: boolean?, track: boolean?} track: keep running means
   ---@return tycho.Module # the sizes of the input
   nn.BatchNorm2d = class("BatchNorm2d", BatchNorm)
   nn.BatchNorm2d.ranks, nn.BatchNorm2d.shape_text = { [4] = true }, "[batch, %d, height, width]"
+
+  --- nn.BatchNorm3d(channels, {eps = 1e-5, momentum = 0.1, affine = true, track = true}): the same of [batch,
+  --- channels, depth, height, width].
+  --- Raises where the input has other sizes, or one value a channel when training.
+  ---@param channels integer
+  ---@param opts? {eps: number?, momentum: number?, affine: boolean?, track: boolean?} track: keep running means
+  ---@return tycho.Module # the sizes of the input
+  nn.BatchNorm3d = class("BatchNorm3d", BatchNorm)
+  nn.BatchNorm3d.ranks, nn.BatchNorm3d.shape_text = { [5] = true }, "[batch, %d, depth, height, width]"
+
+  ---------------------------------------------------------------------------------------------------------- instance
+
+  ---@class tycho.nn.InstanceNorm: tycho.nn.BatchNorm
+  local InstanceNorm = class("InstanceNorm", BatchNorm)
+
+  --- As a batch norm whose batch is each sample alone. affine and track are false by default.
+  ---@param channels integer
+  ---@param opts? {eps: number?, momentum: number?, affine: boolean?, track: boolean?}
+  function InstanceNorm:init(channels, opts)
+    opts = check.options(self.class_name, opts, batch_options)
+    BatchNorm.init(self, channels, { eps = opts.eps, momentum = opts.momentum, affine = opts.affine or false,
+      track = opts.track or false })
+  end
+
+  --- [batch, channels, ...] or [channels, ...] to the same shape.
+  ---@param x tycho.Tensor
+  ---@return tycho.Tensor
+  function InstanceNorm:forward(x)
+    check.float(self.class_name, 1, x)
+    local single = x.ndim == self.places + 1
+    local input = single and x:unsqueeze(1) or x
+    if input.ndim ~= self.places + 2 or input:size(2) ~= self.channels then
+      check.fail(self.class_name, "the input must be %s or without the batch, got %s",
+        self.shape_text:format(self.channels), check.text(x))
+    end
+    local half = halves[x.dtype] and x.dtype
+    local w = half and input:to("f32") or input
+    local dims, sizes, n = {}, { self.channels }, 1
+    for d = 3, w.ndim do dims[d - 2], sizes[d - 1], n = d, 1, n * w:size(d) end
+    local d, var
+    if self.training or not self.running_mean then
+      if n < 2 then
+        check.fail(self.class_name, "needs more than one value a channel, got %s", check.text(x))
+      end
+      local mean = w:sum(dims, true) / n
+      d = w - mean
+      var = (d * d):sum(dims, true) / n
+      if self.running_mean then follow(self, mean:flatten(2):mean(1), var:flatten(2):mean(1), n) end
+    else
+      d, var = w - self.running_mean:reshape(sizes), self.running_var:reshape(sizes)
+    end
+    local y = d / sqrt(var + self.eps)
+    if self.weight then y = y * self.weight:reshape(sizes) + self.bias:reshape(sizes) end
+    if half then y = y:to(half) end
+    return single and y:squeeze(1) or y
+  end
+
+  local function instance(name, places, text)
+    local c = class(name, InstanceNorm)
+    nn[name], c.places, c.shape_text = c, places, text
+  end
+
+  --- nn.InstanceNorm1d(channels, {eps = 1e-5, momentum = 0.1, affine = false, track = false}): each channel of each
+  --- sample to mean 0 and variance 1 over its places. Ulyanov and others 2016, arXiv:1607.08022.
+  --- Raises where the input has other sizes, or one value a channel.
+  ---@param channels integer
+  ---@param opts? {eps: number?, momentum: number?, affine: boolean?, track: boolean?} track: keep running means
+  ---@return tycho.Module # [batch, channels, length] or without the batch, to the same
+  instance("InstanceNorm1d", 1, "[batch, %d, length]")
+  --- nn.InstanceNorm2d(channels, {eps = 1e-5, momentum = 0.1, affine = false, track = false}): each channel of each
+  --- sample to mean 0 and variance 1 over its places. Ulyanov and others 2016, arXiv:1607.08022.
+  --- Raises where the input has other sizes, or one value a channel.
+  ---@param channels integer
+  ---@param opts? {eps: number?, momentum: number?, affine: boolean?, track: boolean?} track: keep running means
+  ---@return tycho.Module # [batch, channels, height, width] or without the batch, to the same
+  instance("InstanceNorm2d", 2, "[batch, %d, height, width]")
+  --- nn.InstanceNorm3d(channels, {eps = 1e-5, momentum = 0.1, affine = false, track = false}): each channel of each
+  --- sample to mean 0 and variance 1 over its places. Ulyanov and others 2016, arXiv:1607.08022.
+  --- Raises where the input has other sizes, or one value a channel.
+  ---@param channels integer
+  ---@param opts? {eps: number?, momentum: number?, affine: boolean?, track: boolean?} track: keep running means
+  ---@return tycho.Module # [batch, channels, depth, height, width] or without the batch, to the same
+  instance("InstanceNorm3d", 3, "[batch, %d, depth, height, width]")
+
+  ---@class tycho.nn.LocalResponseNorm: tycho.Module
+  local LocalResponseNorm = class "LocalResponseNorm"
+  nn.LocalResponseNorm = LocalResponseNorm
+
+  --- nn.LocalResponseNorm(size, {alpha = 1e-4, beta = 0.75, k = 1}): x / (k + alpha * mean of x^2 over `size`
+  --- channels around each)^beta. Krizhevsky and others 2012.
+  --- Raises where the size is not whole, or the input has no channels.
+  ---@param size integer
+  ---@param opts? {alpha: number?, beta: number?, k: number?}
+  ---@return tycho.Module # [batch, channels, ...] to the same
+  function LocalResponseNorm:init(size, opts)
+    self.size = count("LocalResponseNorm", 1, size, "size")
+    opts = check.options("LocalResponseNorm", opts, { alpha = "number", beta = "number", k = "number" })
+    self.alpha, self.beta, self.k = opts.alpha or 1e-4, opts.beta or 0.75, opts.k or 1
+  end
+
+  function LocalResponseNorm:forward(x)
+    check.float("LocalResponseNorm", 1, x)
+    if x.ndim < 3 then
+      check.fail("LocalResponseNorm", "the input must be [batch, channels, ...], got %s", check.text(x))
+    end
+    local half = halves[x.dtype] and x.dtype
+    local w = half and x:to("f32") or x
+    local amounts, before = {}, math.floor(self.size / 2)
+    for d = 1, x.ndim do amounts[d] = { 0, 0 } end
+    amounts[2] = { before, self.size - 1 - before }
+    local sums = (w * w):pad(amounts):unfold(2, self.size, 1):sum(-1)
+    local y = w / (sums / self.size * self.alpha + self.k):pow(self.beta)
+    return half and y:to(half) or y
+  end
+
+  function LocalResponseNorm:describe() return tostring(self.size) end
 
   ---------------------------------------------------------------------------------------------------------- layer, RMS
 

@@ -4,9 +4,9 @@
 -- last states.
 --
 -- Parameters of layer n: weight_ih_ln [inputs, gates * hidden], weight_hh_ln [hidden, gates * hidden], bias_ih_ln,
--- bias_hh_ln, of the backward direction the same with _reverse. The gates' order is PyTorch's: r z n, and i f g o. All
--- times' inputs meet their weights in one product; what depends on the state is one product a time. Up to LONG times
--- are written out one after the other, which leaves a compiler more to fuse; more are one ty.scan.
+-- bias_hh_ln, of the backward direction the same with _reverse. The gates' order is PyTorch's: r z n, and i f g o.
+-- All times' inputs meet their weights in one product; what depends on the state is one product a time. Up to LONG
+-- times are written out one after the other, which leaves a compiler more to fuse; more are one ty.scan.
 
 ---@param ty table the module tycho
 ---@param nn table what is filled

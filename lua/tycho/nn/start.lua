@@ -1,6 +1,6 @@
 --- nn/start.lua -- initialisers: what parameters begin with. `nn.init`.
--- In: a tensor, which is written in place and given back. The names, bounds and gains are PyTorch's. A layer's count of
--- inputs and outputs is read off its weight: [in, out] of a linear layer, [out, in, places...] of a convolution.
+-- In: a tensor, which is written in place and given back. The names, bounds and gains are PyTorch's. A layer's count
+-- of inputs and outputs is read off its weight: [in, out] of a linear layer, [out, in, places...] of a convolution.
 
 ---@param ty table the module tycho
 ---@param nn table what is filled

@@ -3,7 +3,8 @@
 -- writes remains. Out: a table of rows that prints as one. Wrong use, and errors of the model itself, raise.
 --
 -- Shapes are those that each module's forward gives while the whole model is recorded once. Multiply-adds are counted
--- on recorded graphs: those of the products, for the whole model and, with inputs of the same shapes, for each module.
+-- on recorded graphs: those of the products, for the whole model and, with inputs of the same shapes, for each
+-- module.
 
 local map = require("tycho.tree").map
 

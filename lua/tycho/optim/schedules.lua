@@ -1,10 +1,11 @@
---- schedules.lua -- rates that change as training goes on: part of `ty.optim`.
+--- optim/schedules.lua -- rates that change as training goes on: part of `ty.optim`.
 -- A schedule belongs to an optimiser. Making it sets the rates of step 0; each s:step() goes on by one. Rates are
 -- computed from the groups' first ones and the step's number alone, so a schedule can be saved and taken up again.
 
+---@param _ table the module tycho
 ---@param M table ty.optim, which is filled
----@param check table check.lua
-return function(M, check)
+---@param check table arguments.lua
+return function(_, M, check)
   local cos, pi, min, max, floor = math.cos, math.pi, math.min, math.max, math.floor
   local type, ipairs, pairs, setmetatable = type, ipairs, pairs, setmetatable
 
@@ -22,17 +23,49 @@ return function(M, check)
       local base = s.base[i] or g.lr
       s.base[i] = base
       g.lr = s.rate(s, base, s.last)
+      if s.other then s.other(s, g, s.last) end
     end
   end
+  M._apply_schedule = apply
 
-  --- A class of schedules. defaults: options and their values, NEEDED where there is none; rate(s, base, step).
+  --- Takes the groups' first rates, and sets those of step 0.
+  local function begin(s)
+    for i, g in ipairs(s.opt.groups) do
+      s.base[i] = g.base_lr or g.lr
+      g.base_lr = s.base[i]
+    end
+    apply(s)
+    return s
+  end
+
+  --- A schedule of a class, that begins.
+  function M._new_schedule(opt, name, rate) -- `rate` as of schedule()
+    if not is_optimizer(opt) then check.fail(name, "argument 1 must be an optimiser, got %s", check.show(opt)) end
+    return begin(setmetatable({ opt = opt, base = {}, last = 0, rate = rate, class_name = name }, Schedule))
+  end
+
+  --- The options under this library's names; also: PyTorch's names of some.
+  local function renamed(name, opts, also)
+    if type(opts) ~= "table" or not also then return opts end
+    local list = {}
+    for k, v in pairs(opts) do
+      local own = also[k] or k
+      if list[own] ~= nil then check.fail(name, "option %s is given twice", own) end
+      list[own] = v
+    end
+    return list
+  end
+
+  --- A class of schedules. defaults: options and their values, NEEDED where there is none; rate(s, base, step);
+  --- prepare(s, name) checks them; also: other names of options.
   local NEEDED = {}
-  local function schedule(name, defaults, rate, prepare)
+  M._needed = NEEDED
+  local function schedule(name, defaults, rate, prepare, also)
     M[name] = function(opt, opts)
       if not is_optimizer(opt) then check.fail(name, "argument 1 must be an optimiser, got %s", check.show(opt)) end
       local known = {}
       for k, v in pairs(defaults) do known[k] = v == NEEDED and "number" or type(v) end
-      opts = check.options(name, opts, known)
+      opts = check.options(name, renamed(name, opts, also), known)
       local s = setmetatable({ opt = opt, base = {}, last = 0, rate = rate, class_name = name }, Schedule)
       for k, v in pairs(defaults) do
         local given = opts[k]
@@ -41,14 +74,10 @@ return function(M, check)
         s[k] = given
       end
       if prepare then prepare(s, name) end
-      for i, g in ipairs(opt.groups) do
-        s.base[i] = g.base_lr or g.lr
-        g.base_lr = s.base[i]
-      end
-      apply(s)
-      return s
+      return begin(s)
     end
   end
+  M._schedule, M._renamed = schedule, renamed
 
   --- Goes on by one step and sets the groups' rates.
   --- Raises what the function of a LambdaLR raises.
@@ -84,6 +113,9 @@ return function(M, check)
     end
     self.last = sd.last
     for i, v in ipairs(sd.base) do self.base[i] = v end
+    for _, part in ipairs(self.parts or {}) do
+      for i, v in ipairs(sd.base) do part.base[i] = v end
+    end
     apply(self)
   end
 
@@ -93,16 +125,16 @@ return function(M, check)
     end
   end
 
-  --- optim.StepLR(opt, {every, gamma = 0.1}): times gamma after each `every` steps.
+  --- optim.StepLR(opt, {every, gamma = 0.1}): times gamma after each `every` (or step_size) steps.
   --- Raises where the first argument is no optimiser, or an option is missing or out of range.
   ---@param opt tycho.Optimizer
   ---@param opts {every: integer, gamma: number?} counted in steps of the schedule
   ---@return tycho.Schedule # s:step() after each step or epoch
   schedule("StepLR", { every = NEEDED, gamma = 0.1 }, function(s, base, n)
     return base * s.gamma ^ floor(n / s.every)
-  end, function(s, name) whole(name, "every", s.every, 1) end)
+  end, function(s, name) whole(name, "every", s.every, 1) end, { step_size = "every" })
 
-  --- optim.MultiStepLR(opt, {at = {30, 80}, gamma = 0.1}): times gamma at each of these steps.
+  --- optim.MultiStepLR(opt, {at = {30, 80}, gamma = 0.1}): times gamma at each of these steps (or milestones).
   --- Raises where the first argument is no optimiser, or an option is missing or out of range.
   ---@param opt tycho.Optimizer
   ---@param opts {at: integer[], gamma: number?} counted in steps of the schedule
@@ -119,7 +151,7 @@ return function(M, check)
         check.fail(name, "option at must be a list of steps, got %s in it", check.show(s.at[i]))
       end
     end
-  end)
+  end, { milestones = "at" })
 
   --- optim.ExponentialLR(opt, {gamma}): times gamma at each step.
   --- Raises where the first argument is no optimiser, or an option is missing or out of range.
@@ -165,8 +197,9 @@ return function(M, check)
   end)
 
   --- optim.OneCycleLR(opt, {steps, most = 10 * rate of each group, rise = 0.3, div = 25, final_div = 1e4}): half a
-  --- cosine from most / div up to `most` at the share `rise` of the steps, then down to most / div / final_div. Smith,
-  --- Topin 2017, arXiv:1708.07120; phases as PyTorch's.
+  --- cosine from most / div up to `most` at the share `rise` of the steps, then down to most / div / final_div.
+  --- Smith, Topin 2017, arXiv:1708.07120; phases as PyTorch's, whose names of the options (total_steps, max_lr,
+  --- pct_start, div_factor, final_div_factor) are known too.
   --- Raises where the first argument is no optimiser, or an option is missing or out of range.
   ---@param opt tycho.Optimizer
   ---@param opts {steps: integer, most: number?, rise: number?, div: number?, final_div: number?} counted in steps of
@@ -187,7 +220,8 @@ return function(M, check)
         check.fail(name, "option %s must be above 0, got %.14g", what, s[what])
       end
     end
-  end)
+  end, { total_steps = "steps", max_lr = "most", pct_start = "rise", div_factor = "div",
+    final_div_factor = "final_div" })
 
   --- optim.LambdaLR(opt, fn): the first rate times fn(step).
   --- Raises where fn is no function, or gives no number.
@@ -197,20 +231,13 @@ return function(M, check)
   function M.LambdaLR(opt, fn)
     if not is_optimizer(opt) then check.fail("LambdaLR", "argument 1 must be an optimiser, got %s", check.show(opt)) end
     if type(fn) ~= "function" then check.fail("LambdaLR", "argument 2 must be a function, got %s", check.show(fn)) end
-    local s = setmetatable({ opt = opt, base = {}, last = 0, class_name = "LambdaLR" }, Schedule)
-    s.rate = function(_, base, n)
+    return M._new_schedule(opt, "LambdaLR", function(_, base, n)
       local factor = fn(n)
       if type(factor) ~= "number" then
         check.fail("LambdaLR", "the function must give a number, got %s", check.show(factor))
       end
       return base * factor
-    end
-    for i, g in ipairs(opt.groups) do
-      s.base[i] = g.base_lr or g.lr
-      g.base_lr = s.base[i]
-    end
-    apply(s)
-    return s
+    end)
   end
 
   ---------------------------------------------------------------------------------------------------------- plateau
@@ -224,7 +251,8 @@ return function(M, check)
 
   --- optim.ReduceLROnPlateau(opt, {mode = "min", factor = 0.1, patience = 10, threshold = 1e-4, cooldown = 0,
   --- least = 0}): s:step(metric) multiplies the rates by factor when the metric has not become better, by the share
-  --- `threshold`, for more than `patience` steps; then `cooldown` steps do not count.
+  --- `threshold`, for more than `patience` steps; then `cooldown` steps do not count. least (or min_lr): of the
+  --- rates.
   --- Raises where the first argument is no optimiser, or an option is out of range.
   ---@param opt tycho.Optimizer
   ---@param opts? {mode: "min"|"max"|nil, factor: number?, patience: integer?, threshold: number?, cooldown: integer?,
@@ -235,7 +263,7 @@ return function(M, check)
     if not is_optimizer(opt) then check.fail(name, "argument 1 must be an optimiser, got %s", check.show(opt)) end
     local known = {}
     for k, v in pairs(plateau) do known[k] = type(v) end
-    opts = check.options(name, opts, known)
+    opts = check.options(name, renamed(name, opts, { min_lr = "least" }), known)
     local s = setmetatable({ opt = opt, bad = 0, resting = 0 }, Plateau)
     for k, v in pairs(plateau) do
       s[k] = opts[k]
