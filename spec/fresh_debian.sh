@@ -58,12 +58,12 @@ for i, state in ipairs {{0.1, -0.4, 0.7, 0.2}, {1, 2, 3, 4}, {-1, 0, 1, 0}} do
   print(("frame %d: action %d, chances %a %a"):format(i - 1, y.action:get(1), y.chance:get(1, 1), y.chance:get(1, 2)))
 end'
 
-# examples/embed from a folder, built by the line in its head, and with a rpath where the library is not in one of the system's.
+# examples/embed from a folder, built by the line in its head; after $2, with a rpath, where the system does not look.
 embeds() {
   line=$(sed -n 's/^\*\* *\(cc main\.c .*pkg-config.*\) -o embed && .*/\1/p' examples/embed/main.c)
   [ -n "$line" ] || fail "no line for cc in examples/embed/main.c"
   user "rm -rf embed && cp -r $1 embed"
-  expect "" "cd embed && ${2:-}$line -o embed ${2:+-Wl,-rpath,\$(${2}pkg-config --variable=libdir tycho)}"
+  expect "" "cd embed && ${2:-}$line -o embed ${2:+-Wl,-rpath,\$(pkg-config --variable=libdir tycho)}"
   expect "$chances" "cd embed && ./embed 2>/dev/null"
 }
 
@@ -141,7 +141,7 @@ gone
 say "make install for one user, beside the system's libraries"
 inside sh -c "cd /tmp/source && make -s install PREFIX=/opt/tycho LIBDIR=/opt/tycho/lib64" | sed -n '/^install:/,$p'
 expect "6" "/opt/tycho/bin/tycho -e 'print(ty.ones(2, 3):sum():item())'"
-embeds /tmp/source/examples/embed "PKG_CONFIG_PATH=/opt/tycho/lib64/pkgconfig "
+embeds /tmp/source/examples/embed "export PKG_CONFIG_PATH=/opt/tycho/lib64/pkgconfig; "
 inside make -s -C /tmp/source uninstall PREFIX=/opt/tycho LIBDIR=/opt/tycho/lib64
 [ -z "$(find "$root/opt/tycho" ! -type d)" ] || fail "left behind: $(find "$root/opt/tycho" ! -type d)"
 
