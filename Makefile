@@ -7,6 +7,7 @@
 #   make mutate   plants faults, tells which the tests catch      make fuzz-files  file formats: SECONDS=30
 #   make coverage what they never run, by folder                  make size     bytes of core.so, by folder
 #   make test-export  exported C by many compilers, and for ARM
+#   make test-long claims over many cases, all of them
 #   make test-far specs on a second device                        make install, uninstall  PREFIX=/usr/local
 #   make docs     the site: DOCS=build/docs                       make pictures a session at the prompt, as SVG
 #   make hosts    LÖVE, Neovim, nginx ... run a training step
@@ -266,6 +267,11 @@ demo: build
 test: build
 	@$(TEST) $(LUAJIT) spec/run.lua $(FIXED) $(N) $(SEED) $(SPECS)
 
+# The claims over many cases, with all of them: `make test` runs a share.
+LONG    := collect memory hooks ops export worlds
+test-long: build
+	@TEST_LONG=1 $(TEST) $(LUAJIT) spec/run.lua $(FIXED) $(N) $(SEED) $(LONG)
+
 FUZZERS := fuzz fuzz_lua fuzz_cells fuzz_library fuzz_alias fuzz_hooks fuzz_vmap fuzz_grad fuzz_lifetimes fuzz_sizes \
   fuzz_scan fuzz_forward fuzz_keys
 fuzz: build
@@ -412,5 +418,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo test test-far test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
+.PHONY: all deps build docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo test test-long test-far test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
         coverage covered size clean

@@ -63,7 +63,8 @@ int ty_text_distance(const char *a, const char *b, int most) {
     for (int j = 1; j <= m; j++) {
       int best = up[j - 1] + (lower(a[i - 1]) != lower(b[j - 1]));
       best = TY_MIN(best, TY_MIN(up[j], at[j - 1]) + 1);
-      if (i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) && lower(a[i - 2]) == lower(b[j - 1]))
+      if (i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) &&
+          lower(a[i - 2]) == lower(b[j - 1]))
         best = TY_MIN(best, up2[j - 2] + 1);
       at[j] = best;
     }
