@@ -592,7 +592,7 @@ function by_hand.hostile()
         done = done + 1
         if done == (i + round) % 3 + 1 then pcall(deed) end
       end
-      if (i + k + round) % 2 == 0 and i % H.cases(3, 1) == 0 then around(call, functions[name]) end
+      if (i + k + round) % 2 == 0 and i % H.cases(6, 1) == 0 then around(call, functions[name]) end
     end
   end
 end
