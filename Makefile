@@ -7,6 +7,7 @@
 #   make mutate   plants faults, tells which the tests catch      make fuzz-files  file formats: SECONDS=30
 #   make coverage what they never run, by folder                  make size     bytes of core.so, by folder
 #   make test-export  exported C by many compilers, and for ARM
+#   make test-long claims over many cases, all of them
 #   make test-far specs on a second device                        make install, uninstall  PREFIX=/usr/local
 #   make docs     the site: DOCS=build/docs                       make pictures a session at the prompt, as SVG
 #   make hosts    LÖVE, Neovim, nginx ... run a training step
@@ -96,7 +97,9 @@ build: deps
 # A module that has moved would go on being loaded from its old place.
 STALE   := $(filter-out $(LUA),$(wildcard $(B)/tycho/*.lua $(B)/tycho/*/*.lua))
 
-library: $(B)/tycho/core.so $(B)/tycho/files.so $(LUA) embedded
+library: modules embedded
+
+modules: $(B)/tycho/core.so $(B)/tycho/files.so $(LUA)
 	@$(if $(STALE),rm -f $(STALE),:)
 
 $(B)/obj/%.o: core/%.c Makefile
@@ -122,6 +125,9 @@ $(B)/tycho/files.so: $(FILES) | $(B)/tycho
 # The C API: the same objects, whose calls of Lua go through embed/lua_table.c, and the Lua files, in one object that
 # shows nothing but ty_*.
 VERSION := $(shell sed -n 's/^\#define TY_VERSION "\(.*\)"/\1/p' core/base/base.h)
+# Programs ask for libtycho.so.0, its soname: the first number of the version counts up when they must be built again.
+SONAME  := libtycho.so.$(firstword $(subst ., ,$(VERSION)))
+SHARED  := libtycho.so.$(VERSION)
 embedded: $(B)/libtycho.a $(B)/libtycho.so $(B)/include/tycho.h $(B)/include/tycho.hpp
 
 $(B)/obj/embed/modules.c: core/embed/modules.lua $(wildcard lua/tycho/*.lua lua/tycho/*/*.lua)
@@ -145,9 +151,12 @@ $(B)/libtycho.a: $(B)/libtycho.o
 	@rm -f $@
 	@ar rcs $@ $<
 
-$(B)/libtycho.so: $(B)/libtycho.o
+$(B)/$(SHARED): $(B)/libtycho.o
 	@echo "ld  $@"
-	@$(CC) $< $(LDFLAGS) -Wl,-soname,libtycho.so $(LIBS) -o $@
+	@$(CC) $< $(LDFLAGS) -Wl,-soname,$(SONAME) $(LIBS) -o $@
+
+$(B)/libtycho.so: $(B)/$(SHARED)
+	@ln -sf $(SHARED) $(B)/$(SONAME) && ln -sf $(SONAME) $@
 
 $(B)/include/%: core/%
 	@mkdir -p $(@D)
@@ -165,7 +174,8 @@ $(B)/tycho:
 # --- where the system finds it
 
 LUADIR  := $(PREFIX)/share/lua/5.1
-LIBDIR  := $(PREFIX)/lib/lua/5.1
+LUACDIR := $(PREFIX)/lib/lua/5.1
+LIBDIR  := $(PREFIX)/lib
 BINDIR  := $(PREFIX)/bin
 MANDIR  := $(PREFIX)/share/man/man1
 FOLDERS := $(sort $(patsubst lua/tycho/%,%,$(dir $(wildcard lua/tycho/*.lua lua/tycho/*/*.lua))))
@@ -173,26 +183,34 @@ BARE    := env -u LUA_PATH -u LUA_CPATH
 
 install: build
 	@$(MAKE) --no-print-directory copied
-	@[ -n "$(DESTDIR)" ] || $(MAKE) --no-print-directory installed
+	@[ -n "$(DESTDIR)" ] || { ldconfig 2>/dev/null || true; $(MAKE) --no-print-directory installed; }
 
 # For packagers: builds what is not built, installs no packages, looks at nothing outside of DESTDIR.
 STRIP   ?= -s
-copied: library
-	@install -d "$(DESTDIR)$(LIBDIR)/tycho" "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(MANDIR)"
-	@install $(STRIP) -m 755 $(B)/tycho/core.so $(B)/tycho/files.so "$(DESTDIR)$(LIBDIR)/tycho/"
+copied: copied-modules copied-embedded
+
+# The Lua module and the command.
+copied-modules: modules
+	@install -d "$(DESTDIR)$(LUACDIR)/tycho" "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(MANDIR)"
+	@install $(STRIP) -m 755 $(B)/tycho/core.so $(B)/tycho/files.so "$(DESTDIR)$(LUACDIR)/tycho/"
 	@for d in '' $(FOLDERS); do \
 	  install -d "$(DESTDIR)$(LUADIR)/tycho/$$d" && install -m 644 lua/tycho/$$d*.lua "$(DESTDIR)$(LUADIR)/tycho/$$d" || exit 1; \
 	done
 	@install -m 755 tycho "$(DESTDIR)$(BINDIR)/tycho"
 	@install -m 644 tycho.1 "$(DESTDIR)$(MANDIR)/tycho.1"
-	@install -d "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/lib/pkgconfig"
+
+# What programs in C and C++ are built with.
+copied-embedded: embedded
+	@install -d "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(LIBDIR)/pkgconfig"
 	@install -m 644 core/tycho.h core/tycho.hpp "$(DESTDIR)$(PREFIX)/include/"
-	@install -s -m 755 $(B)/libtycho.so "$(DESTDIR)$(PREFIX)/lib/"
-	@install -m 644 $(B)/libtycho.a "$(DESTDIR)$(PREFIX)/lib/" && strip -g "$(DESTDIR)$(PREFIX)/lib/libtycho.a"
-	@printf '%s\n' 'prefix=$(PREFIX)' 'Name: tycho' 'Description: tensors and compiled models in Lua, for C and C++' \
-	  'Version: $(VERSION)' 'Cflags: "-I$${prefix}/include"' 'Libs: "-L$${prefix}/lib" -ltycho' \
-	  'Libs.private: -lm -ldl -lpthread' >"$(DESTDIR)$(PREFIX)/lib/pkgconfig/tycho.pc"
-	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
+	@install $(STRIP) -m 755 $(B)/$(SHARED) "$(DESTDIR)$(LIBDIR)/"
+	@ln -sf $(SHARED) "$(DESTDIR)$(LIBDIR)/$(SONAME)" && ln -sf $(SONAME) "$(DESTDIR)$(LIBDIR)/libtycho.so"
+	@install -m 644 $(B)/libtycho.a "$(DESTDIR)$(LIBDIR)/"
+	@[ -z "$(STRIP)" ] || strip -g "$(DESTDIR)$(LIBDIR)/libtycho.a"
+	@printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$${prefix}/include' 'libdir=$(subst $(PREFIX)/,$${prefix}/,$(LIBDIR))' '' \
+	  'Name: tycho' 'Description: tensors and compiled models in Lua, for C and C++' 'Version: $(VERSION)' \
+	  'Cflags: "-I$${includedir}"' 'Libs: "-L$${libdir}" -ltycho' 'Libs.private: $(LIBS)' \
+	  >"$(DESTDIR)$(LIBDIR)/pkgconfig/tycho.pc"
 
 # What of it is found with no variable set, and what to set for the rest.
 installed:
@@ -202,21 +220,22 @@ installed:
 	  echo "install: $(LUAJIT) -e 'require \"tycho\"' works"; \
 	else \
 	  echo "install: $(LUAJIT) does not look in $(PREFIX); for it, and for programs that embed it:"; \
-	  echo '  export LUA_PATH="$(LUADIR)/?.lua;$(LUADIR)/?/init.lua;;" LUA_CPATH="$(LIBDIR)/?.so;;"'; \
-	  echo "install: for C programs that are built with libtycho:"; \
-	  echo '  export PKG_CONFIG_PATH="$(PREFIX)/lib/pkgconfig" LD_LIBRARY_PATH="$(PREFIX)/lib"'; \
+	  echo '  export LUA_PATH="$(LUADIR)/?.lua;$(LUADIR)/?/init.lua;;" LUA_CPATH="$(LUACDIR)/?.so;;"'; \
 	fi
+	@set=""; env -u PKG_CONFIG_PATH pkg-config --exists tycho 2>/dev/null || set='PKG_CONFIG_PATH="$(LIBDIR)/pkgconfig"'; \
+	PATH="$$PATH:/sbin:/usr/sbin" ldconfig -p 2>/dev/null | grep -qF " $(LIBDIR)/$(SONAME)" || set="$$set"' LD_LIBRARY_PATH="$(LIBDIR)"'; \
+	[ -z "$$set" ] || { echo "install: for C programs that are built with libtycho:"; echo "  export $${set# }"; }
 
 uninstall:
-	rm -rf "$(DESTDIR)$(LUADIR)/tycho" "$(DESTDIR)$(LIBDIR)/tycho"
-	rm -f "$(DESTDIR)$(BINDIR)/tycho" "$(DESTDIR)$(MANDIR)/tycho.1" "$(DESTDIR)$(PREFIX)/lib/pkgconfig/tycho.pc"
-	rm -f $(foreach f,include/tycho.h include/tycho.hpp lib/libtycho.a lib/libtycho.so,"$(DESTDIR)$(PREFIX)/$(f)")
+	rm -rf "$(DESTDIR)$(LUADIR)/tycho" "$(DESTDIR)$(LUACDIR)/tycho"
+	rm -f "$(DESTDIR)$(BINDIR)/tycho" "$(DESTDIR)$(MANDIR)/tycho.1" "$(DESTDIR)$(PREFIX)/include/tycho.h" "$(DESTDIR)$(PREFIX)/include/tycho.hpp"
+	rm -f "$(DESTDIR)$(LIBDIR)/libtycho.a" "$(DESTDIR)$(LIBDIR)/libtycho.so"* "$(DESTDIR)$(LIBDIR)/pkgconfig/tycho.pc"
 
 # Packages that a target alone needs, installed where a command of theirs is missing: $(call need,command,packages)
 need = command -v $(1) >/dev/null || { sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; $$sudo apt-get update -qq >/dev/null; \
   $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(2) >/dev/null; }
 
-# lua-tycho and tycho, in build/deb, from a copy of the tree; lintian finds nothing.
+# lua-tycho, tycho, libtycho0 and libtycho-dev, in build/deb, from a copy of the tree; lintian finds nothing.
 DEB     := $(B)/deb
 deb: deps
 	@$(call need,dh,debhelper)
@@ -247,6 +266,11 @@ demo: build
 # All specs and fuzzers (run.lua), or some: SPECS="grad nn fuzz_lua". Their output is kept in build/test.
 test: build
 	@$(TEST) $(LUAJIT) spec/run.lua $(FIXED) $(N) $(SEED) $(SPECS)
+
+# The claims over many cases, with all of them: `make test` runs a share.
+LONG    := collect memory hooks ops export worlds
+test-long: build
+	@TEST_LONG=1 $(TEST) $(LUAJIT) spec/run.lua $(FIXED) $(N) $(SEED) $(LONG)
 
 FUZZERS := fuzz fuzz_lua fuzz_cells fuzz_library fuzz_alias fuzz_hooks fuzz_vmap fuzz_grad fuzz_lifetimes fuzz_sizes \
   fuzz_scan fuzz_forward fuzz_keys
@@ -395,5 +419,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build docs pictures library install copied installed uninstall deb test-packages meta help demo test test-far test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
+.PHONY: all deps build docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo test test-long test-far test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
         coverage covered size clean

@@ -18,13 +18,13 @@ supported_platforms = { "unix" }
 dependencies = { "lua == 5.1" }
 build = {
   type = "make",
-  build_target = "library",
-  install_target = "copied",
+  build_target = "modules",
+  install_target = "copied-modules",
   build_variables = { LUAINC = "-I$(LUA_INCDIR)" },
   install_variables = {
     PREFIX = "$(PREFIX)",
     LUADIR = "$(LUADIR)",
-    LIBDIR = "$(LIBDIR)",
+    LUACDIR = "$(LIBDIR)",
     BINDIR = "$(BINDIR)",
     LUAINC = "-I$(LUA_INCDIR)",
   },

@@ -1,9 +1,9 @@
 --- collected.lua -- programs while Lua's collector is at its worst: each allocation of a compiled call ends a whole cycle
 -- of it, and a finaliser that does something of Tycho's runs in every one.
--- luajit spec/collected.lua ACTION [SPEC N]: in a process of its own, whose heap is small (collect_spec.lua starts it).
+-- luajit spec/collected.lua ACTION [FIRST STEP | SPEC N]: in a process of its own, whose heap is small (collect_spec.lua starts it).
 -- Prints how many cycles there were, or raises. ACTION: a row of `actions`, with which all programs are run, or every
 -- N-th cell of a spec, with its own claims where the action leaves counts alone; or a row of `by_hand`. A number in
--- SPEC's place: what chance is made of.
+-- SPEC's place: the first of the programs that are run, every STEP-th from there, and what chance is made of.
 --
 -- A cycle ends in one step where setstepmul is huge, and the next begins with the next allocation where setpause is 0.
 
@@ -172,7 +172,7 @@ local disturbs = { reset = true, again = true, random = true }
 
 -- Programs ----------------------------------------------------------------------------------------------------------
 
--- Worlds as twins.lua makes them, called so often; turn(W, i) changes the world before the i-th call.
+-- Worlds as twins.lua makes them, called so often, or `few` times where a call has thousands of cycles (`H.cases`).
 local programs = {
   effects = { 12, function(W)
     local box = { n = 0, w = ty.ones(3, 3) / 4 }
@@ -254,7 +254,7 @@ local programs = {
       return y, y:totable(), tostring(y), y:nonzero(), (y:unique())
     end
     W.args = function() return ty.arange(4) - W.i end
-  end },
+  end, few = 3 },
   ["errors"] = { 8, function(W)
     local n = 0
     W.f = function(x, k)
@@ -284,7 +284,7 @@ local programs = {
       passes = { function() end } }
     W.f = function(x, k) return (x * k):exp(), x + 1 end
     W.args = function() return ty.arange(5), 2 end
-  end },
+  end, few = 2 },
   ["modules and self"] = { 8, function(W)
     local L = {}
     L.__index = L
@@ -301,7 +301,8 @@ local programs = {
 }
 
 local function run_program(name, hooked)
-  local calls, build = programs[name][1], programs[name][2]
+  local all, build, few = programs[name][1], programs[name][2], programs[name].few
+  local calls = H.cases(few or math.ceil(all / 2), all)
   local made = 0
   local options
   local pair = T.pair(function(W)
@@ -591,21 +592,22 @@ function by_hand.hostile()
         done = done + 1
         if done == (i + round) % 3 + 1 then pcall(deed) end
       end
-      if (i + k + round) % 2 == 0 then around(call, functions[name]) end
+      if (i + k + round) % 2 == 0 and i % H.cases(6, 1) == 0 then around(call, functions[name]) end
     end
   end
 end
 
 -- The run -----------------------------------------------------------------------------------------------------------
 
-local action, program, part = arg[1], arg[2], tonumber(arg[3])
+local action, program, step = arg[1], arg[2], tonumber(arg[3])
+local is_spec = program and not tonumber(program) and step
 jit.off() -- cycles end where the interpreter allocates
 call_shared()
 if by_hand[action] then
   act = actions.nothing
   arm()
   by_hand[action]()
-elseif part then
+elseif is_spec then
   act = actions[action]
   arm()
   local pair = T.pair
@@ -618,7 +620,7 @@ elseif part then
     return p
   end
   T.around = around
-  run_spec(program, part, not disturbs[action])
+  run_spec(program, step, not disturbs[action])
 else
   act = actions[action]
   arm()
@@ -626,7 +628,7 @@ else
   local list = {}
   for name in pairs(programs) do list[#list + 1] = name end
   table.sort(list)
-  for i = tonumber(program) or 1, #list, program and 2 or 1 do -- two seeds share the programs
+  for i = tonumber(program) or 1, #list, step or 1 do
     local name = list[i]
     local ok, why = pcall(run_program, name, action == "nothing")
     if not ok then error(("%s: %s"):format(name, tostring(why)), 0) end

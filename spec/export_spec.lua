@@ -364,7 +364,7 @@ describe("what cannot be exported", function()
   end)
 
   it("are wrong arguments", function()
-    refused("argument 1 must be a function", 3, {})
+    refused("argument 1 must be a function or a module with `forward`, got number; the call is jit.export(model, \"model.c\", ", 3, {})
     refused("argument 3 must be a table", function() end, x)
     refused("unknown option wieghts, did you mean weights?", function() end, { wieghts = 1 })
     refused("option weights must be", function() end, { weights = "x" })

@@ -21,6 +21,12 @@ M.asan = (os.getenv "LD_PRELOAD" or ""):find("asan", 1, true) ~= nil
 M.checked = (os.getenv "TYCHO_CHECK" or ""):find("^memory") ~= nil
 M.sanitized = M.asan or M.checked
 
+--- Whether all cases are asked for (`make test-long`): claims over many cases run a share of them else.
+M.long = (os.getenv "TEST_LONG" or "") ~= ""
+
+--- How many cases a claim runs: `few`, or all of them in `make test-long`.
+function M.cases(few, all) return M.long and all or few end
+
 function M.read(path)
   local f = assert(io.open(M.root .. path, "rb"))
   local text = f:read "*a"

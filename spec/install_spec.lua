@@ -1,4 +1,5 @@
---- install_spec.lua -- make install: the module and the command work from where they were put, with no variable set.
+--- install_spec.lua -- make install: the module and the command work from where they were put, with no variable set, and
+--- programs in C find header and library by pkg-config.
 
 local H = require "spec.helper"
 
@@ -29,6 +30,34 @@ describe("make install", function()
     assert.equal("2\ttrue\ttrue\n", (run(("%s %s luajit %s"):format(bare, set, code))))
     assert.equal("6\n", (run(("echo 'print(ty.ones(2, 3):sum():item())' | %s '%s/bin/tycho'"):format("env -u LUA_PATH -u LUA_CPATH",
       prefix))))
+  end)
+
+  local has_pkg_config = select(2, run "pkg-config --version") == 0
+
+  it("gives programs in C a library with a soname of its version", function()
+    local lib = prefix .. "/lib/libtycho.so"
+    local version = H.ty.version
+    local soname = "libtycho.so." .. version:match "^%d+"
+    assert.equal(soname .. "\n", (run(("readlink '%s'"):format(lib))))
+    assert.equal(("libtycho.so.%s\n"):format(version), (run(("readlink '%s/lib/%s'"):format(prefix, soname))))
+    assert.truthy(run(("readelf -d '%s'"):format(lib)):find(("soname: [%s]"):format(soname), 1, true))
+  end);
+
+  (has_pkg_config and it or pending)("tells pkg-config how it is built with, wherever LIBDIR is", function()
+    local other = prefix .. "/another"
+    local dir = other .. "/lib 64"
+    local out, status = run(("make -s -C '%s' copied-embedded PREFIX='%s' LIBDIR='%s'"):format(H.root, other, dir))
+    assert.equal(0, status, out)
+    for _, libdir in ipairs { prefix .. "/lib", dir } do
+      out, status = run(([[export PKG_CONFIG_PATH='%s/pkgconfig'; cd '%s/examples/embed' && pkg-config --modversion tycho &&
+        eval "cc main.c $(pkg-config --cflags --libs tycho) -Wl,-rpath,'$(pkg-config --variable=libdir tycho)' -o '%s/main'" &&
+        '%s/main' 2>/dev/null | cut -c1-8]]):format(libdir, H.root, prefix, prefix))
+      assert.equal(0, status, out)
+      assert.equal(H.ty.version .. "\nframe 0:\nframe 1:\nframe 2:\n", out)
+    end
+    out, status = run(("make -s -C '%s' uninstall PREFIX='%s' LIBDIR='%s'"):format(H.root, other, dir))
+    assert.equal(0, status, out)
+    assert.equal("", (run(("find '%s' ! -type d"):format(other))))
   end)
 
   it("is undone by make uninstall", function()

@@ -33,10 +33,13 @@ end
 
 -- Against the oracle -----------------------------------------------------------------------------------------------
 
+local HALF_STEP = H.cases(8, 2) -- a half float of so many is tried
+local UNARY, BINARY = H.cases(12000, 50000), H.cases(5000, 20000)
+
 --- Bytes of n elements that say most about a dtype: half floats are walked through, others sampled.
 local function sample(dtype, n, seed)
   if dtype ~= "f16" and dtype ~= "bf16" then return H.values(dtype, n, seed), n end
-  local step = 2
+  local step = HALF_STEP
   local count = math.floor(65535 / step) + 1
   local y = H.buffer(dtype, count)
   local words = ffi.cast("uint16_t *", y)
@@ -100,10 +103,10 @@ end
 local function checks_values(row)
   for _, dtype in ipairs(admitted(row)) do
     if row.arity == 1 then
-      local a, n = sample(dtype, 50000, 3)
+      local a, n = sample(dtype, UNARY, 3)
       check(row, dtype, n, a, nil, ty[row.lua](H.tensor(dtype, a, { n })))
     else
-      local a, b, n = sample_pairs(dtype, 20000, 5)
+      local a, b, n = sample_pairs(dtype, BINARY, 5)
       check(row, dtype, n, a, b, ty[row.lua](H.tensor(dtype, a, { n }), H.tensor(dtype, b, { n })))
     end
   end
@@ -263,7 +266,7 @@ describe("conversions", function()
   for _, from in ipairs(H.dtypes) do
     it(("of %s to every dtype round once, saturate, wrap or cut as defined"):format(from), function()
       local function converter(to) return function(x) return x:to(to) end end
-      local bytes, n = sample(from, 20000, 2)
+      local bytes, n = sample(from, BINARY, 2)
       local x = H.tensor(from, bytes, { n })
       for _, to in ipairs(H.dtypes) do
         local want = H.buffer(to, n)

@@ -272,6 +272,13 @@ describe("ty.profile", function()
     assert.truthy(report.machine.bandwidth > 1e8 and report.machine.flops > 1e8)
   end)
 
+  it("prints no blanks at the ends of lines", function()
+    local x = ty.rand(300):lt(0.5)
+    local report = ty.profile(function() return x:logical_not() end)
+    assert.equal(0, report.kernels[1].flops)
+    assert.falsy((tostring(report) .. "\n"):find " \n")
+  end)
+
   it("gives nil and why where the file cannot be written", function()
     local y, why = ty.profile(function() return 3 end, "/nowhere/trace.json")
     assert.is_nil(y)

@@ -180,6 +180,21 @@ describe("the prompt", function()
     assert.falsy(ask(t, "function g(v) return something_later(v) end"):find "warning")
   end)
 
+  it("names fields of modules that are not there", function()
+    ask(t, "ty.sofmax", "nil\nwarning: no field `sofmax` in `ty`, did you mean `ty.softmax`%?")
+    ask(t, "local names = ty.nn")
+    ask(t, "names.Linea", "warning: no field `Linea` in `names`, did you mean `names.Linear`%?")
+    ask(t, "local kept = jit.compil", "warning: no field `compil` in `jit`, did you mean `jit.compile`%?")
+    ask(t, "ty.optm", "did you mean `ty.optim`%?") -- which is loaded when it is first used
+    ask(t, "math.infinite", "warning: no field `infinite` in `math`\n")
+    ask(t, "function g(v) return ty.zeors(v) end", "warning: no field `zeors` in `ty`, did you mean `ty.zeros`%?")
+    for _, line in ipairs { "function g(v) return ty.zeors(v) end", "function g(v) return ty.something_later(v) end",
+      "ty.mine = 2", "ty.mine, ty.nn.Linear;", "local own = { a = 1 }; local none = own.b", "'ty.sofmax'" } do
+      assert.falsy(ask(t, line):find "warning", line)
+    end
+    ask(t, "ty.mine = nil")
+  end)
+
   it("shows tables, modules and optimisers in bounds", function()
     ask(t, "{1, 2, name = 'x', {3}}", '{ 1, 2, { 3 }, name = "x" }\n')
     ask(t, "local loop = {}; loop.me = loop")
@@ -197,6 +212,9 @@ describe("the prompt", function()
     ask(t, "?ty.softmax", "softmax%(x, dim = %-1%)\n  Softmax over one dim.-dim: integer")
     ask(t, "?nn.Linear", "nn.Linear%(inputs, outputs, {bias = true}%)\n")
     ask(t, "?sofmax", 'did you mean "softmax"')
+    assert.falsy(ask(t, "?q"):find "did you mean")
+    ask(t, "??ty.softmax", "local function softmax%(x, dim%).*return back%(e / e:sum%(dim, true%), half%)\n  end\n")
+    ask(t, "ty.softmax_", "function%(x, dim%) tycho/neural.lua:%d+\n")
     ask(t, "function mine(v) return v end")
     ask(t, "?mine", "function%(v%) input.-\nfunction mine%(v%) return v end\n")
     ask(t, "h = ty.compile(function(x) return x + 1 end) h(ty.ones(2)) h(ty.ones(2))")

@@ -1,4 +1,5 @@
---- starve.lua -- workloads while allocations fail: the n-th alone, then the n-th and all that follow, for every n.
+--- starve.lua -- workloads while allocations fail: the n-th alone, then the n-th and all that follow, for every n of the
+-- first, for one in five behind them (TEST_LONG=1: for every n).
 -- luajit spec/starve.lua prints one line a workload. Each try must end well or with an error that speaks of memory; the next
 -- call must give the right result; when all is let go, memory must be as before.
 -- A process of its own (memory_spec.lua starts it), so that a crash is seen as one.
@@ -394,7 +395,8 @@ local function try(work, k, n, after, times)
 end
 
 local only = tonumber((...))
-local most = tonumber((select(2, ...))) or 120 -- tries of each kind
+local most = tonumber((select(2, ...))) or 120 -- the last allocation that fails
+local step = os.getenv "TEST_LONG" and 1 or 5 -- behind the first 20 one of so many fails
 
 for index, w in ipairs(workloads) do
   if not only or only == index then
@@ -402,7 +404,8 @@ for index, w in ipairs(workloads) do
     run(work, 0, 5)
     local tries = 0
     for _, times in ipairs { 1, -1 } do
-      for after = 0, most do
+      local after = 0
+      while after <= most do
         local k = index * 1000 + (times == 1 and 0 or 500) + after
         local n = 5 + after % 40
         local done, again = try(work, k, n, after, times)
@@ -413,6 +416,7 @@ for index, w in ipairs(workloads) do
           assert(ty.is_tensor(a) and tostring(a) == tostring(b), name .. ": results differ after a failure")
         end
         if done then break end
+        after = after + (after < 20 and 1 or step)
       end
     end
     -- nothing leaked: after the same failures again, what is alive is what was alive before

@@ -159,6 +159,7 @@ describe("properties", function()
     local x = ty.zeros(1)
     assert.equal('tensor: no field "shap"; did you mean "shape"?', raised(function() return x.shap end))
     assert.equal('tensor: no field "mattmul"; did you mean "matmul"?', raised(function() return x.mattmul end))
+    assert.equal('tensor: no field "q"', raised(function() return x.q end)) -- a single letter is near to none
     assert.equal('tensor: no field "xyzzy"', raised(function() return x.xyzzy end))
   end)
 

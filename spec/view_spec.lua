@@ -38,6 +38,17 @@ describe("jit.view", function()
     return (y + 1):exp()
   end
 
+  it("tells of a product with an epilogue by its operands, each once", function()
+    local w = ty.ones(3, 4)
+    local f = ty.compile(function(v) return (v:reshape(1, 3):matmul(w) + 1):relu() end)
+    for _ = 1, 3 do f(x) end
+    local html = page(f)
+    assert.truthy(html:find "Group 0: a product with epilogue of %d nodes that writes %%%d+<")
+    local what, reads, writes = html:match "<td class=n>0<td>gemm<td>([^<]*).-<td>(in[^<]*)<td>(out[^<]*)"
+    assert.truthy(what and what:find ", epilogue%s*$", what)
+    assert.same({ "in0 in1", "out0" }, { reads:match "^(.-)%s*$", writes:match "^(.-)%s*$" })
+  end)
+
   it("shows source, parts, guards, plans and kernels, and needs nothing from elsewhere", function()
     local f = ty.compile(sure)
     for i = 1, 6 do f(x, i % 2) end
@@ -56,6 +67,7 @@ describe("jit.view", function()
         assert.truthy(html:find(("%d hit"):format(t.hits), 1, true))
       end
     end
+    assert.truthy(html:find "Group 0: a kernel of %d+ nodes that writes %%%d+<")
     assert.falsy(html:find "https?:" or html:find "src=" or html:find "@import")
     assert.same({ true }, { balanced(html) })
     local native = ty.stats().machine == "x64" and not ty.stats().no_native

@@ -52,6 +52,8 @@ void ty_text_free(Text *t) {
   *t = (Text){0};
 }
 
+static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 'a' - 'A') : c; }
+
 int ty_text_distance(const char *a, const char *b, int most) {
   int row[3][34], n = (int)strlen(a), m = (int)strlen(b);
   if (n > 32 || m > 32 || n - m > most || m - n > most) return most + 1;
@@ -60,9 +62,10 @@ int ty_text_distance(const char *a, const char *b, int most) {
     int *up2 = row[(i + 1) % 3], *up = row[(i + 2) % 3], *at = row[i % 3];
     at[0] = i;
     for (int j = 1; j <= m; j++) {
-      int best = up[j - 1] + (a[i - 1] != b[j - 1]);
+      int best = up[j - 1] + (lower(a[i - 1]) != lower(b[j - 1]));
       best = TY_MIN(best, TY_MIN(up[j], at[j - 1]) + 1);
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+      if (i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) &&
+          lower(a[i - 2]) == lower(b[j - 1]))
         best = TY_MIN(best, up2[j - 2] + 1);
       at[j] = best;
     }

@@ -19,12 +19,13 @@ char *ty_text_room(Text *t,
 const char *ty_text_str(const Text *t); /* never NULL */
 void ty_text_free(Text *t);
 
-/* Edits (insert, drop, change, swap of neighbours) from a to b, at most `most` + 1. */
+/* Edits (insert, drop, change, swap of neighbours) from a to b, at most `most` + 1; capitals are no edits. */
 int ty_text_distance(const char *a, const char *b, int most);
 /* Keeps the candidate where it is nearer to a name than *found, at most *best edits; equal ones by the alphabet. */
 void ty_text_nearer(const char *name, const char *candidate, int *best, const char **found);
 static inline int ty_text_edits(const char *name) {
-  return strlen(name) < 4 ? 1 : 2;
-} /* of slips of the pen */
+  size_t n = strlen(name);
+  return n < 2 ? 0 : n < 6 ? 1 : 2;
+} /* of slips of the pen: fewer than half of the letters */
 
 #endif

@@ -269,7 +269,8 @@ local function plain(f, args, origin)
   end
   local g = origin(f) or f
   if type(g) ~= "function" then
-    fail(format("export: argument 1 must be a function or a module with `forward`, got %s", type(f)))
+    fail(format("export: argument 1 must be a function or a module with `forward`, got %s; the call is "
+      .. "jit.export(model, \"model.c\", {example arguments})", ty.is_tensor(f) and "a tensor" or type(f)))
   end
   return g
 end

@@ -37,11 +37,13 @@ return function(ty)
   local check = require("tycho.arguments")(ty)
   local methods, describe = ty.internals.methods, ty.internals.describe
   local rows = {}
+  local written = setmetatable({}, { __mode = "k" }) -- what is called -> the function that does the work
+  ty.internals.written = written
 
   --- fn, of at most six arguments and one or two results, as one plan where that pays. Not of `...`: the frame of such
   --- a function would hide that its caller records.
   local function as_one(fn)
-    return function(x, a, b, c, d, e)
+    local function wrapper(x, a, b, c, d, e)
       if not eager() then return fn(x, a, b, c, d, e) end
       local done, y, z = try(fn, x, a, b, c, d, e)
       if done == 1 then return y end
@@ -49,6 +51,8 @@ return function(ty)
       if done then return run(fn, x, a, b, c, d, e) end
       return fn(x, a, b, c, d, e)
     end
+    written[wrapper] = fn
+    return wrapper
   end
 
   local function install(name, fn, row, help)
@@ -87,7 +91,9 @@ return function(ty)
     local fn = r.single and r.fn or as_one(r.fn)
     install(r.name, fn, r, r.help)
     if r.inplace then
-      install(r.name .. "_", as_one(in_place(r, fn)), r, r.help .. "; written to the first argument")
+      local writes = as_one(in_place(r, fn))
+      written[writes] = r.fn
+      install(r.name .. "_", writes, r, r.help .. "; written to the first argument")
     end
   end
 

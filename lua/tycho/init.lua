@@ -203,6 +203,7 @@ for name, about in pairs {
 end
 
 local parts = { nn = true, optim = true, files = true, csv = true, image = true, data = true }
+internals.parts = parts
 local formats = { csv = true, image = true } -- fields of ty.files
 setmetatable(ty, {
   __index = function(t, name)

@@ -252,7 +252,7 @@ local SHOWN = 16
 function Profile:__tostring()
   local m = self.machine
   local out = {}
-  local function add(...) out[#out + 1] = (...):format(select(2, ...)) end
+  local function add(...) out[#out + 1] = ((...):format(select(2, ...)):gsub("%s+$", "")) end
   add("%s, of them %.0f %% in kernels; this machine: %.1f GB/s, %.0f GFLOP/s (f32)", time_text(self.seconds),
     100 * self.busy / math.max(self.seconds, 1e-12), m.bandwidth / 1e9, m.flops / 1e9)
   if self.lost > 0 then add("%d events had no room: the oldest are missing", self.lost) end

@@ -197,6 +197,15 @@ end
 
 -- Plans ---------------------------------------------------------------------------------------------------------------
 
+--- Adds a word of a step to a list, once; "-" is an operand that the step does not use.
+local function add_word(list, word)
+  if word == "-" then return end
+  for _, other in ipairs(list) do
+    if other == word then return end
+  end
+  list[#list + 1] = word
+end
+
 --- The parts of a plan's text: steps {number, kind, what, reads, writes, bytes}, and bytes by buffer.
 local function read_plan(plan)
   local steps, size, section = {}, {}, nil
@@ -210,9 +219,9 @@ local function read_plan(plan)
         local reads, writes, what = {}, {}, {}
         for word in gmatch(before, "%S+") do
           local list = (match(word, "^in%d+$") or match(word, "^out%d+$") or match(word, "^t%d+$")) and reads or what
-          list[#list + 1] = word
+          add_word(list, word)
         end
-        for word in gmatch(after, "%S+") do writes[#writes + 1] = word end
+        for word in gmatch(after, "%S+") do add_word(writes, word) end
         steps[#steps + 1] = { number = tonumber(number), kind = kind, what = concat(what, " "), reads = reads,
           writes = writes, bytes = tonumber(bytes), root = tonumber(match(before, "^%%(%d+)")) }
       end
@@ -321,6 +330,15 @@ local function read_graph(graph)
   return nodes, groups, programs, codes, order
 end
 
+--- What a group is, in a few words: "a kernel of 3 nodes that writes %5".
+local function about_group(line)
+  local kind, of, written = match(line, "^group %d+ ([^:]*):(.-) %->(.*)$")
+  if not kind then return "" end
+  local _, count = gsub(of, "%S+", "")
+  return format(": a %s of %s that writes%s", gsub(kind, "^gemm", "product"), plural(count, "node"),
+    gsub(gsub(written, " reads.*$", ""), " over.*$", ""))
+end
+
 local function add_graph(add, graph, what)
   local nodes, groups, programs, codes, order = read_graph(graph)
   add("<details><summary>%s: %s in %s</summary><div class=scroll><pre>%s</pre></div></details>", what,
@@ -330,8 +348,8 @@ local function add_graph(add, graph, what)
     for _, g in ipairs(groups) do
       if match(g, "^group (%d+) ") == tostring(n) then head = g end
     end
-    add("<details><summary>Kernel of %s</summary><div class=pair><div><h5>loop program</h5><pre>%s</pre></div>",
-      head or format("group %d", n), concat(programs[n], "\n"))
+    add("<details><summary>Group %d%s</summary><div class=pair><div><h5>loop program</h5><pre>%s</pre></div>",
+      n, head and about_group(head) or "", concat(programs[n], "\n"))
     local code = codes[n] and #codes[n] > 0 and concat(codes[n], "\n")
       or "no machine code of its own: loops over tiles that are compiled ahead"
     add("<div><h5>machine code</h5><pre>%s</pre></div></div></details>", code)

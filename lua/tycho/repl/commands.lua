@@ -297,7 +297,7 @@ local function about(repl, text, deep)
   end
   if type(v) == "function" then
     repl:write(values.show(v, { colors = repl.colors }))
-    local code = source_of(repl, ty.internals.original(v) or v)
+    local code = source_of(repl, values.written(v))
     if code then repl:write(code) end
   elseif v ~= nil then
     repl:write(values.show(v, { colors = repl.colors, width = repl:width() }))

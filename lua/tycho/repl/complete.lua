@@ -90,7 +90,7 @@ local function fields(v, methods)
   end
   if type(v) == "string" then v = string end
   if v == ty then -- what is loaded when it is first used
-    for _, name in ipairs { "nn", "optim", "files", "csv", "image", "data" } do found[name] = true end
+    for name in pairs(ty.internals.parts) do found[name] = true end
   end
   local meta = debug.getmetatable(v)
   if type(v) ~= "table" then v = type(meta) == "table" and rawget(meta, "__index") or nil end

@@ -12,6 +12,7 @@ local problems = require "tycho.repl.problems"
 local sessions = require "tycho.repl.session"
 local source = require "tycho.repl.source"
 local values = require "tycho.repl.values"
+local warnings = require "tycho.repl.warnings"
 
 local OUTPUT = 1
 local interruptible = ty.internals.interruptible
@@ -108,7 +109,7 @@ function Repl:evaluate(text)
     self:warn(problems.syntax(session, message, self.colors))
     return false
   end
-  local undefined = problems.undefined(session, input.fn)
+  local undefined = warnings(session, input)
   local function finish(ok, ...)
     if not ok then return false end
     if input.expression then self:show(input, ...) end

@@ -1,5 +1,5 @@
---- repl/problems.lua -- errors and warnings, as one wants to read them.
--- In: what was raised, with the stack; a compiled input. Out: text: the message, what may have been meant, and the
+--- repl/problems.lua -- errors, as one wants to read them.
+-- In: what was raised, with the stack. Out: text: the message, what may have been meant, and the
 -- lines of the user's code that led there, with their source, also of what was typed. Cannot fail.
 
 local ty = require "tycho"
@@ -39,8 +39,14 @@ end
 
 -------------------------------------------------------------------------------------------------------- what was meant
 
---- The names in a table and in the classes behind it.
-local function keys_of(t, found)
+--- Adds the names in a table and in the classes behind it to `found`, which it gives.
+---@param t any
+---@param found table<string, true>
+---@return table<string, true>
+function M.keys_of(t, found)
+  if t == ty then
+    for k in pairs(ty.internals.parts) do found[k] = true end
+  end
   for _ = 1, 8 do
     if type(t) ~= "table" then break end
     for k in next, t do
@@ -52,34 +58,12 @@ local function keys_of(t, found)
   return found
 end
 
---- How many letters must be changed, put in, taken out or swapped with the next one.
-local function distance(a, b)
-  local before, row, above = {}, {}, {}
-  for k = 0, #b do above[k] = k end
-  for i = 1, #a do
-    row = { [0] = i }
-    for k = 1, #b do
-      local same = a:byte(i) == b:byte(k)
-      row[k] = math.min(above[k] + 1, row[k - 1] + 1, above[k - 1] + (same and 0 or 1))
-      if i > 1 and k > 1 and a:byte(i) == b:byte(k - 1) and a:byte(i - 1) == b:byte(k) then
-        row[k] = math.min(row[k], before[k - 2] + 1)
-      end
-    end
-    before, above = above, row
-  end
-  return row[#b] or #b
-end
-
---- The name in `known` that may have been meant by one that is not there: a letter in three may be wrong; else the
---- shortest one that begins so.
-local function nearest(name, known)
-  local best, found = math.floor(#name / 3) + 1, nil
-  for other in pairs(known) do
-    if math.abs(#other - #name) <= best then
-      local d = distance(name:lower(), other:lower())
-      if d < best or d == best and found and other < found then best, found = d, other end
-    end
-  end
+--- The name in `known` that may have been meant by one that is not there, else the shortest one that begins so.
+---@param name string
+---@param known table<string, any>
+---@return string?
+function M.nearest(name, known)
+  local found = ty.internals.nearest(name, known)
   if found or #name < 3 then return found end
   for other in pairs(known) do
     local shorter = not found or #other < #found or #other == #found and other < found
@@ -90,7 +74,7 @@ end
 
 --- All names that a line can use: globals and the session's locals.
 function M.names(session)
-  local known = keys_of(_G, {})
+  local known = M.keys_of(_G, {})
   for name in pairs(session.locals) do known[name] = true end
   return known
 end
@@ -128,14 +112,14 @@ local function suggestion(session, message, line)
   end
   local name = message:match "global '([%w_]+)' %(a nil value%)"
   if name then
-    local near = nearest(name, M.names(session))
+    local near = M.nearest(name, M.names(session))
     return near and ("did you mean `%s`?"):format(near)
   end
   name = message:match "[fm]%a+ '([%w_]+)' %(a nil value%)"
   if not name or not line then return nil end
   local path = line:match("([%a_][%w_.]*)[.:]%s*" .. name)
   local owner = path and M.resolve(session, path)
-  local near = type(owner) == "table" and nearest(name, keys_of(owner, {}))
+  local near = type(owner) == "table" and M.nearest(name, M.keys_of(owner, {}))
   return near and ("did you mean `%s.%s`?"):format(path, near)
 end
 
@@ -241,70 +225,6 @@ function M.syntax(session, message, colors)
   local marks = at and ("^"):rep(math.max(stop - at + 1, 1))
   if marks then lines[#lines + 1] = "  " .. (" "):rep(at - 1) .. paint("error", marks, colors) end
   return table.concat(lines, "\n")
-end
-
--------------------------------------------------------------------------------------------------------------- warnings
-
---- Globals that a function reads and writes: name -> "here" where it does itself, "inside" in functions of it.
-local function globals_of(fn)
-  local found, util = pcall(require, "jit.util")
-  local named, vmdef = pcall(require, "jit.vmdef")
-  local reads, writes = {}, {}
-  if not (found and named) then return reads, writes end
-  local shift, band = bit.rshift, bit.band
-  local function visit(proto, kind)
-    for pc = 1, math.huge do
-      local ins = util.funcbc(proto, pc)
-      if not ins then break end
-      local at = 6 * band(ins, 0xff)
-      local op = vmdef.bcnames:sub(at + 1, at + 6)
-      if op == "GGET  " or op == "GSET  " then
-        local name = util.funck(proto, -shift(ins, 16) - 1)
-        local set = op == "GGET  " and reads or writes
-        if set[name] ~= "here" then set[name] = kind end
-      end
-    end
-    for i = 1, math.huge do
-      local k = util.funck(proto, -i)
-      if k == nil then break end
-      if type(k) == "proto" then visit(k, "inside") end
-    end
-  end
-  visit(fn, "here")
-  return reads, writes
-end
-
---- To be asked when the input has run: the warnings of globals that it reads and that nobody has. Of those that are
---- read in functions, which may be defined later, only such that look like a slip.
----@param session table
----@param fn function
----@return fun(): string[]
-function M.undefined(session, fn)
-  local ok, reads, writes = pcall(globals_of, fn)
-  local missing = {}
-  if ok then
-    for name, where in pairs(reads) do
-      if rawget(_G, name) == nil and not writes[name] and not session.fresh[name] and not name:find "^_%d*$" then
-        missing[name] = where
-      end
-    end
-    for name in pairs(writes) do session.fresh[name] = true end
-  end
-  return function()
-    local list = {}
-    for name, where in pairs(missing) do
-      if rawget(_G, name) == nil then
-        local near = nearest(name, M.names(session))
-        if near or where == "here" then
-          local meant = near and (", did you mean `%s`?"):format(near) or ""
-          list[#list + 1] = ("warning: no global `%s`%s"):format(name, meant)
-        end
-        if where == "inside" then session.fresh[name] = true end -- said once
-      end
-    end
-    table.sort(list)
-    return list
-  end
 end
 
 return M

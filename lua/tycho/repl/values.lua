@@ -57,9 +57,13 @@ function M.place(f)
   return ("%s:%d"):format(#path <= 60 and path or info.short_src, info.linedefined)
 end
 
+--- The function whose source says what f does: that behind a composite, or a compiled function.
+function M.written(f) return ty.internals.original(f) or ty.internals.written[f] or f end
+
 local function function_text(f)
   local compiled = ty.internals.original(f)
   if compiled then return "compiled " .. function_text(compiled) end
+  f = M.written(f)
   local info = debug.getinfo(f, "Su")
   local names = {}
   for i = 1, info.nparams or 0 do names[i] = debug.getlocal(f, i) end
