@@ -38,8 +38,13 @@ FRAMES  := -Wframe-larger-than=4096 -Wvla
 CFLAGS  ?= -O2 -g1
 override CFLAGS += -std=c11 $(WARN) -ffp-contract=off -fno-math-errno -fvisibility=hidden -fPIC \
            -D_GNU_SOURCE -Icore -I. $(LUAINC)
+COMMA   := ,
+# What CC builds for, and the tools beside it.
+TARGET  := $(shell $(CC) -dumpmachine 2>/dev/null)
+tool     = $(shell $(CC) -print-prog-name=$(1))
 # Relative relocations as bits, 30 KB less: needs ld 2.38 (older ones leave it out) and a C library that reads them.
-LDFLAGS += -shared -Wl,-z,nodelete -Wl,-z,noseparate-code -Wl,-z,pack-relative-relocs
+LDFLAGS += -shared -Wl,-z,nodelete -Wl,-z,noseparate-code $(addprefix -Wl$(COMMA)-z$(COMMA),\
+           $(if $(findstring x86_64,$(TARGET)),pack-relative-relocs))
 LIBS    := -lm -ldl -lpthread
 JOBS     = $(if $(findstring j,$(MAKEFLAGS)),,-j2) # a -j from the command line holds
 
@@ -135,15 +140,15 @@ $(B)/obj/embed/modules.o: $(B)/obj/embed/modules.c
 $(B)/libtycho.o: $(OBJ) $(filter $(B)/obj/file/%,$(FILES)) $(EMBED)
 	@echo "ld  $@"
 	@$(CC) -r -nostdlib $(filter-out %/lua_table.o,$^) -o $(B)/engine.o
-	@nm -u $(B)/engine.o | sed -n 's/^ *U \(luaL\?_[A-Za-z_]*\|luaJIT_[a-z]*\)$$/\1 ty_host_\1/p' >$(B)/lua.names
-	@objcopy --redefine-syms=$(B)/lua.names $(B)/engine.o
+	@$(call tool,nm) -u $(B)/engine.o | sed -n 's/^ *U \(luaL\?_[A-Za-z_]*\|luaJIT_[a-z]*\)$$/\1 ty_host_\1/p' >$(B)/lua.names
+	@$(call tool,objcopy) --redefine-syms=$(B)/lua.names $(B)/engine.o
 	@$(CC) -r -nostdlib $(B)/engine.o $(filter %/lua_table.o,$^) -o $@
-	@objcopy --localize-hidden -L luaopen_tycho_core -L luaopen_tycho_files $@
+	@$(call tool,objcopy) --localize-hidden -L luaopen_tycho_core -L luaopen_tycho_files $@
 	@rm -f $(B)/engine.o
 
 $(B)/libtycho.a: $(B)/libtycho.o
 	@rm -f $@
-	@ar rcs $@ $<
+	@$(call tool,ar) rcs $@ $<
 
 $(B)/libtycho.so: $(B)/libtycho.o
 	@echo "ld  $@"
@@ -177,6 +182,7 @@ install: build
 
 # For packagers: builds what is not built, installs no packages, looks at nothing outside of DESTDIR.
 STRIP   ?= -s
+copied: export STRIPPROG = $(call tool,strip)
 copied: library
 	@install -d "$(DESTDIR)$(LIBDIR)/tycho" "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(MANDIR)"
 	@install $(STRIP) -m 755 $(B)/tycho/core.so $(B)/tycho/files.so "$(DESTDIR)$(LIBDIR)/tycho/"
@@ -188,7 +194,7 @@ copied: library
 	@install -d "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/lib/pkgconfig"
 	@install -m 644 core/tycho.h core/tycho.hpp "$(DESTDIR)$(PREFIX)/include/"
 	@install -s -m 755 $(B)/libtycho.so "$(DESTDIR)$(PREFIX)/lib/"
-	@install -m 644 $(B)/libtycho.a "$(DESTDIR)$(PREFIX)/lib/" && strip -g "$(DESTDIR)$(PREFIX)/lib/libtycho.a"
+	@install -m 644 $(B)/libtycho.a "$(DESTDIR)$(PREFIX)/lib/" && $(call tool,strip) -g "$(DESTDIR)$(PREFIX)/lib/libtycho.a"
 	@printf '%s\n' 'prefix=$(PREFIX)' 'Name: tycho' 'Description: tensors and compiled models in Lua, for C and C++' \
 	  'Version: $(VERSION)' 'Cflags: "-I$${prefix}/include"' 'Libs: "-L$${prefix}/lib" -ltycho' \
 	  'Libs.private: -lm -ldl -lpthread' >"$(DESTDIR)$(PREFIX)/lib/pkgconfig/tycho.pc"

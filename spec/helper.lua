@@ -61,7 +61,7 @@ void oracle_flush_to_zero(int on);
 ]]
 
 M.shell = module.shell
-M.oracle = ffi.load(module.build("oracle", "-O1 -lquadmath -lm"))
+M.oracle = ffi.load(module.build("oracle", "-O1 -lm"))
 local oracle = M.oracle
 
 -- Dtypes and rows --------------------------------------------------------------------------------------------------
