@@ -20,7 +20,7 @@ private update >"$apt/log" 2>&1 || { cat "$apt/log"; exit 1; }
 (cd "$apt/packages" && private download $packages >>"$apt/log" 2>&1) || { cat "$apt/log"; exit 1; }
 for d in "$apt/packages"/*.deb; do dpkg -x "$d" "$folder/root"; done
 
-printf '#!/bin/sh\nexec qemu-aarch64 -L "%s/root" "%s/root/usr/bin/luajit" "$@"\n' "$folder" "$folder" >"$folder/bin/luajit.new"
+printf '#!/bin/sh\nexec qemu-aarch64 -L "%s/root" "%s/root/usr/bin/luajit" -O-fuse "$@"\n' "$folder" "$folder" >"$folder/bin/luajit.new"
 chmod +x "$folder/bin/luajit.new"
 mv "$folder/bin/luajit.new" "$folder/bin/luajit"
 rm -rf "$apt"
