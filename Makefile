@@ -7,6 +7,7 @@
 #   make mutate   plants faults, tells which the tests catch      make fuzz-files  file formats: SECONDS=30
 #   make coverage what they never run, by folder                  make size     bytes of core.so, by folder
 #   make test-export  exported C by many compilers, and for ARM
+#   make test-arm aarch64 by a cross compiler and qemu: x86-64's bits
 #   make test-far specs on a second device                        make install, uninstall  PREFIX=/usr/local
 #   make docs     the site: DOCS=build/docs                       make pictures a session at the prompt, as SVG
 #   make hosts    LÖVE, Neovim, nginx ... run a training step
@@ -285,6 +286,22 @@ test-export: build
 	@EXPORT_CC="$(EXPORT_CC)" $(TEST) $(BUSTED) -o spec/report.lua spec/export_spec.lua
 	@EXPORT_CC="$(EXPORT_ARM)" EXPORT_BY=qemu-aarch64 $(TEST) $(BUSTED) -o spec/report.lua spec/export_spec.lua
 
+# The library for aarch64, built by a cross compiler and run by qemu in Debian's LuaJIT, which lies in build/arm beside it:
+# specs, among them that of pinned bits, a share of the fuzzers, exported C. 10 minutes of two cores.
+ARM     := $(B)/arm
+ARM_CC  ?= aarch64-linux-gnu-gcc
+ARM_N   ?= 400
+ARM_SPECS ?= bits training vmap scan random linalg nn product matrix convolution pool fuzz fuzz_lua fuzz_cells fuzz_vmap fuzz_grad
+test-arm: build
+	@$(call need,$(ARM_CC),gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
+	@$(call need,qemu-aarch64,qemu-user)
+	@sh spec/arm_root.sh $(ARM)
+	@$(MAKE) --no-print-directory $(JOBS) library B=$(ARM) CC="$(ARM_CC)"
+	@host=$$(command -v $(LUAJIT)); PATH="$(CURDIR)/$(ARM)/bin:$$PATH" TYCHO_BUILD="$(ARM)" TYCHO_CC="$(ARM_CC)" TYCHO_LOG=0 \
+	  LUA_PATH="$(CURDIR)/$(ARM)/?.lua;$(CURDIR)/$(ARM)/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(ARM)/?.so;;" \
+	  $$host spec/run.lua $(ARM_N) $(ARM_N) 2 $(ARM_SPECS)
+	@EXPORT_CC="$(EXPORT_ARM)" EXPORT_BY=qemu-aarch64 $(TEST) $(BUSTED) -o spec/report.lua spec/export_spec.lua
+
 # The file formats under libFuzzer and the sanitizers, each for so many seconds: SECONDS=60 FORMATS="npy gguf" RUNS=100000
 SECONDS ?= 30
 RUNS    ?= -1
@@ -351,7 +368,7 @@ pictures: build
 lint: build
 	@clang-format --dry-run -Werror core/*/*.[ch] core/*/*/*.[ch] kernels/*.h bench/*.c spec/*.c
 	@luacheck -q lua spec examples bench editors docs
-	@sh -n tycho && sh -n spec/fresh_debian.sh && sh -n spec/hosts/install.sh && bash -n .ci/run
+	@sh -n tycho && sh -n spec/fresh_debian.sh && sh -n spec/arm_root.sh && sh -n spec/hosts/install.sh && bash -n .ci/run
 	@echo "lint: clean"
 
 # LuaJIT itself is not instrumented: the sanitizers are loaded before it, and leaks are not looked for.
@@ -400,5 +417,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build docs pictures library install copied installed uninstall deb test-packages meta help demo test test-far test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
+.PHONY: all deps build docs pictures library install copied installed uninstall deb test-packages meta help demo test test-far test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
         coverage covered size clean
