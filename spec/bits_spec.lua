@@ -13,6 +13,9 @@ moves 2ec9ec17ebe45b79
 products 2d4e8310e85d5ffd
 attention caefcedc40e8dc91
 random 77865e41bf48f36e
+convolutions 841ced74d75552b3
+training 53ec7525bf0589e5
+mapped and folded 513087cfc6db1aa1
 ]]
 
 --- Whether the processor has what an instruction set's code uses.

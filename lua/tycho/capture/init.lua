@@ -93,9 +93,9 @@ end
 --- Gives the capture up. Never returns.
 ---@param reason string what the function does, such as "calls print"
 ---@param hint? string what the user could do instead
----@param kind? "error"|"itself"|"unknown"|"holes"|"zero" an error that the native run will raise; what changes or shows
---- the function that runs itself; a call of what nothing is known of; the length of a list with holes; a zero whose sign
---- the native run alone knows
+---@param kind? "error"|"itself"|"unknown"|"holes"|"zero" an error that the native run will raise; what changes
+--- or shows the function that runs itself; a call of what nothing is known of; the length of a list with holes; a
+--- zero whose sign the native run alone knows
 function World:abort(reason, hint, kind)
   if not self.failure then
     self.failure = { reason = reason, hint = hint, kind = kind }

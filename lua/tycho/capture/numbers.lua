@@ -182,9 +182,9 @@ return function(World)
 
   local function is_negative(v) return v < 0 or v == 0 and 1 / v < 0 end
 
-  --- Where LuaJIT tells integers from doubles, what IEEE makes -0 is 0 of integers; which operands are is not known later:
-  --- r, a product or a negation, is guarded not to be -0. Only the native run knows, from its beginning: registers that
-  --- a trace has filled hold doubles. What is drawn is a double.
+  --- Where LuaJIT tells integers from doubles, what IEEE makes -0 is 0 of integers, and later calls cannot tell
+  --- which their operands are: r, a product or a negation, is guarded not to be -0. Only the native run knows, from
+  --- its beginning: registers that a trace has filled hold doubles. What is drawn is a double.
   function World:forbid_minus_zero(r, rs, minus)
     if known(rs) or rs.number and rs.number > self.C.DRAWN then return end
     local inverse, s = self:numeric("div", minus and -huge or 1 / r, 1, nil, r, rs)
