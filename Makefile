@@ -8,6 +8,7 @@
 #   make coverage what they never run, by folder                  make size     bytes of core.so, by folder
 #   make test-export  exported C by many compilers, and for ARM
 #   make test-long claims over many cases, all of them
+#   make test-arm aarch64 by a cross compiler and qemu: x86-64's bits
 #   make test-far specs on a second device                        make install, uninstall  PREFIX=/usr/local
 #   make docs     the site: DOCS=build/docs                       make pictures a session at the prompt, as SVG
 #   make hosts    LÖVE, Neovim, nginx ... run a training step
@@ -39,8 +40,13 @@ FRAMES  := -Wframe-larger-than=4096 -Wvla
 CFLAGS  ?= -O2 -g1
 override CFLAGS += -std=c11 $(WARN) -ffp-contract=off -fno-math-errno -fvisibility=hidden -fPIC \
            -D_GNU_SOURCE -Icore -I. $(LUAINC)
+COMMA   := ,
+# What CC builds for, and the tools beside it.
+TARGET  := $(shell $(CC) -dumpmachine 2>/dev/null)
+tool     = $(shell $(CC) -print-prog-name=$(1))
 # Relative relocations as bits, 30 KB less: needs ld 2.38 (older ones leave it out) and a C library that reads them.
-LDFLAGS += -shared -Wl,-z,nodelete -Wl,-z,noseparate-code -Wl,-z,pack-relative-relocs
+LDFLAGS += -shared -Wl,-z,nodelete -Wl,-z,noseparate-code $(addprefix -Wl$(COMMA)-z$(COMMA),\
+           $(if $(findstring x86_64,$(TARGET)),pack-relative-relocs))
 LIBS    := -lm -ldl -lpthread
 JOBS     = $(if $(findstring j,$(MAKEFLAGS)),,-j2) # a -j from the command line holds
 
@@ -141,15 +147,15 @@ $(B)/obj/embed/modules.o: $(B)/obj/embed/modules.c
 $(B)/libtycho.o: $(OBJ) $(filter $(B)/obj/file/%,$(FILES)) $(EMBED)
 	@echo "ld  $@"
 	@$(CC) -r -nostdlib $(filter-out %/lua_table.o,$^) -o $(B)/engine.o
-	@nm -u $(B)/engine.o | sed -n 's/^ *U \(luaL\?_[A-Za-z_]*\|luaJIT_[a-z]*\)$$/\1 ty_host_\1/p' >$(B)/lua.names
-	@objcopy --redefine-syms=$(B)/lua.names $(B)/engine.o
+	@$(call tool,nm) -u $(B)/engine.o | sed -n 's/^ *U \(luaL\?_[A-Za-z_]*\|luaJIT_[a-z]*\)$$/\1 ty_host_\1/p' >$(B)/lua.names
+	@$(call tool,objcopy) --redefine-syms=$(B)/lua.names $(B)/engine.o
 	@$(CC) -r -nostdlib $(B)/engine.o $(filter %/lua_table.o,$^) -o $@
-	@objcopy --localize-hidden -L luaopen_tycho_core -L luaopen_tycho_files $@
+	@$(call tool,objcopy) --localize-hidden -L luaopen_tycho_core -L luaopen_tycho_files $@
 	@rm -f $(B)/engine.o
 
 $(B)/libtycho.a: $(B)/libtycho.o
 	@rm -f $@
-	@ar rcs $@ $<
+	@$(call tool,ar) rcs $@ $<
 
 $(B)/$(SHARED): $(B)/libtycho.o
 	@echo "ld  $@"
@@ -186,7 +192,8 @@ install: build
 	@[ -n "$(DESTDIR)" ] || { ldconfig 2>/dev/null || true; $(MAKE) --no-print-directory installed; }
 
 # For packagers: builds what is not built, installs no packages, looks at nothing outside of DESTDIR.
-STRIP   ?= -s
+STRIPPED = -s --strip-program=$(call tool,strip)
+STRIP   ?= $(STRIPPED)
 copied: copied-modules copied-embedded
 
 # The Lua module and the command.
@@ -206,7 +213,7 @@ copied-embedded: embedded
 	@install $(STRIP) -m 755 $(B)/$(SHARED) "$(DESTDIR)$(LIBDIR)/"
 	@ln -sf $(SHARED) "$(DESTDIR)$(LIBDIR)/$(SONAME)" && ln -sf $(SONAME) "$(DESTDIR)$(LIBDIR)/libtycho.so"
 	@install -m 644 $(B)/libtycho.a "$(DESTDIR)$(LIBDIR)/"
-	@[ -z "$(STRIP)" ] || strip -g "$(DESTDIR)$(LIBDIR)/libtycho.a"
+	@[ -z "$(STRIP)" ] || $(call tool,strip) -g "$(DESTDIR)$(LIBDIR)/libtycho.a"
 	@printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$${prefix}/include' 'libdir=$(subst $(PREFIX)/,$${prefix}/,$(LIBDIR))' '' \
 	  'Name: tycho' 'Description: tensors and compiled models in Lua, for C and C++' 'Version: $(VERSION)' \
 	  'Cflags: "-I$${includedir}"' 'Libs: "-L$${libdir}" -ltycho' 'Libs.private: $(LIBS)' \
@@ -303,6 +310,22 @@ test-export: build
 	@EXPORT_CC="$(EXPORT_CC)" $(TEST) $(BUSTED) -o spec/report.lua spec/export_spec.lua
 	@EXPORT_CC="$(EXPORT_ARM)" EXPORT_BY=qemu-aarch64 $(TEST) $(BUSTED) -o spec/report.lua spec/export_spec.lua
 
+# The library for aarch64, built by a cross compiler and run by qemu in Debian's LuaJIT, which lies in build/arm beside it:
+# specs, among them that of pinned bits, a share of the fuzzers, exported C. 10 minutes of two cores.
+ARM     := $(B)/arm
+ARM_CC  ?= aarch64-linux-gnu-gcc
+ARM_N   ?= 200
+ARM_SPECS ?= bits ops integers training vmap scan random linalg optim fuzz fuzz_lua fuzz_cells fuzz_vmap fuzz_grad
+test-arm: build
+	@$(call need,$(ARM_CC),gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
+	@$(call need,qemu-aarch64,qemu-user)
+	@sh spec/arm_root.sh $(ARM)
+	@$(MAKE) --no-print-directory $(JOBS) library B=$(ARM) CC="$(ARM_CC)"
+	@host=$$(command -v $(LUAJIT)); PATH="$(CURDIR)/$(ARM)/bin:$$PATH" TYCHO_BUILD="$(ARM)" TYCHO_CC="$(ARM_CC)" TYCHO_LOG=0 \
+	  LUA_PATH="$(CURDIR)/$(ARM)/?.lua;$(CURDIR)/$(ARM)/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(ARM)/?.so;;" \
+	  $$host spec/run.lua $(ARM_N) $(ARM_N) 2 $(ARM_SPECS)
+	@EXPORT_CC="$(EXPORT_ARM)" EXPORT_BY=qemu-aarch64 $(TEST) $(BUSTED) -o spec/report.lua spec/export_spec.lua
+
 # The file formats under libFuzzer and the sanitizers, each for so many seconds: SECONDS=60 FORMATS="npy gguf" RUNS=100000
 SECONDS ?= 30
 RUNS    ?= -1
@@ -369,7 +392,7 @@ pictures: build
 lint: build
 	@clang-format --dry-run -Werror core/*/*.[ch] core/*/*/*.[ch] kernels/*.h bench/*.c spec/*.c
 	@luacheck -q lua spec examples bench editors docs
-	@sh -n tycho && sh -n spec/fresh_debian.sh && sh -n spec/hosts/install.sh && bash -n .ci/run
+	@sh -n tycho && sh -n spec/fresh_debian.sh && sh -n spec/arm_root.sh && sh -n spec/hosts/install.sh && bash -n .ci/run
 	@echo "lint: clean"
 
 # LuaJIT itself is not instrumented: the sanitizers are loaded before it, and leaks are not looked for.
@@ -419,5 +442,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo test test-long test-far test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
+.PHONY: all deps build docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo test test-long test-far test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
         coverage covered size clean

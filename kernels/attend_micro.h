@@ -30,7 +30,7 @@ INLINE V NAME(above)(V x, V y) {
 #endif
 
 /* Where an fma is a call, one lane at a time: small. */
-#if VBYTES == 16
+#if !VECTOR_FMA
 #define X T
 #define XFMA FMA1
 #define XBITS(x) \
@@ -98,7 +98,7 @@ static ATTR void NAME(attend_exp)(i64 keys, i64 width, void *scores, const void 
     V total = {0};
     for (i64 j = v; j < keys * width; j += width) {
       V p = AT((T *)scores + j) - m;
-#if VBYTES == 16
+#if !VECTOR_FMA
       for (int i = 0; i < VL; i++) p[i] = NAME(exponential)(p[i]);
 #else
       p = NAME(exponential)(p);
@@ -120,7 +120,7 @@ static ATTR void NAME(attend_dot)(i64 n, i64 width, const void *a, const void *b
   for (i64 v = 0; v < width; v += VL) {
     V sum = {0};
     for (i64 c = v; c < n * width; c += width)
-#if VBYTES == 16
+#if !VECTOR_FMA
       for (int l = 0; l < VL; l++) sum[l] = FMA1(((T *)a)[c + l], ((T *)b)[c + l], sum[l]);
 #else
       sum = FMA(AT((T *)a + c), AT((T *)b + c), sum);

@@ -9,11 +9,18 @@
 #define NAME(a) NAME2(a, TAG, ISA)
 #define INLINE static inline __attribute__((always_inline)) ATTR
 
-/* Only registers want loops written out; sums that live in memory are better short. */
-#if VBYTES == 16
-#define UNROLL _Pragma("GCC unroll 1")
+/* Whether an fma of vectors is an instruction; else it is one of each lane, often a call. */
+#if VBYTES == 16 && !defined(__aarch64__)
+#define VECTOR_FMA 0
 #else
+#define VECTOR_FMA 1
+#endif
+
+/* Only registers want loops written out; sums that live in memory are better short. */
+#if VECTOR_FMA
 #define UNROLL _Pragma("GCC unroll 16")
+#else
+#define UNROLL _Pragma("GCC unroll 1")
 #endif
 
 /* Masked loads and stores of the first w elements; what is not loaded is zero and never touched. */
@@ -50,7 +57,9 @@
 #define MAXD(x, y) (V) _mm256_max_pd((__m256d)(x), (__m256d)(y))
 #define MIND(x, y) (V) _mm256_min_pd((__m256d)(x), (__m256d)(y))
 #else
-#if defined(__x86_64__) /* where it is seldom wanted, and each fma is a call: small */
+#if defined(__aarch64__) /* 32 registers: 16 sums */
+#define FLOAT_ROWS 8
+#elif defined(__x86_64__) /* where it is seldom wanted, and each fma is a call: small */
 #define FLOAT_ROWS 2
 #else
 #define FLOAT_ROWS 4
@@ -62,6 +71,10 @@
 #define MLOAD8(p, w) NAME(mload)(p, w)
 #define MSTORE4(p, w, v) NAME(mstore)(p, w, v)
 #define MSTORE8(p, w, v) NAME(mstore)(p, w, v)
+#if defined(__aarch64__)
+#define FMAF(x, y, z) (V) vfmaq_f32((float32x4_t)(z), (float32x4_t)(x), (float32x4_t)(y))
+#define FMAD(x, y, z) (V) vfmaq_f64((float64x2_t)(z), (float64x2_t)(x), (float64x2_t)(y))
+#else
 /* Lane by lane: libm's fma is exact on every machine, by the instruction where there is one. */
 #define FMAF(x, y, z) \
   (V) { \
@@ -71,6 +84,7 @@
 #define FMAD(x, y, z) \
   (V) { __builtin_fma((x)[0], (y)[0], (z)[0]), __builtin_fma((x)[1], (y)[1], (z)[1]) }
 #endif
+#endif
 
 /* Integers wrap, so they are unsigned here, and any order of theirs gives the same bits. */
 #define MULADD(x, y, z) ((x) * (y) + (z))
@@ -79,6 +93,8 @@
 #define SPEEDS(a, b, c) a
 #elif VBYTES == 32
 #define SPEEDS(a, b, c) b
+#elif VECTOR_FMA
+#define SPEEDS(a, b, c) (b) / 3 /* half as wide, at a lower clock */
 #else
 #define SPEEDS(a, b, c) c
 #endif
@@ -144,6 +160,7 @@
 #undef NAME
 #undef INLINE
 #undef UNROLL
+#undef VECTOR_FMA
 #undef FLOAT_ROWS
 #undef OPS
 #undef MASK4

@@ -29,11 +29,14 @@ typedef T V __attribute__((vector_size(VBYTES), aligned(TBYTES), may_alias));
 #if VBYTES == 16
 INLINE V NAME(mload)(const T *p, int w) {
   V v = {0};
+  if (VECTOR_FMA && w == VL) return *(const V *)p;
   for (int i = 0; i < w; i++) v[i] = p[i];
   return v;
 }
 INLINE void NAME(mstore)(T *p, int w, V v) {
-  for (int i = 0; i < w; i++) p[i] = v[i];
+  if (VECTOR_FMA && w == VL) *(V *)p = v;
+  else
+    for (int i = 0; i < w; i++) p[i] = v[i];
 }
 #endif
 
@@ -108,16 +111,17 @@ static __attribute__((noinline)) ATTR void NAME(shorten)(const int nv, const V s
 #endif
 
 /* Sums of mr rows by nv vectors over one block of k. Rows of b are called a little before their turn
-** where they are kept, as then they lie far apart. */
-INLINE void NAME(sums)(const int mr, const int nv, V sum[ROWS][2], const GemmTile *t, T *keep) {
+** where they are kept, as then they lie far apart. whole: the last vector is, for who has no masks. */
+INLINE void NAME(sums)(const int mr, const int nv, V sum[ROWS][2], const GemmTile *t, T *keep,
+                       const bool whole) {
   const i64 ars = t->ars, acs = t->acs, brs = t->brs, last = ars * (mr - 2 + (t->rows == mr));
   const T *a = (const T *)t->a, *b = (const T *)t->b;
   const __typeof__(MASK(0)) m = MASK(t->last);
   UNROLL
   for (int r = 0; r < mr; r++) sum[r][0] = sum[r][1] = (V){0};
   for (i64 p = t->k; p > 0; p--, a += acs, b += brs) {
-    V b0 = nv == 2 ? *(const V *)b : MLOAD(b, m);
-    V b1 = nv == 2 ? MLOAD(b + VL, m) : b0;
+    V b0 = nv == 2 || whole ? *(const V *)b : MLOAD(b, m);
+    V b1 = nv == 1 ? b0 : whole ? *(const V *)(b + VL) : MLOAD(b + VL, m);
     if (keep) {
       __builtin_prefetch(b + 6 * brs);
       __builtin_prefetch(b + 6 * brs + VL);
@@ -143,8 +147,9 @@ INLINE void NAME(tile)(const int mr, const int nv, const GemmTile *t) {
   const i64 yrs = t->yrs;
   T *y = (T *)t->y;
   const __typeof__(MASK(0)) m = MASK(t->last);
-  if (APPLY && mr == ROWS && nv == 2 && t->keep) NAME(sums)(mr, nv, sum, t, (T *)t->keep);
-  else NAME(sums)(mr, nv, sum, t, NULL);
+  if (APPLY && mr == ROWS && nv == 2 && t->keep) NAME(sums)(mr, nv, sum, t, (T *)t->keep, false);
+  else if (VBYTES == 16 && VECTOR_FMA && t->last == VL) NAME(sums)(mr, nv, sum, t, NULL, true);
+  else NAME(sums)(mr, nv, sum, t, NULL, false);
   if (!t->first) {
     UNROLL
     for (int r = 0; r < mr; r++) {

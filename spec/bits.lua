@@ -229,6 +229,45 @@ group("random", function()
   both(function() return ty.rand(90, 201):lt(0.5):where(a:matmul(w), 0), ty.rand(70001) end)
 end)
 
+group("convolutions", function()
+  for _, dtype in ipairs(FLOATS) do
+    local x, w, b = plain(dtype, { 2, 3, 13, 11 }, 40), plain(dtype, { 5, 3, 3, 3 }, 41), plain(dtype, { 5 }, 42)
+    both(function()
+      return x:conv2d(w, b, { padding = 1 }):relu(), x:conv2d(w, nil, { stride = 2 }), x:conv2d(w, b):max_pool2d(2)
+    end)
+  end
+end)
+
+group("training", function()
+  ty.manual_seed(11)
+  local nn = ty.nn
+  local model = nn.Sequential(nn.Conv2d(1, 6, 3), nn.ReLU(), nn.Flatten(), nn.Linear(6 * 6 * 6, 32), nn.GELU(), nn.LayerNorm(32),
+    nn.Dropout(0.1), nn.Linear(32, 10))
+  local optimizer = ty.optim.AdamW(model:parameters(), { lr = 1e-2 })
+  local x, labels = plain("f32", { 16, 1, 8, 8 }, 43), ty.arange(16, { dtype = "i64" }):remainder(10) + 1
+  local step = ty.compile(function(images)
+    optimizer:zero_grad()
+    local loss = ty.cross_entropy(model(images), labels)
+    loss:backward()
+    optimizer:step()
+    return loss
+  end)
+  for _ = 1, 12 do add(step(x):detach()) end
+  for _, p in ipairs(model:parameters()) do add(p:detach()) end
+end)
+
+group("mapped and folded", function()
+  local w, x, h = plain("f32", { 9, 9 }, 44) * 0.1, plain("f32", { 7, 5, 9 }, 45), plain("f32", { 5, 9 }, 46)
+  both(function() return ty.vmap(function(row) return (row:matmul(w) + row):softmax(-1) end)(x) end)
+  both(function()
+    local last, all = ty.scan(function(state, row)
+      local y = (state:matmul(w) + row):tanh()
+      return y, y:sum(-1)
+    end, h, x)
+    return last, all
+  end)
+end)
+
 print("machine " .. ty.stats().machine)
 local only = tonumber(arg[1])
 for threads = only or 2, only or 1, -1 do

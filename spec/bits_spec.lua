@@ -13,10 +13,14 @@ moves 2ec9ec17ebe45b79
 products 2d4e8310e85d5ffd
 attention caefcedc40e8dc91
 random 77865e41bf48f36e
+convolutions 841ced74d75552b3
+training 53ec7525bf0589e5
+mapped and folded 513087cfc6db1aa1
 ]]
 
 --- Whether the processor has what an instruction set's code uses.
 local function has(isa)
+  if jit.arch ~= "x64" then return isa == "base" end -- what is compiled there is called so
   local needs = { base = "", avx2 = "avx2 fma f16c bmi2", avx512 = "avx2 fma f16c bmi2 avx512f avx512vl avx512bw avx512dq" }
   local f = io.open "/proc/cpuinfo"
   local flags = " " .. (f and f:read("*a"):match "flags%s*:%s*([^\n]*)" or "") .. " "
@@ -32,6 +36,7 @@ describe("the hash of a fixed set of results", function()
     for _, isa in ipairs { "base", "avx2", "avx512" } do
       it(("is the pinned one: %s, %s, 1 and 2 threads"):format(machine, isa), function()
         if not has(isa) then return pending("this processor has no " .. isa) end
+        if machine == "x64" and jit.arch ~= "x64" then return pending "this processor has no native code" end
         local out, status = H.script(("dofile '%sspec/bits.lua'"):format(H.root),
           { TYCHO_MACHINE = machine, TYCHO_ISA = isa })
         assert.equal(0, status, out)

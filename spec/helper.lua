@@ -67,7 +67,7 @@ void oracle_flush_to_zero(int on);
 ]]
 
 M.shell = module.shell
-M.oracle = ffi.load(module.build("oracle", "-O1 -lquadmath -lm"))
+M.oracle = ffi.load(module.build("oracle", "-O1 -lm"))
 local oracle = M.oracle
 
 -- Dtypes and rows --------------------------------------------------------------------------------------------------
@@ -119,6 +119,7 @@ function M.buffer(dtype, n)
 end
 
 local inf, nan = math.huge, 0 / 0
+local minus_zero = -1 / inf -- the literal is 0 where LuaJIT has two kinds of numbers
 
 local special = {
   f16 = { 2 ^ -24, 3 * 2 ^ -24, 2 ^ -14 - 2 ^ -24, 2 ^ -14, 65504, 65472, 1 + 2 ^ -10, 1 - 2 ^ -11 },
@@ -128,7 +129,7 @@ local special = {
   f64 = { 2 ^ -1074, 3 * 2 ^ -1074, 2 ^ -1022, 0x1.fffffffffffffp1023, 1 + 2 ^ -52, 1 - 2 ^ -53, 709.7827128933840,
     -745.13321910194110, 1e300, 2 ^ 53 + 2, 2 ^ 31, 2 ^ 63 },
 }
-local common = { 0, -0.0, 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 2, -2, 3, 7, -7, 10, 0.1, math.pi, math.pi / 2, inf, -inf, nan }
+local common = { 0, minus_zero, 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 2, -2, 3, 7, -7, 10, 0.1, math.pi, math.pi / 2, inf, -inf, nan }
 
 --- Special values of a dtype as an array of doubles (floats) or of 64-bit integers, and their count.
 function M.specials(dtype)

@@ -1,5 +1,6 @@
 --- module.lua -- C modules of the specs, compiled where they are missing or older than what they are made of.
 -- Out: {root, shell, headers, build}; root, the project's folder, ends with a slash. It needs nothing of Tycho's.
+-- TYCHO_BUILD names another folder than build, TYCHO_CC another compiler than gcc: where LuaJIT runs under an emulator.
 
 local M = { root = debug.getinfo(1, "S").source:match("^@(.-)spec/[^/]*$") }
 if M.root == "" then M.root = "./" end
@@ -17,19 +18,21 @@ function M.headers()
   end
 end
 
+local folder, compiler = os.getenv "TYCHO_BUILD" or "build", os.getenv "TYCHO_CC" or "gcc"
+
 --- build/spec/NAME.so of spec/NAME.c, by those options of gcc's; it raises where that does not compile. Processes that run
 --- at once may all find it missing, and each moves its own to its place.
 ---@param read? string[] headers that it includes, from the root
 function M.build(name, options, read)
-  local source, so = M.root .. "spec/" .. name .. ".c", M.root .. "build/spec/" .. name .. ".so"
+  local source, so = M.root .. "spec/" .. name .. ".c", ("%s%s/spec/%s.so"):format(M.root, folder, name)
   local newer = {}
   for i, from in ipairs { source, unpack(read or {}) } do
     newer[i] = ("test '%s' -nt '%s'"):format(so, i == 1 and from or M.root .. from)
   end
   if not M.shell(table.concat(newer, " && ")) then
     local fresh = so .. tostring({}):match "0x%x+"
-    assert(M.shell(("mkdir -p '%sbuild/spec' && gcc -shared -fPIC -fvisibility=hidden '%s' -o '%s' %s && mv '%s' '%s'")
-      :format(M.root, source, fresh, options, fresh, so)), name .. ".c does not compile")
+    assert(M.shell(("mkdir -p '%s%s/spec' && %s -shared -fPIC -fvisibility=hidden '%s' -o '%s' %s && mv '%s' '%s'")
+      :format(M.root, folder, compiler, source, fresh, options, fresh, so)), name .. ".c does not compile")
   end
   return so
 end

@@ -4,16 +4,15 @@
 ** Elementwise maths in binary128, integers in 64 bits, conversions by rounding binary128; reductions, scans and
 ** products in the literal canonical orders. Called through FFI by the specs; unknown names give -1.
 */
-#include <immintrin.h>
+#define _GNU_SOURCE /* glibc's functions of _Float128, which x86-64 and aarch64 have */
 #include <math.h>
-#include <quadmath.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
-typedef __float128 q;
+typedef _Float128 q;
 
 /* --- dtypes: how an element is stored */
 
@@ -33,9 +32,9 @@ static const Format formats[] = {
     {"i32", 4, 'i', 0, 0, 2147483647},
     {"i64", 8, 'i', 0, 0, 9223372036854775807},
     {"f16", 2, 'f', 11, -14, 65504},
-    {"bf16", 2, 'f', 8, -126, 0x1.fep127Q},
-    {"f32", 4, 'f', 24, -126, 0x1.fffffep127Q},
-    {"f64", 8, 'f', 53, -1022, 0x1.fffffffffffffp1023Q},
+    {"bf16", 2, 'f', 8, -126, 0x1.fep127f128},
+    {"f32", 4, 'f', 24, -126, 0x1.fffffep127f128},
+    {"f64", 8, 'f', 53, -1022, 0x1.fffffffffffffp1023f128},
 };
 
 static const Format *format_of(const char *dtype) {
@@ -46,27 +45,27 @@ static const Format *format_of(const char *dtype) {
 
 /* v rounded once to the format, to nearest even; out of range becomes infinity. */
 static q round_to(const Format *f, q v) {
-  if (v != v || isinfq(v) || v == 0) return v;
+  if (v != v || isinf(v) || v == 0) return v;
   int e;
-  frexpq(v, &e); /* |v| in [2^(e-1), 2^e) */
+  frexpf128(v, &e); /* |v| in [2^(e-1), 2^e) */
   int step = (e - 1 < f->emin ? f->emin : e - 1) - f->mantissa + 1;
-  q y = ldexpq(rintq(ldexpq(v, -step)), step);
-  if (fabsq(y) > f->max) return copysignq(HUGE_VALQ, v);
-  return y == 0 ? copysignq(0, v) : y;
+  q y = ldexpf128(rintf128(ldexpf128(v, -step)), step);
+  if (fabsf128(y) > f->max) return copysignf128(HUGE_VAL_F128, v);
+  return y == 0 ? copysignf128(0, v) : y;
 }
 
 /* The bits of a value that the format holds exactly: built from sign, exponent and fraction. */
 static uint64_t float_bits(const Format *f, q v) {
   int width = f->bytes * 8, fraction = f->mantissa - 1;
-  uint64_t sign = (uint64_t)(signbitq(v) != 0) << (width - 1);
+  uint64_t sign = (uint64_t)(signbit(v) != 0) << (width - 1);
   uint64_t top = (((uint64_t)1 << (width - 1 - fraction)) - 1) << fraction; /* exponent all ones */
   if (v != v) return top | (uint64_t)1 << (fraction - 1);
-  if (isinfq(v)) return sign | top;
+  if (isinf(v)) return sign | top;
   if (v == 0) return sign;
   int e;
-  q m = frexpq(fabsq(v), &e);
-  if (e - 1 < f->emin) return sign | (uint64_t)ldexpq(m, e - f->emin + fraction);
-  uint64_t part = (uint64_t)ldexpq(m, f->mantissa) - ((uint64_t)1 << fraction);
+  q m = frexpf128(fabsf128(v), &e);
+  if (e - 1 < f->emin) return sign | (uint64_t)ldexpf128(m, e - f->emin + fraction);
+  uint64_t part = (uint64_t)ldexpf128(m, f->mantissa) - ((uint64_t)1 << fraction);
   return sign | (uint64_t)(e - f->emin) << fraction | part;
 }
 
@@ -75,9 +74,10 @@ static q float_value(const Format *f, uint64_t u) {
   uint64_t part = u & (((uint64_t)1 << fraction) - 1);
   uint64_t exponent = u >> fraction & (((uint64_t)1 << (width - 1 - fraction)) - 1);
   q v;
-  if (exponent == ((uint64_t)1 << (width - 1 - fraction)) - 1) v = part ? nanq("") : HUGE_VALQ;
-  else if (exponent == 0) v = ldexpq((q)part, f->emin - fraction);
-  else v = ldexpq((q)(part | (uint64_t)1 << fraction), (int)exponent - 1 + f->emin - fraction);
+  if (exponent == ((uint64_t)1 << (width - 1 - fraction)) - 1)
+    v = part ? nanf128("") : HUGE_VAL_F128;
+  else if (exponent == 0) v = ldexpf128((q)part, f->emin - fraction);
+  else v = ldexpf128((q)(part | (uint64_t)1 << fraction), (int)exponent - 1 + f->emin - fraction);
   return u >> (width - 1) & 1 ? -v : v;
 }
 
@@ -114,7 +114,7 @@ static void put(const Format *f, void *p, int64_t i, q v) {
     return;
   }
   q low = f->kind == 'u' ? 0 : -f->max - 1;
-  q t = v != v ? 0 : v < low ? low : v > f->max ? f->max : truncq(v);
+  q t = v != v ? 0 : v < low ? low : v > f->max ? f->max : truncf128(v);
   set_bits(f, p, i, (uint64_t)(int64_t)t);
 }
 
@@ -185,28 +185,28 @@ typedef q Unary(q);
 typedef q Binary(q, q);
 
 static q q_neg(q x) { return -x; }
-static q q_exp2(q x) { return exp2q(x); }
-static q q_sigmoid(q x) { return x < -11000 ? expq(x) : 1 / (1 + expq(-x)); }
-static q q_round(q x) { return copysignq(rintq(x), x); }
+static q q_exp2(q x) { return exp2f128(x); }
+static q q_sigmoid(q x) { return x < -11000 ? expf128(x) : 1 / (1 + expf128(-x)); }
+static q q_round(q x) { return copysignf128(rintf128(x), x); }
 
 /* The inverse of erf: bisection, then Newton's steps. */
 static q q_erfinv(q y) {
-  if (y != y || y < -1 || y > 1) return nanq("");
-  if (y == 1 || y == -1) return copysignq(HUGE_VALQ, y);
+  if (y != y || y < -1 || y > 1) return nanf128("");
+  if (y == 1 || y == -1) return copysignf128(HUGE_VAL_F128, y);
   if (y == 0) return y;
-  q lo = 0, hi = 9, t = fabsq(y), half_root_pi = 0.886226925452758013649083741670572591Q;
-  if (t < 1e-20Q) return y * half_root_pi;
+  q lo = 0, hi = 9, t = fabsf128(y), half_root_pi = 0.886226925452758013649083741670572591f128;
+  if (t < 1e-20f128) return y * half_root_pi;
   for (int i = 0; i < 24; i++) {
     q mid = (lo + hi) / 2;
-    if (t < 0.5Q ? erfq(mid) < t : erfcq(mid) > 1 - t) lo = mid;
+    if (t < 0.5f128 ? erff128(mid) < t : erfcf128(mid) > 1 - t) lo = mid;
     else hi = mid;
   }
   q x = (lo + hi) / 2;
   for (int i = 0; i < 5; i++) {
-    q wrong = t < 0.5Q ? erfq(x) - t : (1 - t) - erfcq(x);
-    x -= wrong * half_root_pi * expq(x * x);
+    q wrong = t < 0.5f128 ? erff128(x) - t : (1 - t) - erfcf128(x);
+    x -= wrong * half_root_pi * expf128(x * x);
   }
-  return copysignq(x, y);
+  return copysignf128(x, y);
 }
 
 static q q_add(q a, q b) { return a + b; }
@@ -216,44 +216,44 @@ static q q_div(q a, q b) { return a / b; }
 
 /* The sign of the divisor; a remainder of zero has it too. */
 static q q_remainder(q a, q b) {
-  q r = fmodq(a, b);
+  q r = fmodf128(a, b);
   if (r != r) return r;
-  if (r == 0) return copysignq(0, b);
-  return (r < 0) != (b < 0) ? (isinfq(b) ? b : r + b) : r;
+  if (r == 0) return copysignf128(0, b);
+  return (r < 0) != (b < 0) ? (isinf(b) ? b : r + b) : r;
 }
 
 static q q_floor_divide(q a, q b) {
   if (b == 0) return a / b;
-  q r = fmodq(a, b), whole = (a - r) / b; /* a whole number, or too large to matter */
-  if (r != 0 && (r < 0) != (b < 0)) whole = rintq(whole) - 1;
-  return whole == 0 ? copysignq(0, a / b) : rintq(whole);
+  q r = fmodf128(a, b), whole = (a - r) / b; /* a whole number, or too large to matter */
+  if (r != 0 && (r < 0) != (b < 0)) whole = rintf128(whole) - 1;
+  return whole == 0 ? copysignf128(0, a / b) : rintf128(whole);
 }
 
 static q q_maximum(q a, q b) {
-  if (a != a || b != b) return nanq("");
-  return a > b || (a == b && !signbitq(a)) ? a : b;
+  if (a != a || b != b) return nanf128("");
+  return a > b || (a == b && !signbit(a)) ? a : b;
 }
 
 static q q_minimum(q a, q b) {
-  if (a != a || b != b) return nanq("");
-  return a < b || (a == b && signbitq(a)) ? a : b;
+  if (a != a || b != b) return nanf128("");
+  return a < b || (a == b && signbit(a)) ? a : b;
 }
 
 /* A NaN counts as positive. */
-static q q_copysign(q a, q b) { return copysignq(a, b != b ? 1 : b); }
+static q q_copysign(q a, q b) { return copysignf128(a, b != b ? 1 : b); }
 
 static const struct {
   const char *name;
   Unary *fn;
 } unary[] = {
-    {"neg", q_neg},     {"abs", fabsq},      {"ceil", ceilq},        {"floor", floorq},
-    {"round", q_round}, {"trunc", truncq},   {"sqrt", sqrtq},        {"exp", expq},
-    {"exp2", q_exp2},   {"expm1", expm1q},   {"log", logq},          {"log2", log2q},
-    {"log10", log10q},  {"log1p", log1pq},   {"sin", sinq},          {"cos", cosq},
-    {"tan", tanq},      {"asin", asinq},     {"acos", acosq},        {"atan", atanq},
-    {"sinh", sinhq},    {"cosh", coshq},     {"tanh", tanhq},        {"asinh", asinhq},
-    {"acosh", acoshq},  {"atanh", atanhq},   {"erf", erfq},          {"erfinv", q_erfinv},
-    {"cbrt", cbrtq},    {"lgamma", lgammaq}, {"sigmoid", q_sigmoid},
+    {"neg", q_neg},       {"abs", fabsf128},      {"ceil", ceilf128},     {"floor", floorf128},
+    {"round", q_round},   {"trunc", truncf128},   {"sqrt", sqrtf128},     {"exp", expf128},
+    {"exp2", q_exp2},     {"expm1", expm1f128},   {"log", logf128},       {"log2", log2f128},
+    {"log10", log10f128}, {"log1p", log1pf128},   {"sin", sinf128},       {"cos", cosf128},
+    {"tan", tanf128},     {"asin", asinf128},     {"acos", acosf128},     {"atan", atanf128},
+    {"sinh", sinhf128},   {"cosh", coshf128},     {"tanh", tanhf128},     {"asinh", asinhf128},
+    {"acosh", acoshf128}, {"atanh", atanhf128},   {"erf", erff128},       {"erfinv", q_erfinv},
+    {"cbrt", cbrtf128},   {"lgamma", lgammaf128}, {"sigmoid", q_sigmoid},
 };
 
 static const struct {
@@ -261,8 +261,8 @@ static const struct {
   Binary *fn;
 } binary[] = {
     {"add", q_add},           {"sub", q_sub},         {"mul", q_mul},
-    {"div", q_div},           {"fmod", fmodq},        {"pow", powq},
-    {"atan2", atan2q},        {"hypot", hypotq},      {"floor_divide", q_floor_divide},
+    {"div", q_div},           {"fmod", fmodf128},     {"pow", powf128},
+    {"atan2", atan2f128},     {"hypot", hypotf128},   {"floor_divide", q_floor_divide},
     {"maximum", q_maximum},   {"minimum", q_minimum}, {"remainder", q_remainder},
     {"copysign", q_copysign},
 };
@@ -281,15 +281,17 @@ static q evaluate(const char *name, q a, q b, int *known) {
 static double distance(q want, q got, const Format *f) {
   if (want != want) return got != got ? 0 : HUGE_VAL;
   if (got != got) return HUGE_VAL;
-  if (want == 0 && got == 0) return !signbitq(want) == !signbitq(got) ? 0 : HUGE_VAL;
-  if (isinfq(want) && isinfq(got)) return (want < 0) == (got < 0) ? 0 : HUGE_VAL;
-  if (isinfq(want)) return HUGE_VAL;
+  if (want == 0 && got == 0) return !signbit(want) == !signbit(got) ? 0 : HUGE_VAL;
+  if (isinf(want) && isinf(got)) return (want < 0) == (got < 0) ? 0 : HUGE_VAL;
+  if (isinf(want)) return HUGE_VAL;
   int e = f->emin + 1;
-  if (want != 0) frexpq(want, &e);
+  if (want != 0) frexpf128(want, &e);
   int step = (e - 1 < f->emin ? f->emin : e - 1) - f->mantissa + 1;
-  if (isinfq(got)) got = copysignq(ldexpq(f->max, 0) + ldexpq(1, 1 - f->mantissa) * f->max, got);
-  if (fabsq(want) > f->max && fabsq(got) > f->max) return (want < 0) == (got < 0) ? 0 : HUGE_VAL;
-  return (double)fabsq(ldexpq(want - got, -step));
+  if (isinf(got))
+    got = copysignf128(ldexpf128(f->max, 0) + ldexpf128(1, 1 - f->mantissa) * f->max, got);
+  if (fabsf128(want) > f->max && fabsf128(got) > f->max)
+    return (want < 0) == (got < 0) ? 0 : HUGE_VAL;
+  return (double)fabsf128(ldexpf128(want - got, -step));
 }
 
 /* Largest distance in ulp of n results from the exact ones; *worst is its position. -1: no such operation.
@@ -563,9 +565,17 @@ EXPORT void oracle_philox(const uint32_t *counter, const uint32_t *key, uint32_t
 
 /* --- the host's floating-point flags: what games and audio hosts do to the thread that calls us */
 
-EXPORT unsigned oracle_flags(void) { return _mm_getcsr(); }
+#if defined(__aarch64__)
+enum { FLUSH = 1 << 24 };
+EXPORT unsigned oracle_flags(void) { return (unsigned)__builtin_aarch64_get_fpcr(); }
+static void set_flags(unsigned bits) { __builtin_aarch64_set_fpcr(bits); }
+#else
+enum { FLUSH = 0x8040 };
+EXPORT unsigned oracle_flags(void) { return __builtin_ia32_stmxcsr(); }
+static void set_flags(unsigned bits) { __builtin_ia32_ldmxcsr(bits); }
+#endif
 
 EXPORT void oracle_flush_to_zero(int on) {
-  unsigned bits = _mm_getcsr() & ~0x8040u;
-  _mm_setcsr(on ? bits | 0x8040u : bits);
+  unsigned bits = oracle_flags() & ~(unsigned)FLUSH;
+  set_flags(on ? bits | FLUSH : bits);
 }

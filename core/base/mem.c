@@ -92,7 +92,7 @@ static _Atomic i64 general; /* bytes */
 
 /* True when this allocation is to fail. Each call takes one of `after`, then one of `times`. */
 static bool hook_fails(void) {
-  if (TY_LIKELY(!atomic_load_explicit(&hook.armed, memory_order_relaxed))) return false;
+  if (TY_LIKELY(!atomic_load_explicit(&hook.armed, memory_order_acquire))) return false;
   if (atomic_load(&hook.after) > 0 && atomic_fetch_sub(&hook.after, 1) > 0) return false;
   i64 left = atomic_load(&hook.times);
   while (left > 0 && !atomic_compare_exchange_weak(&hook.times, &left, left - 1)) {}

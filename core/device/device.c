@@ -18,7 +18,7 @@ const Device *ty_device_register(u32 version, const Device *d, const char **err)
     for (i = 0; i < DEVICES_MAX && ty_devices[i]; i++) {}
     if (i == DEVICES_MAX) why = "there are too many devices";
     else {
-      ty_devices[i] = d;
+      __atomic_store_n(&ty_devices[i], d, __ATOMIC_RELEASE);
       __atomic_store_n(&ty_device_names[i], d->name, __ATOMIC_RELEASE);
     }
   }

@@ -39,8 +39,11 @@ int ty_dtype_named(const char *name) {
 const char *ty_device_names[DEVICES_MAX] = {"cpu"};
 
 int ty_device_find(const char *name) {
-  for (int d = 0; d < DEVICES_MAX && ty_device_names[d]; d++)
-    if (!strcmp(ty_device_names[d], name)) return d;
+  const char *at; /* read before what ty_devices has there: names come last */
+  for (int d = 0; d < DEVICES_MAX; d++) {
+    if (!(at = __atomic_load_n(&ty_device_names[d], __ATOMIC_ACQUIRE))) return -1;
+    if (!strcmp(at, name)) return d;
+  }
   return -1;
 }
 

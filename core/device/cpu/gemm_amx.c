@@ -301,15 +301,13 @@ static const char *ask(void) {
 #endif
 }
 
+#if defined(HAS_UNIT)
 /* Whether the processor has dot products of bf16, and nobody asked for less. */
 static bool has_dots(void) {
-#if defined(HAS_UNIT)
   const char *isa = getenv("TYCHO_ISA");
   return ty_cpu_has(CPU_AVX512 | CPU_AVX512_BF16) && !(isa && strcmp(isa, "avx512"));
-#else
-  return false;
-#endif
 }
+#endif
 
 static void find_unit(void) {
   const char *want = getenv("TYCHO_AMX");

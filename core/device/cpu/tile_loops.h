@@ -253,6 +253,35 @@ static void ID(store8_f16)(u16 *x, const f32 *y, i64 n) {
   }
   for (; i < n; i++) x[i] = ID(to_f16)(y[i]);
 }
+#elif defined(__aarch64__)
+/* A NaN has no sign and no bits of its own. */
+static inline float16x4_t ID(to4_f16)(const f32 *p) {
+  const float32x4_t x = vld1q_f32(p), nan = vdupq_n_f32(__builtin_nanf(""));
+  return vcvt_f16_f32(vbslq_f32(vceqq_f32(x, x), x, nan));
+}
+static inline f32 ID(from_f16)(u16 h) {
+  return vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(h))), 0);
+}
+static inline u16 ID(to_f16)(f32 f) {
+  return vget_lane_u16(vreinterpret_u16_f16(ID(to4_f16)((f32[4]){f})), 0);
+}
+static void ID(narrow_f16)(ARGS) {
+  f32 *y = yv;
+  const f32 *a = av;
+  i64 i = 0;
+  for (; i + 4 <= n; i += 4) vst1q_f32(y + i, vcvt_f32_f16(ID(to4_f16)(a + i)));
+  for (; i < n; i++) y[i] = ID(from_f16)(ID(to_f16)(a[i]));
+}
+static void ID(load8_f16)(f32 *y, const u16 *x, i64 n) {
+  i64 i = 0;
+  for (; i + 4 <= n; i += 4) vst1q_f32(y + i, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(x + i))));
+  for (; i < n; i++) y[i] = ID(from_f16)(x[i]);
+}
+static void ID(store8_f16)(u16 *x, const f32 *y, i64 n) {
+  i64 i = 0;
+  for (; i + 4 <= n; i += 4) vst1_u16(x + i, vreinterpret_u16_f16(ID(to4_f16)(y + i)));
+  for (; i < n; i++) x[i] = ID(to_f16)(y[i]);
+}
 #else
 static inline f32 ID(from_f16)(u16 h) { return ty_f16_to_f32(h); }
 static inline u16 ID(to_f16)(f32 f) { return ty_f32_to_f16(f); }

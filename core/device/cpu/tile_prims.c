@@ -2,7 +2,7 @@
 ** tile_prims.c -- the loops of the tile machine, compiled for each instruction set.
 ** Out: a table of functions for the processor at hand. Cannot fail.
 ** On x86-64 the same source is built three times: for any processor, for AVX2 with FMA and F16C,
-** for AVX-512. Where FMA is no instruction it is libm's, which is exact too but slow.
+** for AVX-512; elsewhere once, for what the compiler is told. Where FMA is no instruction it is libm's, which is exact too but slow.
 */
 #include "base/system.h"
 #include "device/cpu/tile.h"
@@ -12,6 +12,8 @@
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define MANY_ISAS
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 #if defined(__GNUC__) && !defined(__clang__)
 /* No library call for sqrt or rint may keep a loop from being made of vectors. */

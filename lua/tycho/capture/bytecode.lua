@@ -31,6 +31,7 @@ local M = {}
 local byte, sub, find = string.byte, string.sub, string.find
 local floor = math.floor
 local internals = require("tycho").internals
+local integer = require("tycho.capture.operators").integer
 local undisturbed = internals.undisturbed -- what a hook raises is no reason to refuse a function for good
 local is_native = internals.capture.is_native
 
@@ -173,8 +174,8 @@ local function read_name() -- up to a zero
   return name
 end
 
---- Hosts that tell integers from doubles get an integer from floor, as the constant is one: there, 0 * -1 is 0.
-local function signed(u) return floor(u >= 2147483648 and u - 4294967296 or u) end
+--- An integer on hosts that tell them from doubles, as the constant is one.
+local function signed(u) return integer(u >= 2147483648 and u - 4294967296 or u) end
 
 --- A double from its halves. No power below 2^-1022 is raised: some builds of LuaJIT give 0 for it.
 local function double_of(low, high)

@@ -690,18 +690,14 @@ local function goes_on(index, limit, step, world)
   return world:goes_on(index, limit, step)
 end
 
---- Some builds of LuaJIT tell integers from doubles: 0 * -1 is 0 there. What a loop counts in depends on all three.
-local zero, minus = 0, -1
-local HAS_INTEGERS = 1 / (zero * minus) > 0
-
---- The index as LuaJIT would count, and the step.
+--- The index as LuaJIT would count, and the step: what a loop counts in depends on all three.
 local function as_counted(index, limit, step)
   local first = index
   for i = index, limit, step do -- luacheck: ignore
     first = i
     break
   end
-  return first, step ~= 0 and floor(step) == step and floor(step) or step
+  return first, step ~= 0 and floor(step) == step and operators.integer(step) or step
 end
 
 --- Registers from a: index, limit, step, and the variable that the body sees.
@@ -710,7 +706,7 @@ function handlers.FORI(i, R, S, _, world)
   local index = for_operand(R, S, a, world, "initial value")
   local limit = for_operand(R, S, a + 1, world, "limit")
   local step = for_operand(R, S, a + 2, world, "step")
-  if HAS_INTEGERS then
+  if operators.HAS_INTEGERS then
     index, step = as_counted(index, limit, step)
     R[a], R[a + 2] = index, step
   end

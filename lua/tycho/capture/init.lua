@@ -93,8 +93,9 @@ end
 --- Gives the capture up. Never returns.
 ---@param reason string what the function does, such as "calls print"
 ---@param hint? string what the user could do instead
----@param kind? "error"|"itself"|"unknown"|"holes" an error that the native run will raise; what changes or shows the
---- function that runs itself; a call of what nothing is known of; the length of a list with holes
+---@param kind? "error"|"itself"|"unknown"|"holes"|"zero" an error that the native run will raise; what changes
+--- or shows the function that runs itself; a call of what nothing is known of; the length of a list with holes; a
+--- zero whose sign the native run alone knows
 function World:abort(reason, hint, kind)
   if not self.failure then
     self.failure = { reason = reason, hint = hint, kind = kind }
@@ -955,7 +956,7 @@ end
 local function cut_of(w)
   local why = w.failure
   if not w.stack or w.stack.depth == 0 or not why or w.overdue or why.bound then return nil end
-  if why.kind == "error" then return nil end
+  if why.kind == "error" or why.kind == "zero" then return nil end
   if why.kind == "itself" then return nil, true end
   local cut = why.place or w:cut_here()
   if cut then cut.unknown = why.kind == "unknown" end

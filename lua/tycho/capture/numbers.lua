@@ -15,9 +15,9 @@
 local bit_operators = require("tycho.capture.bytecode").bit_operators
 local operators = require "tycho.capture.operators"
 
-local format, min, max = string.format, math.min, math.max
+local format, min, max, huge = string.format, math.min, math.max, math.huge
 local type, tonumber, tostring, floor, ipairs, rawequal = type, tonumber, tostring, math.floor, ipairs, rawequal
-local compute, compare = operators.compute, operators.compare
+local compute, compare, HAS_INTEGERS = operators.compute, operators.compare, operators.HAS_INTEGERS
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
 
@@ -180,15 +180,38 @@ return function(World)
 
   local function known(s) return s == nil or s.pinned end
 
+  local function is_negative(v) return v < 0 or v == 0 and 1 / v < 0 end
+
+  --- Where LuaJIT tells integers from doubles, what IEEE makes -0 is 0 of integers, and later calls cannot tell
+  --- which their operands are: r, a product or a negation, is guarded not to be -0. Only the native run knows, from
+  --- its beginning: registers that a trace has filled hold doubles. What is drawn is a double.
+  function World:forbid_minus_zero(r, rs, minus)
+    if known(rs) or rs.number and rs.number > self.C.DRAWN then return end
+    local inverse, s = self:numeric("div", minus and -huge or 1 / r, 1, nil, r, rs)
+    if self:compare_numbers("eq", inverse, s, -huge) then
+      self:abort("0 times a negative number is 0 of integers, else -0", nil, "zero")
+    end
+  end
+
   local function number_arith(world, op, a, as, b, bs)
     local v = compute[op](a, b)
     if known(as) and known(bs) then return v, nil end
     if op == "add" and b == 1 and known(bs) and as.length and not as.number then
       return v, { behind = as, value = v, typed = true, path = text_of("add", a, as, b, bs) }
     end
-    if op == "unm" then return world:numeric("unm", v, a, as) end
+    if op == "unm" then
+      local _, s = world:numeric("unm", v, a, as)
+      if HAS_INTEGERS then world:forbid_minus_zero(v, s, v == 0 and not is_negative(a)) end
+      return v, s
+    end
     if op == "pow" then return world:numeric_call(compute.pow, v, a, as, b, bs) end
-    if op ~= "mod" then return world:numeric(op, v, a, as, b, bs) end
+    if op ~= "mod" then
+      local _, s = world:numeric(op, v, a, as, b, bs)
+      if HAS_INTEGERS and op == "mul" then
+        world:forbid_minus_zero(v, s, v == 0 and is_negative(a) ~= is_negative(b))
+      end
+      return v, s
+    end
     if not MOD_IS_COMPOSED then return world:numeric_call(compute.mod, v, a, as, b, bs) end
     local q, qs = world:numeric("div", a / b, a, as, b, bs)
     local f, fs = world:numeric("floor", floor(q), q, qs)

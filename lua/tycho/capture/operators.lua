@@ -25,4 +25,13 @@ M.index = {
   length = function(t) return #t end,
 }
 
+--- Some builds of LuaJIT, those for ARM among them, tell integers from doubles: 0 * -1 is 0 there.
+local zero, minus = 0, -1
+M.HAS_INTEGERS = 1 / (zero * minus) > 0
+
+--- A whole number as an integer, where the host has them and it is one of 32 bits; math.floor does that on some only.
+function M.integer(v)
+  for i = v, v do return i end -- luacheck: ignore
+end
+
 return M
