@@ -43,10 +43,12 @@ LDFLAGS += -shared -Wl,-z,nodelete -Wl,-z,noseparate-code -Wl,-z,pack-relative-r
 LIBS    := -lm -ldl -lpthread
 JOBS     = $(if $(findstring j,$(MAKEFLAGS)),,-j2) # a -j from the command line holds
 
+# What is of the operating system; of these files one is empty anywhere. core/file has them too.
+SYSTEM  := system system_windows processor
 # One folder a level (core/README), in the order in which a call flows.
 SOURCES := $(wildcard core/*/*.c core/*/*/*.c)
 OBJECTS := $(SOURCES:core/%.c=$(B)/obj/%.o)
-FILES   := $(filter $(B)/obj/file/%,$(OBJECTS)) $(B)/obj/base/mem_guard.o $(B)/obj/base/system.o
+FILES   := $(filter $(B)/obj/file/%,$(OBJECTS)) $(addprefix $(B)/obj/base/,mem_guard.o $(SYSTEM:=.o))
 OBJ     := $(filter-out $(B)/obj/file/% $(B)/obj/embed/%,$(OBJECTS))
 EMBED   := $(filter $(B)/obj/embed/%,$(OBJECTS)) $(B)/obj/embed/modules.o
 LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua lua/tycho/*/*.lua))
@@ -239,6 +241,47 @@ meta: build
 	@$(RUN) $(LUAJIT) -e 'local text = dofile("editors/make_meta.lua")() io.output("lua/tycho/meta.lua"):write(text)'
 	@cp lua/tycho/meta.lua $(B)/tycho/meta.lua
 
+# --- Windows x64: build/windows/tycho, cross-built by MinGW-w64 for LuaJIT as Debian has it; the tests run under Wine
+
+WINDOWS := $(B)/windows
+WIN_CC  := x86_64-w64-mingw32-gcc-win32
+WIN_JIT := $(WINDOWS)/luajit/src
+# The C library's printf as C has it; stacks are aligned to 16 bytes, and GCC spills vectors as if to more. Errors of Lua
+# unwind by tables that a DLL needs throughout.
+WIN_CFLAGS := -std=c11 -O2 -g1 $(WARN) $(FRAMES) -ffp-contract=off -fno-math-errno -fvisibility=hidden -D_GNU_SOURCE \
+  -D__USE_MINGW_ANSI_STDIO=1 -Wa,-muse-unaligned-vector-move -Icore -I. -I$(WIN_JIT)
+WIN_OBJ    := $(OBJECTS:$(B)/%=$(WINDOWS)/%)
+WIN_LINK    = $(WIN_CC) -shared -static-libgcc
+
+windows: deps
+	@$(call need,$(WIN_CC),gcc-mingw-w64-x86-64-win32)
+	@sh spec/windows/luajit.sh $(WINDOWS)
+	@$(MAKE) --no-print-directory $(JOBS) windows-library
+
+windows-library: $(WINDOWS)/tycho/core.dll $(WINDOWS)/tycho/files.dll $(LUA:$(B)/%=$(WINDOWS)/%)
+
+$(WINDOWS)/obj/%.o: core/%.c Makefile
+	@mkdir -p $(@D)
+	@echo "cc  $<, Windows"
+	@$(WIN_CC) $(WIN_CFLAGS) -MMD -MP -c $< -o $@
+$(WINDOWS)/obj/device/cpu/attend.o: WIN_CFLAGS += -fno-builtin
+
+$(WINDOWS)/tycho/core.dll: $(OBJ:$(B)/%=$(WINDOWS)/%)
+	@mkdir -p $(@D)
+	@echo "ld  $@"
+	@$(WIN_LINK) $^ $(WIN_JIT)/lua51.dll -o $@
+
+$(WINDOWS)/tycho/files.dll: $(FILES:$(B)/%=$(WINDOWS)/%)
+	@mkdir -p $(@D)
+	@echo "ld  $@"
+	@$(WIN_LINK) $^ $(WIN_JIT)/lua51.dll -o $@
+
+$(WINDOWS)/tycho/%.lua: lua/tycho/%.lua
+	@mkdir -p $(@D)
+	@cp $< $@
+
+-include $(WIN_OBJ:.o=.d)
+
 # --- use and proof
 
 demo: build
@@ -283,7 +326,7 @@ test-export: build
 SECONDS ?= 30
 RUNS    ?= -1
 FORMATS ?= npy npz safetensors gguf json csv pnm png jpeg
-PARSERS := core/base/mem_guard.c core/base/system.c $(filter-out %_lua.c,$(wildcard core/file/file_*.c))
+PARSERS := core/base/mem_guard.c $(SYSTEM:%=core/base/%.c) $(filter-out %_lua.c,$(wildcard core/file/file_*.c))
 FUZZED  := $(B)/fuzz
 fuzz-files: deps
 	@command -v clang >/dev/null || { sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; $$sudo apt-get update -qq >/dev/null; \
@@ -394,5 +437,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build docs pictures library install copied installed uninstall deb test-packages meta help demo test test-far test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
+.PHONY: all deps build windows windows-library test-windows docs pictures library install copied installed uninstall deb test-packages meta help demo test test-far test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
         coverage covered size clean

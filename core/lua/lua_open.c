@@ -339,7 +339,7 @@ static void push_state(lua_State *L) {
   lua_setfield(L, LUA_REGISTRYINDEX, KEY_STATE);
 }
 
-__attribute__((visibility("default"))) int luaopen_tycho_core(lua_State *L);
+TY_EXPORT int luaopen_tycho_core(lua_State *L);
 int luaopen_tycho_core(lua_State *L) {
   push_state(L);
   lua_getfield(L, LUA_REGISTRYINDEX, KEY_META);
