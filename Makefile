@@ -44,7 +44,7 @@ LIBS    := -lm -ldl -lpthread
 JOBS     = $(if $(findstring j,$(MAKEFLAGS)),,-j2) # a -j from the command line holds
 
 # What is of the operating system; of these files one is empty anywhere. core/file has them too.
-SYSTEM  := system system_windows processor
+SYSTEM  := system system_windows processor fma_windows
 # One folder a level (core/README), in the order in which a call flows.
 SOURCES := $(wildcard core/*/*.c core/*/*/*.c)
 OBJECTS := $(SOURCES:core/%.c=$(B)/obj/%.o)
@@ -281,6 +281,17 @@ $(WINDOWS)/tycho/%.lua: lua/tycho/%.lua
 	@cp $< $@
 
 -include $(WIN_OBJ:.o=.d)
+
+# What specs would compile, then specs, fuzzers, and the hashes of results that Linux gives: SPECS="ops fuzz"
+WIN_SPEC := $(WINDOWS)/spec/oracle.dll
+$(WIN_SPEC): $(WINDOWS)/spec/%.dll: spec/%.c Makefile
+	@mkdir -p $(@D)
+	@$(WIN_CC) -shared -O1 -static -D__USE_MINGW_ANSI_STDIO=1 $< -lquadmath -o $@
+
+test-windows: windows
+	@$(call need,wine,wine wine64)
+	@$(MAKE) --no-print-directory $(WIN_SPEC)
+	@N=$(N) SEED=$(SEED) sh spec/windows/test.sh $(WINDOWS) $(SPECS)
 
 # --- use and proof
 

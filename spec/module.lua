@@ -1,8 +1,11 @@
 --- module.lua -- C modules of the specs, compiled where they are missing or older than what they are made of.
--- Out: {root, shell, headers, build}; root, the project's folder, ends with a slash. It needs nothing of Tycho's.
+-- Out: {root, windows, shell, headers, build}; root, the project's folder, ends with a slash. It needs nothing of Tycho's.
 
-local M = { root = debug.getinfo(1, "S").source:match("^@(.-)spec/[^/]*$") }
+local M = { root = debug.getinfo(1, "S").source:match("^@(.-)spec[/\\][^/\\]*$") }
 if M.root == "" then M.root = "./" end
+
+--- Under Windows there is no compiler: `make test-windows` has made them.
+M.windows = jit.os == "Windows"
 
 --- Runs a command of the shell; whether it succeeded.
 function M.shell(command)
@@ -12,6 +15,7 @@ end
 
 --- The folder of LuaJIT's headers, or nil.
 function M.headers()
+  if M.windows then return end
   for _, folder in ipairs { "/usr/include/luajit-2.1", "/usr/local/include/luajit-2.1" } do
     if M.shell(("test -f '%s/lua.h'"):format(folder)) then return folder end
   end
@@ -21,6 +25,7 @@ end
 --- at once may all find it missing, and each moves its own to its place.
 ---@param read? string[] headers that it includes, from the root
 function M.build(name, options, read)
+  if M.windows then return M.root .. "build/windows/spec/" .. name .. ".dll" end
   local source, so = M.root .. "spec/" .. name .. ".c", M.root .. "build/spec/" .. name .. ".so"
   local newer = {}
   for i, from in ipairs { source, unpack(read or {}) } do

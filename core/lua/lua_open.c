@@ -152,7 +152,7 @@ static int core_home(lua_State *L) {
   lua_getinfo(L, "S", &ar);
   const char *end = strrchr(ar.source, '/'), *back = strrchr(ar.source, '\\');
   if (!end || (back && back > end)) end = back;
-  size_t n = end ? (size_t)(end + 1 - ar.source) : 0;
+  size_t n = end ? (size_t)(end - ar.source) : 0;
   if (n == 0 || n >= sizeof B->home) return 0; /* no directory: all chunks count as the user's */
   memcpy(B->home, ar.source, n);
   B->home[n] = 0;
