@@ -8,7 +8,7 @@
 -- in every third one nearly every step changes small whole numbers, which are positions and bounds.
 -- Each eighth program learns: it asks for gradients, of arguments and of leaves.
 
-local F = dofile((debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or ".") .. "/fuzz_function.lua")
+local F = dofile((debug.getinfo(1, "S").source:match "^@(.*)[/\\][^/\\]*$" or ".") .. "/fuzz_function.lua")
 local OBJECT, NUMBERS, STRINGS = F.OBJECT, F.NUMBERS, F.STRINGS
 
 if jit.off then jit.off(true, true) end -- much code, none of it hot
