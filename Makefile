@@ -12,6 +12,7 @@
 #   make hosts    LÖVE, Neovim, nginx ... run a training step
 #   make clean                                                    make bench-ops  every function beside NumPy, PyTorch
 #   make deb      Debian packages in build/deb                    make test-packages  they and luarocks, in a fresh Debian
+#   make windows  core.dll and files.dll, cross-built              make test-windows  specs and fuzzers under Wine
 #   make meta     definitions for language servers                make tsan     threads of the C API, ThreadSanitizer
 #   make help     this list
 ifeq ($(origin CC),default)
@@ -399,7 +400,7 @@ pictures: build
 lint: build
 	@clang-format --dry-run -Werror core/*/*.[ch] core/*/*/*.[ch] kernels/*.h bench/*.c spec/*.c
 	@luacheck -q lua spec examples bench editors docs
-	@sh -n tycho && sh -n spec/fresh_debian.sh && sh -n spec/hosts/install.sh && bash -n .ci/run
+	@sh -n tycho && sh -n spec/fresh_debian.sh && sh -n spec/hosts/install.sh && sh -n spec/windows/luajit.sh && sh -n spec/windows/test.sh && bash -n .ci/run
 	@echo "lint: clean"
 
 # LuaJIT itself is not instrumented: the sanitizers are loaded before it, and leaks are not looked for.

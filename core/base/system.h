@@ -19,7 +19,7 @@
 
 typedef enum { ACCESS_NONE, ACCESS_WRITE } Access; /* WRITE: reading too */
 
-void *ty_system_map(size_t bytes, Access access);     /* NULL: the system has no memory */
+void *ty_system_map(size_t bytes, Access access); /* NULL: the system has no memory */
 /* The same to be written, at a multiple of a power of two. */
 void *ty_system_map_aligned(size_t bytes, size_t align);
 void *ty_system_reserve(size_t bytes, Access access); /* memory is found as it is touched */

@@ -43,18 +43,27 @@ static int last_error(void) {
   static const struct {
     DWORD code;
     int number;
-  } known[] = {
-      {ERROR_FILE_NOT_FOUND, ENOENT},    {ERROR_PATH_NOT_FOUND, ENOENT},
-      {ERROR_INVALID_NAME, ENOENT},      {ERROR_BAD_NETPATH, ENOENT},
-      {ERROR_BAD_PATHNAME, ENOENT},      {ERROR_DIRECTORY, ENOTDIR},
-      {ERROR_ACCESS_DENIED, EACCES},     {ERROR_SHARING_VIOLATION, EACCES},
-      {ERROR_LOCK_VIOLATION, EACCES},    {ERROR_USER_MAPPED_FILE, EACCES},
-      {ERROR_WRITE_PROTECT, EROFS},      {ERROR_FILE_EXISTS, EEXIST},
-      {ERROR_ALREADY_EXISTS, EEXIST},    {ERROR_DISK_FULL, ENOSPC},
-      {ERROR_HANDLE_DISK_FULL, ENOSPC},  {ERROR_NOT_ENOUGH_MEMORY, ENOMEM},
-      {ERROR_COMMITMENT_LIMIT, ENOMEM},  {ERROR_TOO_MANY_OPEN_FILES, EMFILE},
-      {ERROR_BROKEN_PIPE, EPIPE},        {ERROR_NO_DATA, EPIPE},
-      {ERROR_FILENAME_EXCED_RANGE, ENAMETOOLONG}};
+  } known[] = {{ERROR_FILE_NOT_FOUND, ENOENT},
+               {ERROR_PATH_NOT_FOUND, ENOENT},
+               {ERROR_INVALID_NAME, ENOENT},
+               {ERROR_BAD_NETPATH, ENOENT},
+               {ERROR_BAD_PATHNAME, ENOENT},
+               {ERROR_DIRECTORY, ENOTDIR},
+               {ERROR_ACCESS_DENIED, EACCES},
+               {ERROR_SHARING_VIOLATION, EACCES},
+               {ERROR_LOCK_VIOLATION, EACCES},
+               {ERROR_USER_MAPPED_FILE, EACCES},
+               {ERROR_WRITE_PROTECT, EROFS},
+               {ERROR_FILE_EXISTS, EEXIST},
+               {ERROR_ALREADY_EXISTS, EEXIST},
+               {ERROR_DISK_FULL, ENOSPC},
+               {ERROR_HANDLE_DISK_FULL, ENOSPC},
+               {ERROR_NOT_ENOUGH_MEMORY, ENOMEM},
+               {ERROR_COMMITMENT_LIMIT, ENOMEM},
+               {ERROR_TOO_MANY_OPEN_FILES, EMFILE},
+               {ERROR_BROKEN_PIPE, EPIPE},
+               {ERROR_NO_DATA, EPIPE},
+               {ERROR_FILENAME_EXCED_RANGE, ENAMETOOLONG}};
   const DWORD code = GetLastError();
   for (int i = 0; i < TY_COUNT(known); i++)
     if (known[i].code == code) return known[i].number;
@@ -245,7 +254,8 @@ static char *link_target(const char *path) {
       CloseHandle(h);
     }
   }
-  int bytes = target && *target ? WideCharToMultiByte(CP_UTF8, 0, target, -1, NULL, 0, NULL, NULL) : 0;
+  int bytes =
+      target && *target ? WideCharToMultiByte(CP_UTF8, 0, target, -1, NULL, 0, NULL, NULL) : 0;
   if (bytes && (y = ty_file_alloc(bytes)))
     WideCharToMultiByte(CP_UTF8, 0, target, -1, y, bytes, NULL, NULL);
   ty_file_free(target);

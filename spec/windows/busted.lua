@@ -41,12 +41,12 @@ end
 
 --- Those of the system lie in the root of the drive.
 local files = 0
-function os.tmpname()
+rawset(os, "tmpname", function()
   files = files + 1
-  local name = ("build\\windows\\tmp\\%d-%s"):format(files, tostring(files):gsub("%W", "") .. tostring({}):match "%x+$")
+  local name = ("build\\windows\\tmp\\%d-%s"):format(files, tostring({}):match "%x+$")
   assert(io.open(name, "w")):close()
   return name
-end
+end)
 
 package.path = package.path .. ";" .. os.getenv "BUSTED_LUA"
 require "busted.runner" { standalone = false }

@@ -343,8 +343,7 @@ size_t x64_jump(Asm *A, int cc, size_t to) {
   if (cc == J_ALWAYS) b[1] = 0xe9;
   memcpy(b + 2, &d, 4);
   x64_bytes(A, cc == J_ALWAYS ? b + 1 : b, (size_t)len);
-  x64_say(A, "{disp32} %s 0x%llx\n", cc == J_ALWAYS ? "jmp" : names[cc],
-          (unsigned long long)to);
+  x64_say(A, "{disp32} %s 0x%llx\n", cc == J_ALWAYS ? "jmp" : names[cc], (unsigned long long)to);
   return A->n - 4;
 }
 void x64_patch(Asm *A, size_t at) {
