@@ -66,7 +66,8 @@ unsigned oracle_flags(void);
 void oracle_flush_to_zero(int on);
 ]]
 
-M.shell = module.shell
+M.windows = module.windows
+M.shell, M.make_folder, M.remove_folder = module.shell, module.make_folder, module.remove_folder
 M.oracle = ffi.load(module.build("oracle", "-O1 -lquadmath -lm"))
 local oracle = M.oracle
 
@@ -348,7 +349,7 @@ local function script_windows(path, env, arguments)
     was[k] = os.getenv(k) or ""
     set_variable(k, tostring(v))
   end
-  local status = os.execute(("luajit.exe %s %s > %s 2>&1"):format(path, arguments or "", out))
+  local status = os.execute(("luajit.exe %s %s > %s 2>&1"):format(path, (arguments or ""):gsub("'", '"'), (out:gsub("/", "\\"))))
   for k, v in pairs(was) do set_variable(k, v) end
   local text = assert(io.open(out)):read "*a"
   os.remove(out)

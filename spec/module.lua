@@ -1,5 +1,5 @@
 --- module.lua -- C modules of the specs, compiled where they are missing or older than what they are made of.
--- Out: {root, windows, shell, headers, build}; root, the project's folder, ends with a slash. It needs nothing of Tycho's.
+-- Out: {root, windows, shell, make_folder, remove_folder, headers, build}; root, the project's folder, ends with a slash. It needs nothing of Tycho's.
 
 local M = { root = debug.getinfo(1, "S").source:match("^@(.-)spec[/\\][^/\\]*$") }
 if M.root == "" then M.root = "./" end
@@ -11,6 +11,16 @@ M.windows = jit.os == "Windows"
 function M.shell(command)
   local ok = os.execute(command)
   return ok == 0 or ok == true
+end
+
+--- Makes a folder, and those that it lies in; whether it is there.
+function M.make_folder(path)
+  return M.shell(M.windows and ('mkdir "%s"'):format(path:gsub("/", "\\")) or ("mkdir -p '%s'"):format(path))
+end
+
+--- Removes a folder with all that is in it.
+function M.remove_folder(path)
+  return M.shell(M.windows and ('rmdir /s /q "%s"'):format(path:gsub("/", "\\")) or ("rm -rf '%s'"):format(path))
 end
 
 --- The folder of LuaJIT's headers, or nil.

@@ -43,7 +43,7 @@ end
 local files = 0
 rawset(os, "tmpname", function()
   files = files + 1
-  local name = ("build\\windows\\tmp\\%d-%s"):format(files, tostring({}):match "%x+$")
+  local name = ("build/windows/tmp/%d-%s"):format(files, tostring({}):match "%x+$")
   assert(io.open(name, "w")):close()
   return name
 end)
