@@ -289,7 +289,7 @@ $(WIN_SPEC): $(WINDOWS)/spec/%.dll: spec/%.c Makefile
 	@mkdir -p $(@D)
 	@$(WIN_CC) -shared -O1 -static -D__USE_MINGW_ANSI_STDIO=1 $< -lquadmath -o $@
 
-test-windows: windows
+test-windows: build windows
 	@$(call need,wine,wine wine64)
 	@$(MAKE) --no-print-directory $(WIN_SPEC)
 	@N=$(N) SEED=$(SEED) sh spec/windows/test.sh $(WINDOWS) $(SPECS)

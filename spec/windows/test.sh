@@ -8,7 +8,7 @@
 # (bench, docs, editors, embed, evaluate_all, examples, export, host_examples, hosts, install, levels, meta, packages,
 # profile, repl, x64), hooks, devices or states made in C (far, hooks, threads), signals and forks (interrupt, pool),
 # /proc (checked, collect, files_memory, memory, pages), libraries that are not looked for here (linalg: OpenBLAS;
-# image: libpng, libturbojpeg). CLAIMS are those of other specs, for the same reasons and for libzip; the last three are
+# image: libpng, libturbojpeg). CLAIMS are those of other specs, for the same reasons and for libzip; the last ones are
 # files that Windows does not replace while they are mapped, and rights and links that it does not have.
 folder=$(cd "$1" && pwd) || exit 1
 shift
@@ -41,7 +41,8 @@ states more members
 memory that is used up anywhere
 gives nil and a message
 where a link leads
-keeps links"
+keeps links
+asks the terminal itself"
 # By their share of N, in thousandths, as in run.lua.
 FUZZERS="fuzz:255 fuzz_lua:160 fuzz_cells:120 fuzz_library:140 fuzz_alias:50 fuzz_vmap:20 fuzz_grad:15 fuzz_lifetimes:50
   fuzz_sizes:10 fuzz_scan:10 fuzz_forward:10 fuzz_keys:120"
