@@ -21,6 +21,19 @@ LEFT="bench docs editors embed evaluate_all examples export host_examples hosts 
 CLAIMS="composites det
 composites inv
 jvp inverse
+one example cholesky
+one example det
+one example eigh
+one example inv
+one example lstsq
+one example qr
+one example solve
+one example slogdet
+one example svd
+examples: det
+examples: solve
+each example: det
+each example: solve
 orthogonal rows
 a call: newton
 its C libraries beside
