@@ -1,5 +1,6 @@
 --- module.lua -- C modules of the specs, compiled where they are missing or older than what they are made of.
--- Out: {root, windows, shell, make_folder, remove_folder, headers, build}; root, the project's folder, ends with a slash. It needs nothing of Tycho's.
+-- Out: {root, windows, shell, make_folder, remove_folder, headers, build}; root, the project's folder, ends with a slash.
+-- It needs nothing of Tycho's.
 
 local M = { root = debug.getinfo(1, "S").source:match("^@(.-)spec[/\\][^/\\]*$") }
 if M.root == "" then M.root = "./" end
