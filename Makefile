@@ -287,7 +287,7 @@ $(WINDOWS)/tycho/%.lua: lua/tycho/%.lua
 WIN_SPEC := $(WINDOWS)/spec/oracle.dll
 $(WIN_SPEC): $(WINDOWS)/spec/%.dll: spec/%.c Makefile
 	@mkdir -p $(@D)
-	@$(WIN_CC) -shared -O1 -static -D__USE_MINGW_ANSI_STDIO=1 $< -lquadmath -o $@
+	@$(WIN_CC) -shared -O1 -static -D__USE_MINGW_ANSI_STDIO=1 -Icore $< core/base/fma_windows.c -lquadmath -o $@
 
 test-windows: build windows
 	@$(call need,wine,wine wine64)
