@@ -14,6 +14,7 @@
 #   make hosts    LÖVE, Neovim, nginx ... run a training step
 #   make clean                                                    make bench-ops  every function beside NumPy, PyTorch
 #   make deb      Debian packages in build/deb                    make test-packages  they and luarocks, in a fresh Debian
+#   make windows  core.dll and files.dll, cross-built              make test-windows  specs and fuzzers under Wine
 #   make meta     definitions for language servers                make tsan     threads of the C API, ThreadSanitizer
 #   make help     this list
 ifeq ($(origin CC),default)
@@ -50,10 +51,12 @@ LDFLAGS += -shared -Wl,-z,nodelete -Wl,-z,noseparate-code $(addprefix -Wl$(COMMA
 LIBS    := -lm -ldl -lpthread
 JOBS     = $(if $(findstring j,$(MAKEFLAGS)),,-j2) # a -j from the command line holds
 
+# What is of the operating system; of these files one is empty anywhere. core/file has them too.
+SYSTEM  := system system_windows processor fma_windows
 # One folder a level (core/README), in the order in which a call flows.
 SOURCES := $(wildcard core/*/*.c core/*/*/*.c)
 OBJECTS := $(SOURCES:core/%.c=$(B)/obj/%.o)
-FILES   := $(filter $(B)/obj/file/%,$(OBJECTS)) $(B)/obj/base/mem_guard.o $(B)/obj/base/system.o
+FILES   := $(filter $(B)/obj/file/%,$(OBJECTS)) $(addprefix $(B)/obj/base/,mem_guard.o $(SYSTEM:=.o))
 OBJ     := $(filter-out $(B)/obj/file/% $(B)/obj/embed/%,$(OBJECTS))
 EMBED   := $(filter $(B)/obj/embed/%,$(OBJECTS)) $(B)/obj/embed/modules.o
 LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua lua/tycho/*/*.lua))
@@ -265,6 +268,58 @@ meta: build
 	@$(RUN) $(LUAJIT) -e 'local text = dofile("editors/make_meta.lua")() io.output("lua/tycho/meta.lua"):write(text)'
 	@cp lua/tycho/meta.lua $(B)/tycho/meta.lua
 
+# --- Windows x64: build/windows/tycho, cross-built by MinGW-w64 for LuaJIT as Debian has it; the tests run under Wine
+
+WINDOWS := $(B)/windows
+WIN_CC  := x86_64-w64-mingw32-gcc-win32
+WIN_JIT := $(WINDOWS)/luajit/src
+# The C library's printf as C has it; stacks are aligned to 16 bytes, and GCC spills vectors as if to more. Errors of Lua
+# unwind by tables that a DLL needs throughout.
+WIN_CFLAGS := -std=c11 -O2 -g1 $(WARN) $(FRAMES) -ffp-contract=off -fno-math-errno -fvisibility=hidden -D_GNU_SOURCE \
+  -D__USE_MINGW_ANSI_STDIO=1 -Wa,-muse-unaligned-vector-move -Icore -I. -I$(WIN_JIT)
+WIN_OBJ    := $(OBJECTS:$(B)/%=$(WINDOWS)/%)
+WIN_LINK    = $(WIN_CC) -shared -static-libgcc
+
+windows: deps
+	@$(call need,$(WIN_CC),gcc-mingw-w64-x86-64-win32)
+	@sh spec/windows/luajit.sh $(WINDOWS)
+	@$(MAKE) --no-print-directory $(JOBS) windows-library
+
+windows-library: $(WINDOWS)/tycho/core.dll $(WINDOWS)/tycho/files.dll $(LUA:$(B)/%=$(WINDOWS)/%)
+
+$(WINDOWS)/obj/%.o: core/%.c Makefile
+	@mkdir -p $(@D)
+	@echo "cc  $<, Windows"
+	@$(WIN_CC) $(WIN_CFLAGS) -MMD -MP -c $< -o $@
+$(WINDOWS)/obj/device/cpu/attend.o: WIN_CFLAGS += -fno-builtin
+
+$(WINDOWS)/tycho/core.dll: $(OBJ:$(B)/%=$(WINDOWS)/%)
+	@mkdir -p $(@D)
+	@echo "ld  $@"
+	@$(WIN_LINK) $^ $(WIN_JIT)/lua51.dll -o $@
+
+$(WINDOWS)/tycho/files.dll: $(FILES:$(B)/%=$(WINDOWS)/%)
+	@mkdir -p $(@D)
+	@echo "ld  $@"
+	@$(WIN_LINK) $^ $(WIN_JIT)/lua51.dll -o $@
+
+$(WINDOWS)/tycho/%.lua: lua/tycho/%.lua
+	@mkdir -p $(@D)
+	@cp $< $@
+
+-include $(WIN_OBJ:.o=.d)
+
+# What specs would compile, then specs, fuzzers, and the hashes of results that Linux gives: SPECS="ops fuzz"
+WIN_SPEC := $(WINDOWS)/spec/oracle.dll
+$(WIN_SPEC): $(WINDOWS)/spec/%.dll: spec/%.c Makefile
+	@mkdir -p $(@D)
+	@$(WIN_CC) -shared -O1 -static -D__USE_MINGW_ANSI_STDIO=1 -Icore $< core/base/fma_windows.c -lquadmath -o $@
+
+test-windows: build windows
+	@$(call need,wine,wine wine64)
+	@$(MAKE) --no-print-directory $(WIN_SPEC)
+	@N=$(N) SEED=$(SEED) sh spec/windows/test.sh $(WINDOWS) $(SPECS)
+
 # --- use and proof
 
 demo: build
@@ -330,7 +385,7 @@ test-arm: build
 SECONDS ?= 30
 RUNS    ?= -1
 FORMATS ?= npy npz safetensors gguf json csv pnm png jpeg
-PARSERS := core/base/mem_guard.c core/base/system.c $(filter-out %_lua.c,$(wildcard core/file/file_*.c))
+PARSERS := core/base/mem_guard.c $(SYSTEM:%=core/base/%.c) $(filter-out %_lua.c,$(wildcard core/file/file_*.c))
 FUZZED  := $(B)/fuzz
 fuzz-files: deps
 	@command -v clang >/dev/null || { sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; $$sudo apt-get update -qq >/dev/null; \
@@ -392,7 +447,7 @@ pictures: build
 lint: build
 	@clang-format --dry-run -Werror core/*/*.[ch] core/*/*/*.[ch] kernels/*.h bench/*.c spec/*.c
 	@luacheck -q lua spec examples bench editors docs
-	@sh -n tycho && sh -n spec/fresh_debian.sh && sh -n spec/arm_root.sh && sh -n spec/hosts/install.sh && bash -n .ci/run
+	@sh -n tycho && sh -n spec/fresh_debian.sh && sh -n spec/arm_root.sh && sh -n spec/hosts/install.sh && sh -n spec/windows/luajit.sh && sh -n spec/windows/test.sh && bash -n .ci/run
 	@echo "lint: clean"
 
 # LuaJIT itself is not instrumented: the sanitizers are loaded before it, and leaks are not looked for.
@@ -442,5 +497,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo test test-long test-far test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
+.PHONY: all deps build windows windows-library test-windows docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo test test-long test-far test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
         coverage covered size clean

@@ -12,8 +12,8 @@ void _exit(int status);
 
 local folder = os.tmpname()
 os.remove(folder)
-assert(H.shell("mkdir -p '" .. folder .. "'"))
-teardown(function() H.shell("rm -rf '" .. folder .. "'") end)
+assert(H.make_folder(folder))
+teardown(function() H.remove_folder(folder) end)
 
 local function write(name, text)
   local f = assert(io.open(folder .. "/" .. name, "wb"))
@@ -374,7 +374,7 @@ end)
 
 describe("a folder of pictures", function()
   local n = 12
-  H.shell(("mkdir -p '%s/set/b class' '%s/set/a' '%s/set/.hidden' '%s/set/c'"):format(folder, folder, folder, folder))
+  for _, name in ipairs { "b class", "a", ".hidden", "c" } do H.make_folder(folder .. "/set/" .. name) end
   for i = 1, n do
     local x = ty.full({ 3, 6, 8 }, i * 9):to("u8")
     x[{ 1, {}, { 1, 4 } }] = i
@@ -462,7 +462,7 @@ describe("a folder of pictures", function()
   end)
 
   it("says when sizes differ within a batch", function()
-    H.shell(("mkdir -p '%s/sizes'"):format(folder))
+    H.make_folder(folder .. "/sizes")
     image.save(folder .. "/sizes/1.png", ty.zeros(3, 2, 2))
     image.save(folder .. "/sizes/2.png", ty.zeros(3, 2, 3))
     local loader = data.images(folder .. "/sizes"):loader { batch = 2 }
@@ -503,7 +503,7 @@ describe("a folder of pictures", function()
 
   it("gives the same pictures in each epoch, whose memory is that of the one before", function()
     local sizes = { { 9, 7 }, { 2, 2 }, { 30, 40 }, { 3, 5 }, { 12, 1 } }
-    H.shell(("mkdir -p '%s/epochs'"):format(folder))
+    H.make_folder(folder .. "/epochs")
     local pictures = {}
     for i, s in ipairs(sizes) do
       pictures[i] = ty.randint(0, 255, { 3, s[1], s[2] }, { dtype = "u8" })

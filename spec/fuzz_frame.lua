@@ -34,7 +34,7 @@ end
 function M.devices()
   local other = os.getenv "FUZZ_DEVICE"
   if not other then return { "cpu" } end
-  local far = dofile((debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or ".") .. "/far.lua")
+  local far = dofile((debug.getinfo(1, "S").source:match "^@(.*)[/\\][^/\\]*$" or ".") .. "/far.lua")
   assert(other == "far" and far.loaded, far.why or "FUZZ_DEVICE: there is no such device")
   return { "cpu", other }
 end

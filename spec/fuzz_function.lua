@@ -13,7 +13,7 @@
 
 if jit.off then jit.off(true, true) end -- much code, none of it hot
 
-local here = debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or "."
+local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\][^/\\]*$" or "."
 local frame = dofile(here .. "/fuzz_frame.lua")
 
 local M = {}

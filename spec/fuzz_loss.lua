@@ -7,7 +7,7 @@
 -- values, operations that have a gradient by the table's last column (or give bool: constant but for jumps), nothing that
 -- is not finite; there differences tell what the gradient must be.
 
-local gen = dofile((debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or ".") .. "/fuzz_program.lua")
+local gen = dofile((debug.getinfo(1, "S").source:match "^@(.*)[/\\][^/\\]*$" or ".") .. "/fuzz_program.lua")
 
 local FLOATS = { f32 = true, f64 = true, f16 = true, bf16 = true }
 

@@ -4,7 +4,7 @@
 
 local ffi = require "ffi"
 
-local frame = dofile((debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or ".") .. "/fuzz_frame.lua")
+local frame = dofile((debug.getinfo(1, "S").source:match "^@(.*)[/\\][^/\\]*$" or ".") .. "/fuzz_frame.lua")
 
 local M = {}
 

@@ -9,7 +9,7 @@
 -- Each eighth program learns: it asks for gradients, of arguments and of leaves. Each eighth one breaks: it reads and says
 -- what no trace holds.
 
-local F = dofile((debug.getinfo(1, "S").source:match "^@(.*)/[^/]*$" or ".") .. "/fuzz_function.lua")
+local F = dofile((debug.getinfo(1, "S").source:match "^@(.*)[/\\][^/\\]*$" or ".") .. "/fuzz_function.lua")
 local OBJECT, NUMBERS, STRINGS = F.OBJECT, F.NUMBERS, F.STRINGS
 
 if jit.off then jit.off(true, true) end -- much code, none of it hot

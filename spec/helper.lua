@@ -6,8 +6,14 @@ local ty = require "tycho"
 local module = require "spec.module"
 
 -- Specs compile what cannot be captured, and so do the processes that they start: no line tells of it.
-ffi.cdef "int setenv(const char *name, const char *value, int overwrite);"
-ffi.C.setenv("TYCHO_LOG", "0", 1)
+ffi.cdef [[
+int setenv(const char *name, const char *value, int overwrite);
+int _putenv_s(const char *name, const char *value);
+]]
+local function set_variable(name, value)
+  if module.windows then ffi.C._putenv_s(name, value) else ffi.C.setenv(name, value, 1) end
+end
+set_variable("TYCHO_LOG", "0")
 jit.log = false
 
 local M = { ty = ty, ffi = ffi, internals = ty.internals, probe = ty.internals.probe }
@@ -66,7 +72,8 @@ unsigned oracle_flags(void);
 void oracle_flush_to_zero(int on);
 ]]
 
-M.shell = module.shell
+M.windows = module.windows
+M.shell, M.make_folder, M.remove_folder = module.shell, module.make_folder, module.remove_folder
 M.oracle = ffi.load(module.build("oracle", "-O1 -lm"))
 local oracle = M.oracle
 
@@ -342,6 +349,21 @@ end
 
 -- Processes --------------------------------------------------------------------------------------------------------
 
+--- The same under Windows, where a command says no variables and no shell says a status.
+local function script_windows(path, env, arguments)
+  local out, was = os.tmpname(), {}
+  for k, v in pairs(env or {}) do
+    was[k] = os.getenv(k) or ""
+    set_variable(k, tostring(v))
+  end
+  local status = os.execute(("luajit.exe %s %s > %s 2>&1"):format(path, (arguments or ""):gsub("'", '"'), (out:gsub("/", "\\"))))
+  for k, v in pairs(was) do set_variable(k, v) end
+  local text = assert(io.open(out)):read "*a"
+  os.remove(out)
+  os.remove(path)
+  return text, status
+end
+
 --- Runs a Lua script in a process of its own, with the same library. env: variables to set. Gives its output (both
 --- streams) and its exit status; 128 + n stands for signal n.
 function M.script(code, env, arguments)
@@ -349,6 +371,7 @@ function M.script(code, env, arguments)
   local f = assert(io.open(path, "w"))
   f:write(code)
   f:close()
+  if module.windows then return script_windows(path, env, arguments) end
   local words = {}
   for k, v in pairs(env or {}) do words[#words + 1] = ("%s='%s'"):format(k, v) end
   local pipe = io.popen(("%s luajit '%s' %s 2>&1; echo \"status $?\""):format(table.concat(words, " "), path,

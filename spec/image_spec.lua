@@ -9,8 +9,8 @@ local C = ty.files._native
 
 local folder = os.tmpname()
 os.remove(folder)
-assert(H.shell("mkdir -p '" .. folder .. "'"))
-teardown(function() H.shell("rm -rf '" .. folder .. "'") end)
+assert(H.make_folder(folder))
+teardown(function() H.remove_folder(folder) end)
 
 --- The bytes of a tensor, row by row.
 local function bytes(x)

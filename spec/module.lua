@@ -1,9 +1,13 @@
 --- module.lua -- C modules of the specs, compiled where they are missing or older than what they are made of.
--- Out: {root, shell, headers, build}; root, the project's folder, ends with a slash. It needs nothing of Tycho's.
+-- Out: {root, windows, shell, make_folder, remove_folder, headers, build}; root, the project's folder, ends with a slash.
+-- It needs nothing of Tycho's.
 -- TYCHO_BUILD names another folder than build, TYCHO_CC another compiler than gcc: where LuaJIT runs under an emulator.
 
-local M = { root = debug.getinfo(1, "S").source:match("^@(.-)spec/[^/]*$") }
+local M = { root = debug.getinfo(1, "S").source:match("^@(.-)spec[/\\][^/\\]*$") }
 if M.root == "" then M.root = "./" end
+
+--- Under Windows there is no compiler: `make test-windows` has made them.
+M.windows = jit.os == "Windows"
 
 --- Runs a command of the shell; whether it succeeded.
 function M.shell(command)
@@ -11,8 +15,19 @@ function M.shell(command)
   return ok == 0 or ok == true
 end
 
+--- Makes a folder, and those that it lies in; whether it is there.
+function M.make_folder(path)
+  return M.shell(M.windows and ('mkdir "%s"'):format(path:gsub("/", "\\")) or ("mkdir -p '%s'"):format(path))
+end
+
+--- Removes a folder with all that is in it.
+function M.remove_folder(path)
+  return M.shell(M.windows and ('rmdir /s /q "%s"'):format(path:gsub("/", "\\")) or ("rm -rf '%s'"):format(path))
+end
+
 --- The folder of LuaJIT's headers, or nil.
 function M.headers()
+  if M.windows then return end
   for _, folder in ipairs { "/usr/include/luajit-2.1", "/usr/local/include/luajit-2.1" } do
     if M.shell(("test -f '%s/lua.h'"):format(folder)) then return folder end
   end
@@ -24,6 +39,7 @@ local folder, compiler = os.getenv "TYCHO_BUILD" or "build", os.getenv "TYCHO_CC
 --- at once may all find it missing, and each moves its own to its place.
 ---@param read? string[] headers that it includes, from the root
 function M.build(name, options, read)
+  if M.windows then return M.root .. "build/windows/spec/" .. name .. ".dll" end
   local source, so = M.root .. "spec/" .. name .. ".c", ("%s%s/spec/%s.so"):format(M.root, folder, name)
   local newer = {}
   for i, from in ipairs { source, unpack(read or {}) } do

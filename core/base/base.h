@@ -23,6 +23,13 @@ typedef uint16_t u16;
 typedef uint32_t u32;
 typedef uint64_t u64;
 
+/* What a shared object shows. */
+#ifdef _WIN32
+#define TY_EXPORT __declspec(dllexport)
+#else
+#define TY_EXPORT __attribute__((visibility("default")))
+#endif
+
 #define TY_COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 #define TY_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define TY_MAX(a, b) ((a) > (b) ? (a) : (b))

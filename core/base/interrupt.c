@@ -4,6 +4,9 @@
 ** Cannot fail. Signals have no room for a context: there is one function at a time.
 */
 #include "base/interrupt.h"
+
+#ifndef _WIN32
+
 #include "base/loop_exit.h"
 
 #include <signal.h>
@@ -62,3 +65,5 @@ void ty_interrupt_give_up(const char *text) {
   signal(SIGINT, SIG_DFL);
   raise(SIGINT);
 }
+
+#endif

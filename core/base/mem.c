@@ -415,20 +415,6 @@ static void unmap(void *p, i64 bytes) {
   if (!ty_system_unmap(p, (size_t)bytes)) ty_system_discard(p, (size_t)bytes);
 }
 
-static void *map_plain(i64 bytes) { return ty_system_map((size_t)bytes, ACCESS_WRITE); }
-
-/* Neighbours of aligned mappings usually are aligned themselves; else map more and cut. */
-static void *map_aligned(i64 bytes, i64 align) {
-  u8 *p = map_plain(bytes);
-  if (!p || !((uintptr_t)p & (uintptr_t)(align - 1))) return p;
-  ty_system_unmap(p, (size_t)bytes);
-  if (!(p = map_plain(bytes + align))) return NULL;
-  i64 before = -(i64)(uintptr_t)p & (align - 1);
-  if (before) ty_system_unmap(p, (size_t)before);
-  if (align > before) ty_system_unmap(p + before + bytes, (size_t)(align - before));
-  return p + before;
-}
-
 /* Takes spare memory out, the least recently used first, until `keep` bytes are left; what was
 ** taken is chained through its first word, its size in the second. Needs the lock. */
 typedef struct Gone {
@@ -477,7 +463,8 @@ static void *map_memory(i64 bytes, i64 align) {
     void *p;
     if (TY_UNLIKELY(host.allocate != NULL))
       p = host.allocate(host.ctx, (size_t)bytes, (size_t)TY_MAX(align, LINE));
-    else p = align ? map_aligned(bytes, align) : map_plain(bytes);
+    else if (align) p = ty_system_map_aligned((size_t)bytes, (size_t)align);
+    else p = ty_system_map((size_t)bytes, ACCESS_WRITE);
     if (p || again) return p;
     ty_buf_trim(0);
   }

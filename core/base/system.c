@@ -1,8 +1,10 @@
 /*
-** system.c -- the operating system: Linux, and what POSIX has elsewhere.
+** system.c -- the operating system: Linux, and what POSIX has elsewhere (macOS: untested).
 ** In: what system.h asks for. Out: the same. Fails where the system refuses: false or NULL.
 */
 #include "base/system.h"
+
+#ifndef _WIN32
 
 #include <dlfcn.h>
 #include <locale.h>
@@ -15,10 +17,6 @@
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
-#if defined(__x86_64__)
-#include <cpuid.h>
-#include <sys/syscall.h>
-#endif
 
 /* ---- pages ------------------------------------------------------------------------------------- */
 
@@ -29,6 +27,18 @@ static void *map(void *at, size_t bytes, Access access, int flags) {
 }
 
 void *ty_system_map(size_t bytes, Access access) { return map(NULL, bytes, access, 0); }
+
+/* Neighbours of aligned mappings usually are aligned themselves; else map more and cut. */
+void *ty_system_map_aligned(size_t bytes, size_t align) {
+  u8 *p = ty_system_map(bytes, ACCESS_WRITE);
+  if (!p || !((uintptr_t)p & (align - 1))) return p;
+  ty_system_unmap(p, bytes);
+  if (!(p = ty_system_map(bytes + align, ACCESS_WRITE))) return NULL;
+  size_t before = -(uintptr_t)p & (align - 1);
+  if (before) ty_system_unmap(p, before);
+  if (align > before) ty_system_unmap(p + before + bytes, align - before);
+  return p + before;
+}
 
 void *ty_system_reserve(size_t bytes, Access access) {
   return map(NULL, bytes, access, MAP_NORESERVE);
@@ -211,61 +221,6 @@ void *ty_library_all(void) { return RTLD_DEFAULT; }
 
 void ty_library_close(void *library) { dlclose(library); }
 
-/* ---- the processor ----------------------------------------------------------------------------- */
-
-#if defined(__x86_64__)
-static u32 find_features(void) {
-  u32 a, b, c, d, y = 0;
-  __builtin_cpu_init();
-#define HAS(name) (__builtin_cpu_supports(name) != 0)
-  if (HAS("ssse3")) y |= CPU_SSSE3;
-  if (HAS("avx2") && HAS("fma")) y |= CPU_AVX2;
-  if (HAS("f16c")) y |= CPU_F16C;
-  if (HAS("bmi2")) y |= CPU_BMI2;
-  if (HAS("avx512f") && HAS("avx512vl") && HAS("avx512bw")) y |= CPU_AVX512;
-  if (HAS("avx512dq")) y |= CPU_AVX512_DQ;
-#undef HAS
-  if (y & CPU_AVX512 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1))
-    y |= CPU_AVX512_BF16;
-  return y;
-}
-#else
-static u32 find_features(void) { return 0; }
-#endif
-
-bool ty_cpu_has(u32 features) {
-  static _Atomic u32 known; /* the highest bit: it is known */
-  u32 have = atomic_load_explicit(&known, memory_order_relaxed);
-  if (TY_UNLIKELY(!have)) {
-    have = find_features() | 1u << 31;
-    atomic_store_explicit(&known, have, memory_order_relaxed);
-  }
-  return (have & features) == features;
-}
-
-#if defined(__x86_64__) && defined(__linux__)
-const char *ty_cpu_amx(void) {
-  enum { TILE_DATA = 18, REQUEST = 0x1023, TILE_STATE = 3 << 17 };
-  u32 a, b, c, d;
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 24 & 1) || !(d >> 22 & 1))
-    return "the processor has no AMX for bf16";
-  if (!ty_cpu_has(CPU_AVX512)) return "the processor or the system has no AVX-512 beside AMX";
-  if (!__get_cpuid_count(1, 0, &a, &b, &c, &d) || !(c >> 27 & 1))
-    return "the system does not save the registers of AMX";
-  u32 low, high;
-  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  if ((low & TILE_STATE) != TILE_STATE) return "the system does not save the registers of AMX";
-  /* Palette 1: eight tiles of 16 rows of 64 bytes. */
-  if (!__get_cpuid_count(0x1d, 1, &a, &b, &c, &d) || (b & 0xffff) < 64 || b >> 16 < 8 ||
-      (c & 0xffff) < 16)
-    return "the tiles of this processor have another form";
-  if (syscall(SYS_arch_prctl, REQUEST, TILE_DATA)) return "the kernel does not permit AMX";
-  return NULL;
-}
-#else
-const char *ty_cpu_amx(void) { return "there is no AMX here"; }
-#endif
-
 /* ---- numbers as text --------------------------------------------------------------------------- */
 
 /* The C library has it ready: nothing is allocated. 0 where it is not so, and memory is short: the host's then. */
@@ -293,9 +248,12 @@ int ty_system_format(char *to, size_t n, const char *fmt, ...) {
   return y;
 }
 
-double ty_system_number(const char *text) {
-  const locale_t before = uselocale(plain_locale());
-  const double y = strtod(text, NULL);
-  uselocale(before);
-  return y;
+bool ty_system_decimal(const char *text, double *y, float *single) {
+  const locale_t plain = plain_locale();
+  if (!plain) return false;
+  if (y) *y = strtod_l(text, NULL, plain);
+  if (single) *single = strtof_l(text, NULL, plain);
+  return true;
 }
+
+#endif

@@ -1,23 +1,28 @@
 /*
 ** system.h -- what differs between operating systems: pages, threads, signals, clocks, shared libraries, the
-** processor's features. All of core asks here, but for files (file_system.c) and Ctrl-C (interrupt.c, loop_exit.c); a
-** new system is another system.c, and other types below.
-** Locks are taken on hot paths: what is one call of the system's is inline.
+** processor's features (processor.c). All of core asks here, but for files (file_system.c) and Ctrl-C (interrupt.c,
+** loop_exit.c); another system is another system.c, and other types below: Windows has system_windows.c,
+** file_system_windows.c, interrupt_windows.c.
+** Locks are taken on hot paths: what is one call of the system's is inline, where its header is not a world of its own.
 */
 #ifndef TY_SYSTEM_H
 #define TY_SYSTEM_H
 
 #include "base/base.h"
 
+#include <stdarg.h>
+#ifndef _WIN32
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
+#endif
 
 /* --- pages. Sizes are multiples of the system's page. Fresh ones hold zeros. */
 
 typedef enum { ACCESS_NONE, ACCESS_WRITE } Access; /* WRITE: reading too */
 
-void *ty_system_map(size_t bytes, Access access);     /* NULL: the system has no memory */
+void *ty_system_map(size_t bytes, Access access); /* NULL: the system has no memory */
+/* The same to be written, at a multiple of a power of two. */
+void *ty_system_map_aligned(size_t bytes, size_t align);
 void *ty_system_reserve(size_t bytes, Access access); /* memory is found as it is touched */
 /* Reserves pages of ours anew: their contents are gone. */
 bool ty_system_renew(void *p, size_t bytes, Access access);
@@ -34,6 +39,27 @@ bool ty_system_map_code(size_t bytes, u8 **write, u8 **run);
 
 /* --- locks, conditions, what runs once */
 
+#ifdef _WIN32
+/* One word of the system's each, which zeros begin and nothing ends. */
+typedef struct {
+  void *word;
+} Lock, Condition, Once;
+#define LOCK_INIT \
+  { NULL }
+#define CONDITION_INIT LOCK_INIT
+#define ONCE_INIT LOCK_INIT
+
+static inline void ty_lock_init(Lock *l) { l->word = NULL; }
+static inline void ty_lock_free(Lock *l) { (void)l; }
+void ty_lock(Lock *l);
+void ty_unlock(Lock *l);
+
+static inline void ty_condition_init(Condition *c) { c->word = NULL; }
+static inline void ty_condition_free(Condition *c) { (void)c; }
+void ty_condition_wait(Condition *c, Lock *l);
+void ty_condition_signal(Condition *c);
+void ty_condition_broadcast(Condition *c);
+#else
 typedef pthread_mutex_t Lock;
 typedef pthread_cond_t Condition;
 typedef pthread_once_t Once;
@@ -51,9 +77,14 @@ static inline void ty_condition_free(Condition *c) { pthread_cond_destroy(c); }
 static inline void ty_condition_wait(Condition *c, Lock *l) { pthread_cond_wait(c, l); }
 static inline void ty_condition_signal(Condition *c) { pthread_cond_signal(c); }
 static inline void ty_condition_broadcast(Condition *c) { pthread_cond_broadcast(c); }
+#endif
 
 typedef void OnceFn(void);
+#ifdef _WIN32
+void ty_once(Once *o, OnceFn *fn);
+#else
 static inline void ty_once(Once *o, OnceFn *fn) { pthread_once(o, fn); }
+#endif
 
 /* --- numbers as text, with a '.' whatever the host's locale says */
 
@@ -61,12 +92,16 @@ int ty_system_format(char *to, size_t n, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 int ty_system_vformat(char *to, size_t n, const char *fmt, va_list ap)
     __attribute__((format(printf, 3, 0)));
-double ty_system_number(const char *text);
 
 /* --- threads */
 
+#ifdef _WIN32
+typedef void *Thread;
+typedef u32 ThreadKey;
+#else
 typedef pthread_t Thread;
 typedef pthread_key_t ThreadKey;
+#endif
 typedef void *ThreadFn(void *arg);
 typedef void ThreadDrop(void *p);
 
@@ -92,16 +127,25 @@ static inline void ty_relax(void) {
 
 /* --- the process */
 
-/* Around a fork, in the parent's calling thread and in the child; each may be NULL. */
+/* Around a fork, in the parent's calling thread and in the child; each may be NULL. Windows has none. */
 typedef void ForkFn(void);
 bool ty_system_at_fork(ForkFn *before, ForkFn *parent, ForkFn *child);
 i64 ty_system_process(void);    /* its number: another one in a child */
 int ty_system_processors(void); /* that it may use; 0: unknown */
 i64 ty_system_now(void);        /* nanoseconds of a clock that only goes forward */
+/* The decimal number that a text begins with, whatever the locale, rounded once to each of what is not NULL. False:
+** the system has no memory. */
+bool ty_system_decimal(const char *text, double *y, float *single);
 /* Whether a file's number is a terminal, and its size; 0: unknown. */
 bool ty_system_terminal(int fd, int *columns, int *rows);
 
+#ifdef _WIN32
+typedef struct {
+  char none;
+} Signals;
+#else
 typedef sigset_t Signals;
+#endif
 Signals ty_signals_hold(void); /* all of them wait, for this thread; what was in force */
 void ty_signals_restore(const Signals *before);
 
@@ -119,7 +163,7 @@ void *
 ty_library_all(void); /* for ty_library_symbol: the program, and what shows its names to all */
 void ty_library_close(void *library);
 
-/* --- the processor */
+/* --- the processor: processor.c */
 
 enum {
   CPU_SSSE3 = 1 << 0,

@@ -136,7 +136,8 @@ ty_status ty_result_copy(ty_model *model, int i, ty_dtype dtype, void *to, size_
     y = ty_failed(TY_INVALID, "ty_result_copy: result %d is of another dtype: %s, not %s", i,
                   dtype_text(a.dtype), dtype_text(dtype));
   else if (n != bytes)
-    y = ty_failed(TY_INVALID, "ty_result_copy: result %d has %zu bytes, not %zu", i, n, bytes);
+    y = ty_failed(TY_INVALID, "ty_result_copy: result %d has %llu bytes, not %llu", i,
+                  (unsigned long long)n, (unsigned long long)bytes);
   else if (n) memcpy(to, from, n);
   ty_handle_leave(lock);
   return y;

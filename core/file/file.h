@@ -283,7 +283,7 @@ bool ty_gguf_value(Head *h, u32 type, GgufValue *v);
 /* A file that reaches the limit of its length, and a pipe without a reader, send the writer a signal
 ** that ends the process. Between these two calls the thread does not get them: writes just fail. */
 typedef struct FileCalm {
-  Signals before, held;
+  Signals before, held; /* empty on Windows, which has no such signals */
 } FileCalm;
 void ty_file_calm(FileCalm *c);
 void ty_file_calm_end(const FileCalm *c);

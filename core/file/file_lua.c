@@ -459,7 +459,7 @@ const luaL_Reg ty_file_archives[] = {
 static const luaL_Reg *const lists[] = {ty_file_archives, ty_file_csv, ty_file_image, ty_file_ring,
                                         ty_file_protobuf};
 
-__attribute__((visibility("default"))) int luaopen_tycho_files(lua_State *L);
+TY_EXPORT int luaopen_tycho_files(lua_State *L);
 int luaopen_tycho_files(lua_State *L) {
   ty_file_take_seam(L);
   lua_newtable(L);

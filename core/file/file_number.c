@@ -1,28 +1,26 @@
 /*
 ** file_number.c -- decimal numbers in text, to the nearest double or float, and back.
 ** In: text. Out: values rounded once, half to even, on every system and in every locale.
-** What fails: newlocale when out of memory, once, before the first number that needs it.
+** What fails: road 3, when out of memory at its first use.
 **
 ** Three roads, each taken when the one before cannot be sure:
 ** 1. w below 2^53 and a power of ten that a double holds: one exact operation (Clinger 1990).
 ** 2. w times a power of five in 128 bits, unless the product lies too near to a midpoint (Lemire
 **    2021, "Number parsing at a gigabyte per second"; the power is exact or rounded as there).
 **    Its table is computed at first use, with long integers: 20 microseconds instead of 10 KB.
-** 3. strtod_l in the C locale: 20 digits and more, and the few products that road 2 gives back.
+** 3. The C library, in the C locale: 20 digits and more, and the few products that road 2 gives back.
 ** A float is the double rounded again, which is wrong only where the double is a midpoint between
-** two floats and is not the number itself, or among subnormal floats: there strtof_l decides.
+** two floats and is not the number itself, or among subnormal floats: there the C library decides.
 */
 #include "file/file_number.h"
 #include "base/system.h"
 
-#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { POWER_MIN = -342, POWER_MAX = 308, POWERS = POWER_MAX - POWER_MIN + 1 };
 
 static u64 powers[POWERS][2]; /* of five: high and low word, the highest bit set */
-static locale_t c_locale;     /* 0: no memory for it */
 static Once once = ONCE_INIT;
 
 /* ---- the table ---------------------------------------------------------------------------------- */
@@ -66,11 +64,6 @@ static void powers_make(void) {
     long_top(x, to);
     if (q >= -27 && ++to[1] == 0) to[0]++; /* there the reciprocal is rounded up */
   }
-}
-
-static void once_make(void) {
-  powers_make();
-  c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
 /* ---- reading ------------------------------------------------------------------------------------ */
@@ -176,13 +169,11 @@ static bool product_double(u64 w, i32 q, bool negative, double *y) {
 
 /* Road 3. The point becomes the C locale's for as long as it takes. */
 static bool text_value(char *p, const char *end, char point, double *y, float *single) {
-  if (!c_locale) return false;
   char *at = point == '.' ? NULL : memchr(p, point, (size_t)(end - p));
   if (at) *at = '.';
-  if (y) *y = strtod_l(p, NULL, c_locale);
-  if (single) *single = strtof_l(p, NULL, c_locale);
+  const bool known = ty_system_decimal(p, y, single);
   if (at) *at = point;
-  return true;
+  return known;
 }
 
 bool ty_number_double(char *p, const char *end, char point, const Decimal *d, double *y) {
@@ -192,7 +183,7 @@ bool ty_number_double(char *p, const char *end, char point, const Decimal *d, do
     *y = d->negative ? -v : v;
     return true;
   }
-  ty_once(&once, once_make);
+  ty_once(&once, powers_make);
   if (!d->rest && product_double(d->w, d->e, d->negative, y)) return true;
   return text_value(p, end, point, y, NULL);
 }
@@ -206,7 +197,7 @@ bool ty_number_float(char *p, const char *end, char point, const Decimal *d, flo
   bool midpoint = (bits & 0x1fffffff) == 0x10000000, exact = v == 0 && !d->w;
   bool tiny = (bits & ~((u64)1 << 63)) < 0x3810000000000000u; /* below 2^-126 */
   if (TY_LIKELY(!midpoint && (!tiny || exact))) return true;
-  ty_once(&once, once_make);
+  ty_once(&once, powers_make);
   return text_value(p, end, point, NULL, y);
 }
 

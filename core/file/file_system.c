@@ -5,6 +5,8 @@
 */
 #include "file/file.h"
 
+#ifndef _WIN32
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -327,3 +329,5 @@ const char *ty_folder_next(void *folder, bool *is_folder) {
 void ty_folder_close(void *folder) {
   if (folder) closedir(folder);
 }
+
+#endif

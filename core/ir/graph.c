@@ -532,8 +532,10 @@ static void out_value(Out *o, int dtype, u64 bits) {
   }
   for (int digits = 1; digits <= 17; digits++) {
     u64 back = 0;
+    double read;
     ty_system_format(text, sizeof text, "%.*g", digits, v);
-    ty_elem_store(dtype, &back, ty_system_number(text));
+    if (!ty_system_decimal(text, &read, NULL)) continue;
+    ty_elem_store(dtype, &back, read);
     if (back == bits) break;
   }
   out(o, ", value=%s", text);

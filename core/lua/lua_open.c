@@ -181,7 +181,7 @@ static int core_home(lua_State *L) {
   lua_getinfo(L, "S", &ar);
   const char *end = strrchr(ar.source, '/'), *back = strrchr(ar.source, '\\');
   if (!end || (back && back > end)) end = back;
-  size_t n = end ? (size_t)(end + 1 - ar.source) : 0;
+  size_t n = end ? (size_t)(end - ar.source) : 0;
   if (n == 0 || n >= sizeof B->home) return 0; /* no directory: all chunks count as the user's */
   memcpy(B->home, ar.source, n);
   B->home[n] = 0;
@@ -368,7 +368,7 @@ static void push_state(lua_State *L) {
   lua_setfield(L, LUA_REGISTRYINDEX, KEY_STATE);
 }
 
-__attribute__((visibility("default"))) int luaopen_tycho_core(lua_State *L);
+TY_EXPORT int luaopen_tycho_core(lua_State *L);
 int luaopen_tycho_core(lua_State *L) {
   push_state(L);
   lua_getfield(L, LUA_REGISTRYINDEX, KEY_META);

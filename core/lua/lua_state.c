@@ -17,7 +17,8 @@
 /* Whether a chunk is one of ours (also generated ones, named "=(tycho)"): its errors are reported
 ** where the user called it. */
 bool ty_lua_is_ours(const Binding *B, const char *source) {
-  return (B->home[0] && !strncmp(source, B->home, strlen(B->home))) ||
+  const size_t n = strlen(B->home);
+  return (n && !strncmp(source, B->home, n) && (source[n] == '/' || source[n] == '\\')) ||
          !strncmp(source, "=(tycho)", 8);
 }
 

@@ -99,7 +99,7 @@ typedef struct Binding {
   bool leaf;       /* the options that were read last have requires_grad = true */
   bool cycling;    /* a cycle that was begun for the sake of tensors has not ended */
   bool closing, closed;
-  char home[512]; /* how the sources of our own Lua chunks begin */
+  char home[512]; /* how the sources of our own Lua chunks begin, without / or \ */
 } Binding;
 
 /* Every C function of ours is a closure whose upvalue 1 is the State's userdata and upvalue 2 the tensors'

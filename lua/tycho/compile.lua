@@ -30,6 +30,7 @@ local known_options = { fast = "boolean", fullgraph = "boolean", dynamic = "any"
 local known_names = "backend, dynamic, fast, fullgraph, parts, passes"
 local fail -- raises at the user's line
 local clock = os and os.clock or function() return 0 end
+local COARSE = type(jit) == "table" and jit.os == "Windows" -- os.clock counts milliseconds
 
 --- Everything about compiled functions that is not needed to call them; gone with them. The values are weak, too: they
 --- hold the user's function, which may know its compiled one. They live as long as the handle's part that captures.
@@ -174,7 +175,7 @@ local function capture_call(core, h, otherwise, ...)
     fail(format("compile: the stance is no_recompile, and %s would be captured again: %s", h.place,
       missed or "it was called in another way"))
   end
-  local now = core.internals.capture.clock or clock -- specs bring their own
+  local now = core.internals.capture.clock or COARSE and core.internals.clock or clock -- specs bring their own
   local started = now()
   local span = core.internals.span and core.internals.span("capture " .. h.place) -- a profile listens
   local dynamic = h.dynamic ~= false and (due.sizes or h.dynamic ~= nil or has_bounds(h))

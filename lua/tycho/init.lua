@@ -25,13 +25,15 @@ local function missing(why)
     .. "with a shared libluajit-5.1, or embed libtycho"):format(name)
 end
 
+local WINDOWS = package.config:sub(1, 1) == "\\"
+
 --- The C module lies beside this file, or where package.cpath finds it.
 local function load_core()
   local ok, core = pcall(require, "tycho.core")
   if ok then return core end
   local dir = type(debug) == "table" and debug.getinfo(1, "S").source:match("^@(.*[/\\])")
   local open, why
-  if dir then open, why = package.loadlib(dir .. "core.so", "luaopen_tycho_core") end
+  if dir then open, why = package.loadlib(dir .. (WINDOWS and "core.dll" or "core.so"), "luaopen_tycho_core") end
   if not open then error(missing(why or core) or core, 0) end
   return open()
 end

@@ -37,11 +37,11 @@ local function source_of(f)
   return proto and proto.source or "?"
 end
 
-local HOME = match(source_of(function() end), "^(@.*[/\\])") or "@?"
+local HOME = match(source_of(function() end), "^(@.*)[/\\]") or "@?"
 
 local function is_library(f)
   local source = source_of(f)
-  return sub(source, 1, #HOME) == HOME or sub(source, 1, 8) == "=(tycho)"
+  return sub(source, 1, #HOME) == HOME and match(source, "^[/\\]", #HOME + 1) ~= nil or sub(source, 1, 8) == "=(tycho)"
 end
 
 --- Globals by which others can be had.

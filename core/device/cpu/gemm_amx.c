@@ -162,8 +162,15 @@ static const struct {
 #define ATTR __attribute__((target("amx-tile,amx-bf16,avx512f,avx512vl,avx512bw")))
 #define TILES (void)0
 #define ZERO(t) _tile_zero(t)
+#ifdef _WIN32 /* where the strides of GCC's own are half as long as addresses */
+#define LOAD(t, p, stride) \
+  __asm__ volatile("tileloadd (%0, %1), %%tmm" #t : : "r"(p), "r"((i64)(stride)))
+#define STORE(t, p, stride) \
+  __asm__ volatile("tilestored %%tmm" #t ", (%0, %1)" : : "r"(p), "r"((i64)(stride)) : "memory")
+#else
 #define LOAD(t, p, stride) _tile_loadd(t, p, stride)
 #define STORE(t, p, stride) _tile_stored(t, p, stride)
+#endif
 #define DOT(c, a, b) _tile_dpbf16ps(c, a, b)
 #define CONFIGURE _tile_loadconfig(&full_tiles)
 #define RELEASE _tile_release()

@@ -176,8 +176,13 @@ typedef struct Strand {
 ** `choice`: with reductions of rows, 1: rows are whole, their states begin here and give their values; -1:
 ** they are blocks of a row, whose states begin here and come out one NODE behind another. Without, that
 ** stores of 4 and 8 bytes go past the caches: all rows of outputs must then begin at multiples of 64 bytes.
-** States of columns are the same for all rows. */
-typedef void NativeFn(void **p, i64 begin, i64 end, i64 rows, i64 choice);
+** States of columns are the same for all rows. Its calling convention is System V's on every system. */
+#ifdef __x86_64__
+#define NATIVE_CALL __attribute__((sysv_abi))
+#else
+#define NATIVE_CALL
+#endif
+typedef NATIVE_CALL void NativeFn(void **p, i64 begin, i64 end, i64 rows, i64 choice);
 typedef struct Native {
   NativeFn *fn;
   size_t at; /* in the code, until that has a place */

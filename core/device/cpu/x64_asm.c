@@ -343,13 +343,13 @@ size_t x64_jump(Asm *A, int cc, size_t to) {
   if (cc == J_ALWAYS) b[1] = 0xe9;
   memcpy(b + 2, &d, 4);
   x64_bytes(A, cc == J_ALWAYS ? b + 1 : b, (size_t)len);
-  x64_say(A, "{disp32} %s 0x%zx\n", cc == J_ALWAYS ? "jmp" : names[cc], to);
+  x64_say(A, "{disp32} %s 0x%llx\n", cc == J_ALWAYS ? "jmp" : names[cc], (unsigned long long)to);
   return A->n - 4;
 }
 void x64_patch(Asm *A, size_t at) {
   i32 d = (i32)(A->n - (at + 4));
   if (!A->failed) memcpy(A->p + at, &d, 4);
-  x64_say(A, "# 0x%zx: from 0x%zx\n", A->n, at);
+  x64_say(A, "# 0x%llx: from 0x%llx\n", (unsigned long long)A->n, (unsigned long long)at);
 }
 
 /* Mask registers: kmovw/kmovd k, r32; all ones; and those of BMI2 and the like. */

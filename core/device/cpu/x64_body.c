@@ -871,6 +871,31 @@ static bool has_past(const Emit *E) {
   return any && !E->reduces && E->end - E->first <= 64;
 }
 
+/* Windows makes a stack's pages as they are touched, each after the one before. */
+#ifdef _WIN32
+enum { PROBED = 1 };
+#else
+enum { PROBED = 0 };
+#endif
+
+/* Where the size of the frame is to be patched; PROBED: negative. */
+static size_t take_frame(Asm *A) {
+  enum { UNKNOWN = 0x10000, PAGE = 4096 };
+  size_t room = A->n + 3;
+  if (PROBED) {
+    x64_lea(A, RAX, x64_mem(RSP, RNONE, 0, -UNKNOWN));
+    room = A->n - 4;
+    size_t page = A->n;
+    x64_ri(A, 5, RSP, PAGE);
+    x64_save(A, x64_mem(RSP, RNONE, 0, 0), RBX);
+    x64_rr(A, G_CMP, RSP, RAX);
+    x64_jump(A, J_A, page);
+    x64_rr(A, G_MOV, RSP, RAX);
+  } else x64_ri(A, 5, RSP, UNKNOWN);
+  x64_ri(A, 4, RSP, -64);
+  return room;
+}
+
 bool ty_x64_emit(Emit *E) {
   Asm *A = &E->A;
   E->npool = E->nfix = E->nspill = E->frame = 0;
@@ -900,9 +925,7 @@ bool ty_x64_emit(Emit *E) {
   x64_rr(A, G_MOV, RBP, RSP);
   x64_push(A, RBX, false);
   for (i32 i = 4; i < used; i++) x64_push(A, pointers[i], false);
-  size_t room = A->n + 3;
-  x64_ri(A, 5, RSP, 0x10000); /* patched: the size of the frame */
-  x64_ri(A, 4, RSP, -64);
+  size_t room = take_frame(A);
   E->kept = frame_take(E, KEPT * 8);
   x64_save(A, kept(E, KEPT_ROWS), RCX);
   x64_save(A, kept(E, KEPT_CHOICE), R8);
@@ -919,7 +942,7 @@ bool ty_x64_emit(Emit *E) {
   x64_ret(A);
   /* Threads may have small stacks, and nobody probes the pages of this one. */
   if (E->frame > FRAME_MAX) A->failed = true;
-  if (!A->failed) memcpy(A->p + room, &E->frame, 4);
+  if (!A->failed) memcpy(A->p + room, &(i32){PROBED ? -E->frame : E->frame}, 4);
   place_pool(E);
   return !A->failed;
 }

@@ -71,15 +71,16 @@ end
 
 -- Where they stand ---------------------------------------------------------------------------------------------------
 
-local home -- where Tycho's own chunks come from
+local home -- where Tycho's own chunks come from, without the separator, which Windows has two of
 
 --- Whether a prototype is of a function of Tycho's.
 function M.is_own(proto)
   if home == nil then
     local own = bytecode.prototype(M.next)
-    home = own and own.source and match(own.source, "^(@.*[/\\])capture[/\\]frames%.lua$") or false
+    home = own and own.source and match(own.source, "^(@.*)[/\\]capture[/\\]frames%.lua$") or false
   end
-  return home and proto.source and sub(proto.source, 1, #home) == home or false
+  local source = home and proto.source
+  return source and sub(source, 1, #home) == home and match(source, "^[/\\]", #home + 1) ~= nil or false
 end
 
 local function line_of(frame)

@@ -298,14 +298,20 @@ end
 
 -- Functions: what closes over what ------------------------------------------------------------------------------------
 
+--- With "/" between folders: Windows has either, in one name too.
 local function chunk_of(f)
-  if getinfo then return getinfo(f, "S").source end
-  local proto = bytecode.prototype(f)
-  return proto and proto.source or "?"
+  local source
+  if getinfo then
+    source = getinfo(f, "S").source
+  else
+    local proto = bytecode.prototype(f)
+    source = proto and proto.source or "?"
+  end
+  return find(source, "\\", 1, true) and gsub(source, "\\", "/") or source
 end
 
 --- How the chunks of this library begin; compile.lua's functions close over what belongs to users.
-local HOME = match(chunk_of(function() end), "^(@.*[/\\])capture[/\\]") or "@?"
+local HOME = match(chunk_of(function() end), "^(@.*/)capture/") or "@?"
 local WRAPPERS = HOME .. "compile.lua"
 --- Modules and optimisers are models like those of users: what they close over and hold is guarded.
 local MODULES, OPTIMISERS, ONNX = HOME .. "nn/", HOME .. "optim/", HOME .. "onnx/init.lua"

@@ -19,7 +19,7 @@ if #arguments == 0 then arguments = { unpack(arg or {}) } end
 
 --- The file's own directory, from which the library is loaded where nothing else leads to it.
 local function find_library()
-  local here = debug.getinfo(1, "S").source:match "^@(.*)repl/command%.lua$"
+  local here = debug.getinfo(1, "S").source:match "^@(.*)repl[/\\]command%.lua$"
   if not here then return end
   local root = here:gsub("tycho/$", "")
   package.path = ("%s?.lua;%s?/init.lua;%s"):format(root, root, package.path)

@@ -178,9 +178,9 @@ function M.handler(session, input)
   end
 end
 
-local home = debug.getinfo(ty.internals.load, "S").source:match "^(@.*[/\\])" or "@\0"
+local home = debug.getinfo(ty.internals.load, "S").source:match "^(@.*)[/\\]" or "@\0"
 
-local function is_ours(frame) return frame.chunk:sub(1, #home) == home end
+local function is_ours(frame) return frame.chunk:sub(1, #home) == home and frame.chunk:find("^[/\\]", #home + 1) end
 
 --- What is written of an error.
 ---@param session table

@@ -46,14 +46,14 @@ local function quoted(s, limit)
   return more and ("%s .. (%s more)"):format(text, count_text(more, "byte")) or text
 end
 
-local HOME = debug.getinfo(ty.internals.load, "S").source:match "^@(.*[/\\])" or "\0"
+local HOME = debug.getinfo(ty.internals.load, "S").source:match "^@(.*)[/\\]" or "\0"
 
 --- Where a function was defined: "input[3]:1", "model.lua:14".
 function M.place(f)
   local info = debug.getinfo(f, "S")
   if info.what == "C" or info.linedefined < 1 and info.what ~= "main" then return "built in" end
   local path = info.source:gsub("^[@=]", "")
-  if path:sub(1, #HOME) == HOME then path = "tycho/" .. path:sub(#HOME + 1) end
+  if path:sub(1, #HOME) == HOME and path:find("^[/\\]", #HOME + 1) then path = "tycho/" .. path:sub(#HOME + 2) end
   return ("%s:%d"):format(#path <= 60 and path or info.short_src, info.linedefined)
 end
 
