@@ -92,7 +92,8 @@ describe("a program in C", function()
   end)
 
   it("finds a header that is C99", function()
-    local out, status = run(("echo '#include <tycho.h>' | cc -std=c99 -Wall -Wextra -Wpedantic -Werror -I%s/include -fsyntax-only -x c -"):format(B))
+    local flags = "-std=c99 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x c"
+    local out, status = run(("echo '#include <tycho.h>' | cc %s -I%s/include -"):format(flags, B))
     assert.equal(0, status, out)
   end)
 end)

@@ -191,7 +191,7 @@ local M = {
   { file = "core/lua/lua_capture.c", what = "a single use pays for all sizes that came once",
     from = "T->wasted + 1 - again / pays;", to = "again ? 0 : T->wasted + 1;" },
   { file = "lua/tycho/capture/init.lua", what = "a function is cut before an error that its run raises",
-    from = "if why.kind == \"error\" then return nil end", to = "if why.kind == \"errors\" then return nil end" },
+    from = "if why.kind == \"error\" or", to = "if why.kind == \"errors\" or" },
   { file = "lua/tycho/capture/natives.lua", what = "what sets the globals of the function that runs is a cut",
     from = "row and row.capture == \"itself\"", to = "row and row.capture == \"abort\"" },
   { file = "lua/tycho/capture/natives.lua", what = "a function that sets its caller's globals is taken for one that sets its own",
