@@ -10,7 +10,7 @@ local ty = H.ty
 --- What changes the state, gives what no twin can (memory, functions), or is about compiling itself.
 local left_out = {}
 for name in ([[release threads precision manual_seed default_dtype device blas deterministic compile explain graph scope set_print
-    help data from_ptr reset stats version pass warmup stance budget disable check rows empty empty_like
+    help data from_ptr reset stats version pass warmup stance budget disable check rows empty empty_like new_empty
     plot progress show profile]]):gmatch "%S+" do
   left_out[name] = true
 end
