@@ -75,7 +75,7 @@ describe("fields", function()
     assert.same({ "f32", "cpu", 2, false }, { x.dtype, x.device, x.ndim, x.requires_grad })
     raises('tensor: no field "shap"; did you mean "shape"?', function() return x.shap end)
     raises('tensor: no field "matmull"; did you mean "matmul"?', function() return x.matmull end)
-    raises('tensor: no field "T"; did you mean "t"?', function() return x.T end)
+    raises('tensor: no field "mt"; did you mean "mT"?', function() return x.mt end)
     raises("tensor: ", function() x.foo = 1 end)
   end)
 

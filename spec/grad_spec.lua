@@ -1012,7 +1012,7 @@ describe("functions", function()
   it("hold under checkpoint what one part needs, not all", function()
     local out, status = H.script [[
       local ty = require "tycho"
-      local n, w = 200, {}
+      local n, w = 400, {}
       for i = 1, 10 do w[i] = (ty.randn(n, n) * 0.05):requires_grad_() end
       local y, before = ty.randn(n, n), ty.stats().memory.peak
       for i = 1, 10 do

@@ -255,7 +255,7 @@ describe("the prompt", function()
     end
     ask(t, "local my_tensor, my_table = ty.ones(2), { alpha = 1, albatross = 2 }")
     tab("my_te", "my_tensor$")
-    tab("my_tensor:soft", "softmax +softmax_ +softplus")
+    tab("my_tensor:soft", "softmax +softmin_ +softshrink +softsign_")
     tab("my_tensor:log_so", "log_softmax$")
     tab("my_table.alp", "my_table.alpha$")
     tab("my_table.al", "albatross +alpha")

@@ -219,10 +219,15 @@ static int core_describe(lua_State *L) {
 
 /* What the Lua side of the library needs and users do not see. */
 static void open_internals(lua_State *L, int m, int t) {
-  static const luaL_Reg fns[] = {{"home", core_home},         {"error", core_error},
-                                 {"nearest", core_nearest},   {"is_live", core_is_live},
-                                 {"describe", core_describe}, {"located", ty_lua_located},
-                                 {"is_ours", core_is_ours},   {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"home", core_home},
+                                 {"error", core_error},
+                                 {"nearest", core_nearest},
+                                 {"is_live", core_is_live},
+                                 {"describe", core_describe},
+                                 {"located", ty_lua_located},
+                                 {"is_ours", core_is_ours},
+                                 {"unique_with", ty_lua_unique_with},
+                                 {NULL, NULL}};
   lua_newtable(L);
   ty_lua_register(L, fns);
   lua_pushvalue(L, t);

@@ -276,10 +276,30 @@ static Tensor *push_line(lua_State *L, State *S, const Tensor *x) {
   return y;
 }
 
+/* unique_with(f): f(x, options) is unique where it has options: a dim, another order, counts. Without any it stays a
+** function of C's, which parts call without Lua. */
+int ty_lua_unique_with(lua_State *L) {
+  Binding *B = ty_lua_binding(L);
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  lua_settop(L, 1);
+  if (B->unique) luaL_unref(L, LUA_REGISTRYINDEX, B->unique);
+  B->unique = luaL_ref(L, LUA_REGISTRYINDEX);
+  return 0;
+}
+
+static int unique_by_options(lua_State *L) {
+  lua_settop(L, 2);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, ty_lua_binding(L)->unique);
+  lua_insert(L, 1);
+  lua_call(L, 2, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
 /* The sorted different elements, and for each element of x the position of its value among them. The gradient of
 ** a value goes to the first element that has it. */
 static int l_unique(lua_State *L) {
   const char *who = "unique";
+  if (!lua_isnoneornil(L, 2)) return unique_by_options(L);
   State *S = ty_lua_enter(L);
   const Tensor *x = ty_lua_check(L, who, 1);
   if (!ty_tensor_read(S, x)) return ty_lua_fail(L, S); /* computed here, and by no other name */
@@ -379,8 +399,9 @@ void ty_lua_open_select(lua_State *L, int m, int t) {
        "positions of the elements that are not zero, one row each: i64 [count, ndim]"},
       {"masked_select", l_masked_select, 'b', "x, mask",
        "elements where the bool mask holds, as one row"},
-      {"unique", l_unique, 'b', "x",
-       "two results: the sorted different elements, and each element's position among them"},
+      {"unique", l_unique, 'b', "x, {dim, sorted = true, counts = false}",
+       "two results: the different elements, and for each one its place among them; counts as a "
+       "third"},
       {"sort", l_sort, 'b', "x, dim = -1, descending = false",
        "two results: the elements of a dim in order, stable, NaN counts as largest; and their "
        "positions"},

@@ -86,6 +86,7 @@ typedef struct Binding {
   int grads; /* the list of handles for gradients that no Lua code comes to see; 0: none yet */
   int dies, sites; /* in the registry: what tells when results die; places, by function */
   int located;     /* there, too: what names the module in which an error arises */
+  int unique;      /* and what unique is where it has options */
   bool (*locate)(lua_State *L, struct Binding *B, const char *where,
                  const char *text); /* NULL: nothing does */
   int owners;                       /* functions that have places, so far */
@@ -298,13 +299,14 @@ Tensor *ty_lua_nested(lua_State *L, State *S, const char *who, int i, int dtype)
 
 /* Groups of functions, each in a file of its own: fills the module table (m) and the methods table (t), both given as
 ** absolute stack indices. */
-void ty_lua_open_scope(lua_State *L, int m);           /* scopes */
-void ty_lua_open_release(lua_State *L, int m, int t);  /* release */
-void ty_lua_open_ops(lua_State *L, int m, int t);      /* rows of the table, operators */
-void ty_lua_open_tensor(lua_State *L, int m, int t);   /* creation, leaving, copies */
-void ty_lua_open_view(lua_State *L, int m, int t);     /* views, indexing, assignment */
-void ty_lua_open_print(lua_State *L, int m, int t);    /* tostring */
-void ty_lua_open_select(lua_State *L, int m, int t);   /* shapes that depend on data; sorting */
+void ty_lua_open_scope(lua_State *L, int m);          /* scopes */
+void ty_lua_open_release(lua_State *L, int m, int t); /* release */
+void ty_lua_open_ops(lua_State *L, int m, int t);     /* rows of the table, operators */
+void ty_lua_open_tensor(lua_State *L, int m, int t);  /* creation, leaving, copies */
+void ty_lua_open_view(lua_State *L, int m, int t);    /* views, indexing, assignment */
+void ty_lua_open_print(lua_State *L, int m, int t);   /* tostring */
+void ty_lua_open_select(lua_State *L, int m, int t);  /* shapes that depend on data; sorting */
+int ty_lua_unique_with(lua_State *L);
 void ty_lua_open_random(lua_State *L, int m, int t);   /* random numbers */
 void ty_lua_open_linalg(lua_State *L, int m, int t);   /* ty.linalg by LAPACK */
 void ty_lua_open_settings(lua_State *L, int m, int t); /* threads, precision, stats ... */

@@ -538,6 +538,16 @@ function ty.argsort(x, dim, descending) end
 ---@return tycho.Tensor values, tycho.Tensor positions # k places in that dim; positions are i64 from 1
 function ty.topk(x, k, dim, largest) end
 
+--- Without options the elements of the whole of x, in ascending order.
+--- Options: dim: the different places of it; sorted = true: in ascending (lexicographic) order, false: in the order in
+--- which they come; counts = false: a third result, how often each comes. Reads data: a compiled function goes on in
+--- another part behind it. Raises where x is no tensor or the dim is out of range.
+---@param x tycho.Tensor flattened, without a dim
+---@param opts? {dim: integer?, sorted: boolean?, counts: boolean?}
+---@return tycho.Tensor values, tycho.Tensor positions, tycho.Tensor? counts # [count], or x with `count` places along
+--- dim; and in the shape of x, or of the dim, the place of each among them, i64
+function ty.unique(x, opts) end
+
 --- Rows must be in ascending order; that is not checked. Raises where leading sizes differ.
 ---@param sorted tycho.Tensor [n] or [..., n]
 ---@param values tycho.Tensor|number any shape for [n], else [..., m]

@@ -3852,10 +3852,11 @@ function Tensor:unfold(dim, size, step) end
 ---@return tycho.Tensor # x itself
 function Tensor:uniform_(low, high) end
 
----The different elements, or along a dim the different places of it, and where in them each one is.
----Options: dim; sorted = true: in ascending (lexicographic) order, false: in the order in which they come;
----counts = false: a third result, how often each comes. Reads data: a compiled function goes on in another part
----behind it.
+---two results: the different elements, and for each one its place among them; counts as a third.
+---Without options the elements of the whole of x, in ascending order.
+---Options: dim: the different places of it; sorted = true: in ascending (lexicographic) order, false: in the order in
+---which they come; counts = false: a third result, how often each comes. Reads data: a compiled function goes on in
+---another part behind it.
 ---Raises where x is no tensor or the dim is out of range.
 ---@param opts? {dim: integer?, sorted: boolean?, counts: boolean?}
 ---@return tycho.Tensor values
@@ -8926,10 +8927,11 @@ function ty.uniform(low, high, sizes, opts) end
 ---@return tycho.Tensor # x itself
 function ty.uniform_(x, low, high) end
 
----The different elements, or along a dim the different places of it, and where in them each one is.
----Options: dim; sorted = true: in ascending (lexicographic) order, false: in the order in which they come;
----counts = false: a third result, how often each comes. Reads data: a compiled function goes on in another part
----behind it.
+---two results: the different elements, and for each one its place among them; counts as a third.
+---Without options the elements of the whole of x, in ascending order.
+---Options: dim: the different places of it; sorted = true: in ascending (lexicographic) order, false: in the order in
+---which they come; counts = false: a third result, how often each comes. Reads data: a compiled function goes on in
+---another part behind it.
 ---Raises where x is no tensor or the dim is out of range.
 ---@param x tycho.Tensor # flattened, without a dim
 ---@param opts? {dim: integer?, sorted: boolean?, counts: boolean?}

@@ -478,8 +478,7 @@ return function(ty, check, row)
 
   ------------------------------------------------------------------------------------------------------ unique
 
-  local elements = ty.unique -- of all elements, sorted
-  ty._unique = elements
+  local elements = ty.unique -- of all elements, sorted, where it has no options
 
   --- Which of n groups each place is in, from 1, and the first place of each.
   local function firsts(at, n)
@@ -503,17 +502,8 @@ return function(ty, check, row)
 
   local unique_options = { dim = "number", sorted = "boolean", counts = "boolean" }
 
-  --- The different elements, or along a dim the different places of it, and where in them each one is.
-  --- Options: dim; sorted = true: in ascending (lexicographic) order, false: in the order in which they come;
-  --- counts = false: a third result, how often each comes. Reads data: a compiled function goes on in another part
-  --- behind it.
-  --- Raises where x is no tensor or the dim is out of range.
-  ---@param x tycho.Tensor flattened, without a dim
-  ---@param opts? {dim: integer?, sorted: boolean?, counts: boolean?}
-  ---@return tycho.Tensor values, tycho.Tensor positions, tycho.Tensor? counts # [count], or x with `count` places along
-  --- dim; and in the shape of x, or of the dim, the place of each among them, i64
+  --- unique where it has options.
   local function unique(x, opts)
-    if opts == nil then return elements(x) end
     check.tensor("unique", 1, x)
     opts = check.options("unique", opts, unique_options)
     local dim = opts.dim and check.dim("unique", opts.dim, x.ndim)
@@ -537,9 +527,7 @@ return function(ty, check, row)
     return values, at, ty.scatter_add(ty.zeros({ count }, options), 1, flat, ty.ones({ flat:numel() }, options))
   end
 
-  ty.unique, ty.internals.methods.unique = unique, unique
-  ty.internals.describe("unique", "x, {dim, sorted = true, counts = false}",
-    "two results: the different elements, and for each one its place among them; counts as a third")
+  ty.internals.unique_with(unique)
 
   row { "bincount", "x, weights = nil, minlength = 0", bincount, "how often each of the numbers 1, 2, ... comes",
     shape = "[the largest number]", dtype = "i64", single = true }

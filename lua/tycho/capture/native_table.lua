@@ -162,7 +162,7 @@ local tycho = {
   { "_solve_triangular", "reads", "abort", KEEP },
   { "svd",              "reads",  "abort", KEEP },
   { "totable",          "reads",  "abort", KEEP },
-  { "_unique",          "reads",  "abort", KEEP },
+  { "unique",           "reads",  "abort", KEEP },
   { "budget",           "state",  "abort" },
   { "deadline",         "state",  "abort" },
   { "check",            "state",  "abort" },
