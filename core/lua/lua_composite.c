@@ -256,7 +256,8 @@ static Instance *capture(lua_State *L, State *S, const Key *k, int last) {
     lua_error(L);
   }
   lua_settop(L, top);
-  if (I && (I->writes != !n || I->noutside != k->ntensors)) {
+  /* A rule of Lua's own is one call's, and is not remembered. */
+  if (I && (I->writes != !n || I->noutside != k->ntensors || (I->tape && I->tape->nrule))) {
     ty_instance_free(I);
     return NULL;
   }
