@@ -68,7 +68,7 @@ void oracle_scan(const char *name, int single, int64_t n, const double *x, doubl
 void oracle_product(int single, int64_t m, int64_t n, int64_t k, const double *a, const double *b, double *y);
 void oracle_product_int(int64_t m, int64_t n, int64_t k, const int64_t *a, const int64_t *b, int64_t *y);
 void oracle_philox(const uint32_t *counter, const uint32_t *key, uint32_t *y);
-unsigned oracle_flags(void);
+int oracle_is_flushing(void);
 void oracle_flush_to_zero(int on);
 ]]
 

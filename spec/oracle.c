@@ -567,13 +567,15 @@ EXPORT void oracle_philox(const uint32_t *counter, const uint32_t *key, uint32_t
 
 #if defined(__aarch64__)
 enum { FLUSH = 1 << 24 };
-EXPORT unsigned oracle_flags(void) { return (unsigned)__builtin_aarch64_get_fpcr(); }
+static unsigned oracle_flags(void) { return (unsigned)__builtin_aarch64_get_fpcr(); }
 static void set_flags(unsigned bits) { __builtin_aarch64_set_fpcr(bits); }
 #else
 enum { FLUSH = 0x8040 };
-EXPORT unsigned oracle_flags(void) { return __builtin_ia32_stmxcsr(); }
+static unsigned oracle_flags(void) { return __builtin_ia32_stmxcsr(); }
 static void set_flags(unsigned bits) { __builtin_ia32_ldmxcsr(bits); }
 #endif
+
+EXPORT int oracle_is_flushing(void) { return (oracle_flags() & FLUSH) == FLUSH; }
 
 EXPORT void oracle_flush_to_zero(int on) {
   unsigned bits = oracle_flags() & ~(unsigned)FLUSH;
