@@ -12,6 +12,48 @@
 #include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
+#ifdef _WIN32 /* libquadmath has them there */
+#include <quadmath.h>
+#define acosf128 acosq
+#define acoshf128 acoshq
+#define asinf128 asinq
+#define asinhf128 asinhq
+#define atanf128 atanq
+#define atan2f128 atan2q
+#define atanhf128 atanhq
+#define cbrtf128 cbrtq
+#define ceilf128 ceilq
+#define copysignf128 copysignq
+#define cosf128 cosq
+#define coshf128 coshq
+#define erff128 erfq
+#define erfcf128 erfcq
+#define expf128 expq
+#define exp2f128 exp2q
+#define expm1f128 expm1q
+#define fabsf128 fabsq
+#define floorf128 floorq
+#define fmodf128 fmodq
+#define frexpf128 frexpq
+#define hypotf128 hypotq
+#define ldexpf128 ldexpq
+#define lgammaf128 lgammaq
+#define logf128 logq
+#define log10f128 log10q
+#define log1pf128 log1pq
+#define log2f128 log2q
+#define nanf128 nanq
+#define powf128 powq
+#define rintf128 rintq
+#define sinf128 sinq
+#define sinhf128 sinhq
+#define sqrtf128 sqrtq
+#define tanf128 tanq
+#define tanhf128 tanhq
+#define truncf128 truncq
+#define HUGE_VAL_F128 HUGE_VALQ
+#endif
+
 typedef _Float128 q;
 
 /* --- dtypes: how an element is stored */

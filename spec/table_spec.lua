@@ -200,6 +200,7 @@ describe("help", function()
       local text = H.read(path):gsub("%-%-[^\n]*", "")
       for name in text:gmatch "[%w_%])][:.]([%a_][%w_]*)%s*[%({\"%[]" do called[name] = true end -- x:f(, ty.f {
       for name in text:gmatch "[(,]%s*ty%.([%a_][%w_]*)%s*[,)]" do called[name] = true end -- pcall(ty.f,
+      for name in text:gmatch "%] = ty%.([%a_][%w_]*)," do called[name] = true end -- rows of a table of calls
       for name in text:gmatch '{ "([%a_][%w_]*)", function' do called[name] = true end -- rows of a list of formulas
     end
     for name in pairs(public_names()) do

@@ -346,14 +346,14 @@ return function(ty, check, row)
   --- Checks that these tensors of floats broadcast all together, and gives them in f32 or wider; the dtype of the
   --- first where it is of half floats.
   local function together(who, ...)
-    local list, half = { ... }, nil
-    for i = 1, #list do
+    local list, n, half = { ... }, select("#", ...), nil
+    for i = 1, n do
       local w, dtype = whole(who, i, list[i])
       if i == 1 then half = dtype end
       list[i] = w
     end
     check.together(who, ...)
-    return half, unpack(list)
+    return half, unpack(list, 1, n)
   end
 
   --- max(0, margin - y (a - b)): a is to lie above b where y is 1, below where it is -1.
