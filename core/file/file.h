@@ -65,6 +65,16 @@ bool ty_file_stops(void);
 #define FILE_STOPPED "was left, since an end was asked for"
 /* Exactly n bytes from `at`. */
 bool ty_file_read(File *f, i64 at, void *to, i64 n);
+char *ty_file_copy_text(const char *s); /* NULL: no memory */
+
+/* What the system does for these, file_system.c or file_system_windows.c; where it fails errno says why. */
+#define FILE_IO_MOST ((i64)8 << 20) /* bytes between two looks at whether to stop */
+bool ty_file_map(File *f);          /* all of an open file */
+/* Private and writable: tensors over them may be written, the file stays as it is. NULL: failed. */
+void *ty_file_map_pages(int fd, i64 size);
+void ty_file_unmap_pages(void *p, i64 size);
+i64 ty_file_read_some(int fd, i64 at, void *to, i64 n); /* < 0: failed, 0: the file is over */
+void ty_file_close_number(int fd);
 /* Says what is wrong, with the path in front; always false. */
 bool ty_file_fail(File *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool ty_file_fail_memory(File *f, i64 bytes);
@@ -297,6 +307,8 @@ typedef struct Draft {
   char err[FILE_ERR];
 } Draft;
 bool ty_draft_open(Draft *d, const char *path);
+bool ty_draft_fail(Draft *d, const char *what, int why); /* why: of errno. Always false */
+bool ty_draft_fail_memory(Draft *d, const char *path);
 bool ty_draft_write(Draft *d, const void *data, i64 n);
 /* Makes it the file. durable: it is on the disk when this returns. */
 bool ty_draft_close(Draft *d, bool durable);

@@ -20,64 +20,27 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { IO_MOST = 8 << 20 }; /* bytes between two looks at whether to stop */
-
-static char *copy_text(const char *s) {
-  i64 n = (i64)strlen(s) + 1;
-  char *y = ty_file_alloc(n);
-  return y ? memcpy(y, s, (size_t)n) : NULL;
-}
-
-/* --- an end that is asked for */
-
-static _Thread_local struct {
-  FileStops *stops;
-  void *ctx;
-} watching;
-
-void ty_file_watch(FileStops *stops, void *ctx) { watching.stops = stops, watching.ctx = ctx; }
-
-bool ty_file_stops(void) { return watching.stops && watching.stops(watching.ctx); }
-
 /* --- files */
 
-struct FileMap {
-  _Atomic i64 refs;
-  void *data;
-  size_t size;
-};
-
-FileMap *ty_file_map_hold(FileMap *m) {
-  atomic_fetch_add(&m->refs, 1);
-  return m;
+void *ty_file_map_pages(int fd, i64 size) {
+  void *p = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
+  return p == MAP_FAILED ? NULL : p;
 }
 
-void ty_file_map_drop(void *ctx) {
-  FileMap *m = ctx;
-  if (!m || atomic_fetch_sub(&m->refs, 1) > 1) return;
-  if (m->data) munmap(m->data, m->size);
-  ty_file_free(m);
+void ty_file_unmap_pages(void *p, i64 size) { munmap(p, (size_t)size); }
+
+i64 ty_file_read_some(int fd, i64 at, void *to, i64 n) {
+  ssize_t got;
+  do got = pread(fd, to, (size_t)n, at);
+  while (got < 0 && errno == EINTR);
+  return got;
 }
 
-/* Private and writable: tensors over it may be written, the file stays as it is. */
-static bool file_map(File *f) {
-  FileMap *m = ty_file_alloc(sizeof *m);
-  if (!m) return ty_file_fail_memory(f, 0);
-  *m = (FileMap){.size = (size_t)f->size};
-  atomic_init(&m->refs, 1);
-  f->map = m;
-  if (f->size) {
-    void *p = mmap(NULL, m->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, f->fd, 0);
-    if (p == MAP_FAILED) return ty_file_fail(f, "cannot be mapped: %s", strerror(errno));
-    m->data = p;
-  }
-  f->data = m->data ? m->data : (const u8 *)"";
-  return true;
-}
+void ty_file_close_number(int fd) { close(fd); }
 
 bool ty_file_open(File *f, const char *path, bool mapped) {
   struct stat st;
-  *f = (File){.fd = -1, .path = copy_text(path)};
+  *f = (File){.fd = -1, .path = ty_file_copy_text(path)};
   if (!f->path) return ty_file_fail_memory(f, 0);
   /* Not to wait for the other end of a pipe, should it be one. */
   f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -86,41 +49,7 @@ bool ty_file_open(File *f, const char *path, bool mapped) {
   if (S_ISDIR(st.st_mode)) return ty_file_fail(f, "is a directory");
   if (!S_ISREG(st.st_mode)) return ty_file_fail(f, "is not a regular file");
   f->size = (i64)st.st_size;
-  return !mapped || file_map(f);
-}
-
-bool ty_file_memory(File *f, const char *name, const void *data, i64 size) {
-  *f = (File){.fd = -1, .path = copy_text(name), .data = data, .size = size};
-  return f->path || ty_file_fail_memory(f, 0);
-}
-
-void ty_file_close(File *f) {
-  if (f->fd >= 0) close(f->fd);
-  ty_file_map_drop(f->map);
-  ty_file_free(f->path);
-  f->fd = -1;
-  f->map = NULL;
-  f->data = NULL;
-  f->path = NULL;
-}
-
-bool ty_file_read(File *f, i64 at, void *to, i64 n) {
-  if (at < 0 || n < 0 || at > f->size || n > f->size - at)
-    return ty_file_fail(f, "ends at byte %lld, where bytes %lld to %lld were wanted",
-                        (long long)f->size, (long long)at, (long long)at + (long long)n);
-  if (f->fd < 0) {
-    if (n) memcpy(to, f->data + at, (size_t)n);
-    return true;
-  }
-  for (i64 done = 0; done < n;) {
-    if (done && ty_file_stops()) return ty_file_fail(f, FILE_STOPPED);
-    ssize_t got = pread(f->fd, (char *)to + done, (size_t)TY_MIN(n - done, IO_MOST), at + done);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return ty_file_fail(f, "cannot be read: %s", strerror(errno));
-    if (got == 0) return ty_file_fail(f, "became shorter while it was read");
-    done += got;
-  }
-  return true;
+  return !mapped || ty_file_map(f);
 }
 
 /* --- signals of writes */
@@ -149,16 +78,6 @@ void ty_file_calm_end(const FileCalm *c) {
 ** nothing behind. It gets one beside `path` for the moment between link and rename, since a link
 ** cannot replace a file. Elsewhere it has that name from the beginning. */
 
-static bool draft_fail(Draft *d, const char *what) {
-  snprintf(d->err, FILE_ERR, "%.250s: %s: %s", d->given, what, strerror(errno));
-  return false;
-}
-
-static bool draft_memory(Draft *d, const char *path) {
-  snprintf(d->err, FILE_ERR, "%.250s: out of memory", path);
-  return false;
-}
-
 static int create_exclusive(Draft *d) {
   return d->fd = open(d->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 }
@@ -167,14 +86,14 @@ static int create_exclusive(Draft *d) {
 static bool draft_name(Draft *d, int (*make)(Draft *d)) {
   static _Atomic unsigned count;
   size_t room = strlen(d->path) + 48;
-  if (!(d->name = ty_file_alloc((i64)room))) return draft_memory(d, d->given);
+  if (!(d->name = ty_file_alloc((i64)room))) return ty_draft_fail_memory(d, d->given);
   for (int tries = 0; tries < 100; tries++) {
     snprintf(d->name, room, "%s.%ld-%u.new", d->path, (long)ty_system_process(),
              atomic_fetch_add(&count, 1));
     if (make(d) >= 0) return true;
     if (errno != EEXIST) break;
   }
-  draft_fail(d, "cannot be written");
+  ty_draft_fail(d, "cannot be written", errno);
   ty_file_free(d->name);
   d->name = NULL; /* nothing to remove */
   return false;
@@ -228,11 +147,11 @@ static bool draft_land(Draft *d, bool durable) {
   while (ok && n > 0) {
     FileCalm calm;
     ty_file_calm(&calm);
-    n = sendfile(d->fd, from, &at, IO_MOST);
+    n = sendfile(d->fd, from, &at, FILE_IO_MOST);
     ty_file_calm_end(&calm);
   }
   if (ok && (n < 0 || fchmod(d->fd, st.st_mode & 07777) || (durable && fsync(d->fd))))
-    ok = draft_fail(d, "cannot be written");
+    ok = ty_draft_fail(d, "cannot be written", errno);
   close(from);
   return ok;
 }
@@ -241,22 +160,23 @@ bool ty_draft_open(Draft *d, const char *path) {
   struct stat st;
   *d = (Draft){.fd = -1};
   bool there = stat(path, &st) == 0;
-  if (!(d->given = copy_text(path))) return draft_memory(d, path);
+  if (!(d->given = ty_file_copy_text(path))) return ty_draft_fail_memory(d, path);
   if (there && S_ISDIR(st.st_mode)) {
     errno = EISDIR;
-    return draft_fail(d, "cannot be written");
+    return ty_draft_fail(d, "cannot be written", errno);
   }
   char *real = there ? realpath(path, NULL) : NULL; /* a link goes on leading there */
-  d->path = copy_text(real ? real : path);
+  d->path = ty_file_copy_text(real ? real : path);
   free(real);
-  if (!d->path) return draft_memory(d, path);
+  if (!d->path) return ty_draft_fail_memory(d, path);
   if (there && !S_ISREG(st.st_mode)) {
     d->direct = true;
     d->fd = open(d->path, O_WRONLY | O_CLOEXEC);
-    return d->fd >= 0 || draft_fail(d, "cannot be written");
+    return d->fd >= 0 || ty_draft_fail(d, "cannot be written", errno);
   }
   if (!draft_nameless(d) && !draft_name(d, create_exclusive)) return false;
-  if (there && fchmod(d->fd, st.st_mode & 07777)) return draft_fail(d, "cannot be written");
+  if (there && fchmod(d->fd, st.st_mode & 07777))
+    return ty_draft_fail(d, "cannot be written", errno);
   return true;
 }
 
@@ -265,13 +185,13 @@ bool ty_draft_write(Draft *d, const void *data, i64 n) {
     FileCalm calm;
     if (done && !d->direct && ty_file_stops()) {
       errno = EINTR;
-      return draft_fail(d, "cannot be written");
+      return ty_draft_fail(d, "cannot be written", errno);
     }
     ty_file_calm(&calm);
-    ssize_t put = write(d->fd, (const char *)data + done, (size_t)TY_MIN(n - done, IO_MOST));
+    ssize_t put = write(d->fd, (const char *)data + done, (size_t)TY_MIN(n - done, FILE_IO_MOST));
     ty_file_calm_end(&calm);
     if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return draft_fail(d, "cannot be written");
+    if (put < 0) return ty_draft_fail(d, "cannot be written", errno);
     done += put;
   }
   return true;
@@ -288,13 +208,13 @@ static void sync_folder(const char *path) {
 }
 
 bool ty_draft_close(Draft *d, bool durable) {
-  if (durable && !d->direct && fsync(d->fd)) return draft_fail(d, "cannot be written");
+  if (durable && !d->direct && fsync(d->fd)) return ty_draft_fail(d, "cannot be written", errno);
   if (!draft_land(d, durable)) return false;
   int fd = d->fd;
   d->fd = -1;
-  if (close(fd)) return draft_fail(d, "cannot be written");
+  if (close(fd)) return ty_draft_fail(d, "cannot be written", errno);
   if (!d->direct) {
-    if (rename(d->name, d->path)) return draft_fail(d, "cannot be replaced");
+    if (rename(d->name, d->path)) return ty_draft_fail(d, "cannot be replaced", errno);
     if (durable) sync_folder(d->path);
     ty_file_free(d->name);
     d->name = NULL;

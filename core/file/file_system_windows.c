@@ -19,13 +19,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-enum { IO_MOST = 8 << 20, SHARED = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE };
-
-static char *copy_text(const char *s) {
-  i64 n = (i64)strlen(s) + 1;
-  char *y = ty_file_alloc(n);
-  return y ? memcpy(y, s, (size_t)n) : NULL;
-}
+enum { SHARED = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE };
 
 /* What is not UTF-8 came from the command line, in the system's code page. To be freed; NULL: errno. */
 static wchar_t *wide(const char *s) {
@@ -92,57 +86,37 @@ static bool is_folder_path(const char *path) {
   return a != INVALID_FILE_ATTRIBUTES && a & FILE_ATTRIBUTE_DIRECTORY;
 }
 
-/* --- an end that is asked for */
-
-static _Thread_local struct {
-  FileStops *stops;
-  void *ctx;
-} watching;
-
-void ty_file_watch(FileStops *stops, void *ctx) { watching.stops = stops, watching.ctx = ctx; }
-
-bool ty_file_stops(void) { return watching.stops && watching.stops(watching.ctx); }
-
 /* --- files */
 
-struct FileMap {
-  _Atomic i64 refs;
-  void *data;
-};
-
-FileMap *ty_file_map_hold(FileMap *m) {
-  atomic_fetch_add(&m->refs, 1);
-  return m;
+void *ty_file_map_pages(int fd, i64 size) {
+  void *p = NULL;
+  HANDLE section = CreateFileMappingW(handle_of(fd), NULL, PAGE_WRITECOPY, 0, 0, NULL);
+  if (section) p = MapViewOfFile(section, FILE_MAP_COPY, 0, 0, (size_t)size);
+  const int why = p ? 0 : last_error();
+  if (section) CloseHandle(section);
+  errno = why;
+  return p;
 }
 
-void ty_file_map_drop(void *ctx) {
-  FileMap *m = ctx;
-  if (!m || atomic_fetch_sub(&m->refs, 1) > 1) return;
-  if (m->data) UnmapViewOfFile(m->data);
-  ty_file_free(m);
+void ty_file_unmap_pages(void *p, i64 size) {
+  (void)size;
+  UnmapViewOfFile(p);
 }
 
-/* Private and writable: tensors over it may be written, the file stays as it is. */
-static bool file_map(File *f) {
-  FileMap *m = ty_file_alloc(sizeof *m);
-  if (!m) return ty_file_fail_memory(f, 0);
-  *m = (FileMap){0};
-  atomic_init(&m->refs, 1);
-  f->map = m;
-  if (f->size) {
-    HANDLE section = CreateFileMappingW(handle_of(f->fd), NULL, PAGE_WRITECOPY, 0, 0, NULL);
-    if (section) m->data = MapViewOfFile(section, FILE_MAP_COPY, 0, 0, (size_t)f->size);
-    const int why = m->data ? 0 : last_error();
-    if (section) CloseHandle(section);
-    if (!m->data) return ty_file_fail(f, "cannot be mapped: %s", strerror(why));
-  }
-  f->data = m->data ? m->data : (const u8 *)"";
-  return true;
+i64 ty_file_read_some(int fd, i64 at, void *to, i64 n) {
+  OVERLAPPED place = {.Offset = (DWORD)at, .OffsetHigh = (DWORD)((u64)at >> 32)};
+  DWORD got = 0;
+  if (ReadFile(handle_of(fd), to, (DWORD)n, &got, &place) || GetLastError() == ERROR_HANDLE_EOF)
+    return got;
+  errno = last_error();
+  return -1;
 }
+
+void ty_file_close_number(int fd) { _close(fd); }
 
 bool ty_file_open(File *f, const char *path, bool mapped) {
   LARGE_INTEGER size;
-  *f = (File){.fd = -1, .path = copy_text(path)};
+  *f = (File){.fd = -1, .path = ty_file_copy_text(path)};
   if (!f->path) return ty_file_fail_memory(f, 0);
   if (is_folder_path(path)) return ty_file_fail(f, "is a directory");
   f->fd = open_file(path, GENERIC_READ, SHARED, OPEN_EXISTING);
@@ -152,45 +126,7 @@ bool ty_file_open(File *f, const char *path, bool mapped) {
   if (!GetFileSizeEx(handle_of(f->fd), &size))
     return ty_file_fail(f, "cannot be opened: %s", strerror(last_error()));
   f->size = size.QuadPart;
-  return !mapped || file_map(f);
-}
-
-bool ty_file_memory(File *f, const char *name, const void *data, i64 size) {
-  *f = (File){.fd = -1, .path = copy_text(name), .data = data, .size = size};
-  return f->path || ty_file_fail_memory(f, 0);
-}
-
-void ty_file_close(File *f) {
-  if (f->fd >= 0) _close(f->fd);
-  ty_file_map_drop(f->map);
-  ty_file_free(f->path);
-  f->fd = -1;
-  f->map = NULL;
-  f->data = NULL;
-  f->path = NULL;
-}
-
-bool ty_file_read(File *f, i64 at, void *to, i64 n) {
-  if (at < 0 || n < 0 || at > f->size || n > f->size - at)
-    return ty_file_fail(f, "ends at byte %lld, where bytes %lld to %lld were wanted",
-                        (long long)f->size, (long long)at, (long long)at + (long long)n);
-  if (f->fd < 0) {
-    if (n) memcpy(to, f->data + at, (size_t)n);
-    return true;
-  }
-  for (i64 done = 0; done < n;) {
-    if (done && ty_file_stops()) return ty_file_fail(f, FILE_STOPPED);
-    const u64 from = (u64)(at + done);
-    OVERLAPPED place = {.Offset = (DWORD)from, .OffsetHigh = (DWORD)(from >> 32)};
-    DWORD got = 0;
-    if (!ReadFile(handle_of(f->fd), (char *)to + done, (DWORD)TY_MIN(n - done, IO_MOST), &got,
-                  &place) &&
-        GetLastError() != ERROR_HANDLE_EOF)
-      return ty_file_fail(f, "cannot be read: %s", strerror(last_error()));
-    if (got == 0) return ty_file_fail(f, "became shorter while it was read");
-    done += got;
-  }
-  return true;
+  return !mapped || ty_file_map(f);
 }
 
 /* --- signals of writes: there are none */
@@ -201,16 +137,6 @@ void ty_file_calm_end(const FileCalm *c) { (void)c; }
 /* --- drafts
 ** A draft lies beside `path` under a name of its own. While it is written it is doomed: what is killed
 ** meanwhile leaves nothing behind. */
-
-static bool draft_fail(Draft *d, const char *what, int why) {
-  snprintf(d->err, FILE_ERR, "%.250s: %s: %s", d->given, what, strerror(why));
-  return false;
-}
-
-static bool draft_memory(Draft *d, const char *path) {
-  snprintf(d->err, FILE_ERR, "%.250s: out of memory", path);
-  return false;
-}
 
 /* False: the file system cannot do that; then it is removed where the draft is dropped. */
 static bool doom(int fd, bool doomed) {
@@ -223,7 +149,7 @@ static bool draft_create(Draft *d) {
   static _Atomic unsigned count;
   enum { ACCESS = GENERIC_READ | GENERIC_WRITE | DELETE };
   size_t room = strlen(d->path) + 48;
-  if (!(d->name = ty_file_alloc((i64)room))) return draft_memory(d, d->given);
+  if (!(d->name = ty_file_alloc((i64)room))) return ty_draft_fail_memory(d, d->given);
   for (int tries = 0; tries < 100; tries++) {
     snprintf(d->name, room, "%s.%lld-%u.new", d->path, (long long)ty_system_process(),
              atomic_fetch_add(&count, 1));
@@ -234,7 +160,7 @@ static bool draft_create(Draft *d) {
     }
     if (errno != EEXIST) break;
   }
-  draft_fail(d, "cannot be written", errno);
+  ty_draft_fail(d, "cannot be written", errno);
   ty_file_free(d->name);
   d->name = NULL; /* nothing to remove */
   return false;
@@ -278,20 +204,20 @@ static bool open_direct(Draft *d) {
 
 bool ty_draft_open(Draft *d, const char *path) {
   *d = (Draft){.fd = -1};
-  if (!(d->given = copy_text(path))) return draft_memory(d, path);
-  if (is_folder_path(path)) return draft_fail(d, "cannot be written", EISDIR);
-  if (!(d->path = link_target(path))) d->path = copy_text(path);
-  if (!d->path) return draft_memory(d, path);
+  if (!(d->given = ty_file_copy_text(path))) return ty_draft_fail_memory(d, path);
+  if (is_folder_path(path)) return ty_draft_fail(d, "cannot be written", EISDIR);
+  if (!(d->path = link_target(path))) d->path = ty_file_copy_text(path);
+  if (!d->path) return ty_draft_fail_memory(d, path);
   return open_direct(d) || draft_create(d);
 }
 
 bool ty_draft_write(Draft *d, const void *data, i64 n) {
   for (i64 done = 0; done < n;) {
     DWORD put = 0;
-    if (done && !d->direct && ty_file_stops()) return draft_fail(d, "cannot be written", EINTR);
-    if (!WriteFile(handle_of(d->fd), (const char *)data + done, (DWORD)TY_MIN(n - done, IO_MOST),
-                   &put, NULL))
-      return draft_fail(d, "cannot be written", last_error());
+    if (done && !d->direct && ty_file_stops()) return ty_draft_fail(d, "cannot be written", EINTR);
+    if (!WriteFile(handle_of(d->fd), (const char *)data + done,
+                   (DWORD)TY_MIN(n - done, FILE_IO_MOST), &put, NULL))
+      return ty_draft_fail(d, "cannot be written", last_error());
     done += put;
   }
   return true;
@@ -309,13 +235,13 @@ static bool replace(const Draft *d, bool durable) {
 
 bool ty_draft_close(Draft *d, bool durable) {
   if (durable && !d->direct && !FlushFileBuffers(handle_of(d->fd)))
-    return draft_fail(d, "cannot be written", last_error());
+    return ty_draft_fail(d, "cannot be written", last_error());
   if (!d->direct) doom(d->fd, false);
   int fd = d->fd;
   d->fd = -1;
-  if (_close(fd)) return draft_fail(d, "cannot be written", errno);
+  if (_close(fd)) return ty_draft_fail(d, "cannot be written", errno);
   if (!d->direct) {
-    if (!replace(d, durable)) return draft_fail(d, "cannot be replaced", errno);
+    if (!replace(d, durable)) return ty_draft_fail(d, "cannot be replaced", errno);
     ty_file_free(d->name);
     d->name = NULL;
   }
