@@ -240,14 +240,6 @@ int ty_system_vformat(char *to, size_t n, const char *fmt, va_list ap) {
   return y;
 }
 
-int ty_system_format(char *to, size_t n, const char *fmt, ...) {
-  va_list ap;
-  va_start(ap, fmt);
-  const int y = ty_system_vformat(to, n, fmt, ap);
-  va_end(ap);
-  return y;
-}
-
 bool ty_system_decimal(const char *text, double *y, float *single) {
   const locale_t plain = plain_locale();
   if (!plain) return false;

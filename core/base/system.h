@@ -88,10 +88,16 @@ static inline void ty_once(Once *o, OnceFn *fn) { pthread_once(o, fn); }
 
 /* --- numbers as text, with a '.' whatever the host's locale says */
 
-int ty_system_format(char *to, size_t n, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
 int ty_system_vformat(char *to, size_t n, const char *fmt, va_list ap)
     __attribute__((format(printf, 3, 0)));
+static inline int __attribute__((format(printf, 3, 4)))
+ty_system_format(char *to, size_t n, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  const int y = ty_system_vformat(to, n, fmt, ap);
+  va_end(ap);
+  return y;
+}
 
 /* --- threads */
 

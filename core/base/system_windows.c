@@ -209,14 +209,6 @@ int ty_system_vformat(char *to, size_t n, const char *fmt, va_list ap) {
   return y;
 }
 
-int ty_system_format(char *to, size_t n, const char *fmt, ...) {
-  va_list ap;
-  va_start(ap, fmt);
-  const int y = ty_system_vformat(to, n, fmt, ap);
-  va_end(ap);
-  return y;
-}
-
 bool ty_system_terminal(int fd, int *columns, int *rows) {
   CONSOLE_SCREEN_BUFFER_INFO info;
   if (!_isatty(fd)) return false;

@@ -69,7 +69,7 @@ char *ty_file_copy_text(const char *s); /* NULL: no memory */
 
 /* What the system does for these, file_system.c or file_system_windows.c; where it fails errno says why. */
 #define FILE_IO_MOST ((i64)8 << 20) /* bytes between two looks at whether to stop */
-bool ty_file_map(File *f);          /* all of an open file */
+bool ty_file_open_regular(File *f); /* f->path: its number and size; false: said */
 /* Private and writable: tensors over them may be written, the file stays as it is. NULL: failed. */
 void *ty_file_map_pages(int fd, i64 size);
 void ty_file_unmap_pages(void *p, i64 size);

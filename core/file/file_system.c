@@ -38,18 +38,16 @@ i64 ty_file_read_some(int fd, i64 at, void *to, i64 n) {
 
 void ty_file_close_number(int fd) { close(fd); }
 
-bool ty_file_open(File *f, const char *path, bool mapped) {
+bool ty_file_open_regular(File *f) {
   struct stat st;
-  *f = (File){.fd = -1, .path = ty_file_copy_text(path)};
-  if (!f->path) return ty_file_fail_memory(f, 0);
   /* Not to wait for the other end of a pipe, should it be one. */
-  f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (f->fd < 0) return ty_file_fail(f, "cannot be opened: %s", strerror(errno));
   if (fstat(f->fd, &st)) return ty_file_fail(f, "cannot be opened: %s", strerror(errno));
   if (S_ISDIR(st.st_mode)) return ty_file_fail(f, "is a directory");
   if (!S_ISREG(st.st_mode)) return ty_file_fail(f, "is not a regular file");
   f->size = (i64)st.st_size;
-  return !mapped || ty_file_map(f);
+  return true;
 }
 
 /* --- signals of writes */

@@ -114,19 +114,17 @@ i64 ty_file_read_some(int fd, i64 at, void *to, i64 n) {
 
 void ty_file_close_number(int fd) { _close(fd); }
 
-bool ty_file_open(File *f, const char *path, bool mapped) {
+bool ty_file_open_regular(File *f) {
   LARGE_INTEGER size;
-  *f = (File){.fd = -1, .path = ty_file_copy_text(path)};
-  if (!f->path) return ty_file_fail_memory(f, 0);
-  if (is_folder_path(path)) return ty_file_fail(f, "is a directory");
-  f->fd = open_file(path, GENERIC_READ, SHARED, OPEN_EXISTING);
+  if (is_folder_path(f->path)) return ty_file_fail(f, "is a directory");
+  f->fd = open_file(f->path, GENERIC_READ, SHARED, OPEN_EXISTING);
   if (f->fd < 0) return ty_file_fail(f, "cannot be opened: %s", strerror(errno));
   if (GetFileType(handle_of(f->fd)) != FILE_TYPE_DISK)
     return ty_file_fail(f, "is not a regular file");
   if (!GetFileSizeEx(handle_of(f->fd), &size))
     return ty_file_fail(f, "cannot be opened: %s", strerror(last_error()));
   f->size = size.QuadPart;
-  return !mapped || ty_file_map(f);
+  return true;
 }
 
 /* --- signals of writes: there are none */

@@ -47,6 +47,15 @@ return function(ty)
     return fail(who, "argument %d must be a tensor, got %s", i, show(x))
   end
 
+  --- A tensor of so many dims.
+  function M.rank(who, i, x, want)
+    M.tensor(who, i, x)
+    if x.ndim ~= want then
+      fail(who, "argument %d must have %d dim%s, got %s", i, want, want == 1 and "" or "s", M.text(x))
+    end
+    return x
+  end
+
   --- A tensor of floats; other dtypes raise with a hint.
   function M.float(who, i, x)
     M.tensor(who, i, x)

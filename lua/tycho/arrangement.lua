@@ -22,13 +22,7 @@ return function(ty, check, row)
     return listed(who, list)
   end
 
-  local function rank(who, i, x, want)
-    check.tensor(who, i, x)
-    if x.ndim ~= want then
-      fail(who, "argument %d must have %d dim%s, got %s", i, want, want == 1 and "" or "s", check.text(x))
-    end
-    return x
-  end
+  local rank = check.rank
 
   --------------------------------------------------------------------------------------------------------- stacks
 

@@ -370,32 +370,6 @@ return function(ty, check, row)
     return y.dtype == dtype and y or y:to(dtype)
   end
 
-  --- x with src's places added at the positions of a dim that the index names, one after the other.
-  --- Raises where the index is not of integers or out of range, or the source has other sizes.
-  ---@param x tycho.Tensor
-  ---@param dim integer
-  ---@param index tycho.Tensor integers [n], from 1, negative from the end
-  ---@param src tycho.Tensor sizes of x, but n along dim
-  ---@return tycho.Tensor # shape and dtype of x
-  local function index_add(x, dim, index, src)
-    local who = "index_add"
-    check.tensor(who, 1, x)
-    dim = check.dim(who, dim, x.ndim)
-    check.tensor(who, 3, index)
-    check.tensor(who, 4, src)
-    if index.ndim ~= 1 then fail(who, "the index must have one dim, got %s", check.text(index)) end
-    local n, want, along = index:numel(), x.shape, {}
-    for d = 1, #want do along[d] = d == dim and n or 1 end
-    want[dim] = n
-    local got = src.shape
-    for d = 1, math.max(#want, #got) do
-      if want[d] ~= got[d] then
-        fail(who, "the source must have sizes {%s}, got %s", table.concat(want, ", "), check.text(src))
-      end
-    end
-    return check.named(who, "scatter_add", ty.scatter_add, x, dim, index:reshape(along):expand(want), src)
-  end
-
   --- 1 at the class's place of a new last dim, else 0.
   --- Raises where the index is not of integers, or one lies outside of 1 to the number of classes.
   ---@param index tycho.Tensor integers, classes from 1
@@ -420,8 +394,6 @@ return function(ty, check, row)
 
   row { "masked_fill", "x, mask, value", masked_fill, "x with value where the bool mask holds",
     shape = "broadcast of x and mask", inplace = true }
-  row { "index_add", "x, dim, index, src", index_add, "x with src's places added at the index's positions along a dim",
-    shape = "x", inplace = true }
   row { "one_hot", "index, classes", one_hot, "1 at the class's place of a new last dim, else 0",
     shape = "index, then classes", dtype = "i64" }
 

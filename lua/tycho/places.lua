@@ -93,6 +93,23 @@ return function(ty, check, row)
     return check.named(who, "scatter", ty.scatter, x, dim, at, fitting(who, x, src))
   end
 
+  --- x with src's places added at the positions of a dim that the index names, one after the other.
+  --- Raises where the index is not of integers or out of range, or the source has other sizes.
+  ---@param x tycho.Tensor
+  ---@param dim integer
+  ---@param index tycho.Tensor integers [n], from 1, negative from the end
+  ---@param src tycho.Tensor sizes of x, but n along dim
+  ---@return tycho.Tensor # shape and dtype of x
+  local function index_add(x, dim, index, src)
+    local who = "index_add"
+    check.tensor(who, 1, x)
+    dim = check.dim(who, dim, x.ndim)
+    check.tensor(who, 4, src)
+    local at, sizes = along(who, x, dim, index)
+    same_sizes(who, src, sizes)
+    return check.named(who, "scatter_add", ty.scatter_add, x, dim, at, src)
+  end
+
   --- x with a number at the positions of a dim that the index names.
   --- Raises where the index is not of integers or out of range, or the value does not fit the dtype.
   ---@param x tycho.Tensor
@@ -190,6 +207,8 @@ return function(ty, check, row)
     shape = "index", single = true }
   row { "index_copy", "x, dim, index, src", index_copy,
     "x with src's places written at the index's positions along a dim", shape = "x", inplace = true }
+  row { "index_add", "x, dim, index, src", index_add, "x with src's places added at the index's positions along a dim",
+    shape = "x", inplace = true }
   row { "index_fill", "x, dim, index, value", index_fill, "x with a number at the index's positions along a dim",
     shape = "x", inplace = true }
   row { "index_put", "x, indices, values, accumulate = false", index_put,

@@ -11,13 +11,7 @@
 return function(ty, check, row)
   local fail, is_tensor, matmul = check.fail, ty.is_tensor, ty.matmul
 
-  local function rank(who, i, x, want)
-    check.tensor(who, i, x)
-    if x.ndim ~= want then
-      fail(who, "argument %d must have %d dim%s, got %s", i, want, want == 1 and "" or "s", check.text(x))
-    end
-    return x
-  end
+  local rank = check.rank
 
   --- The sum of the products of two vectors.
   --- Raises where an argument is no vector, or the sizes differ.
