@@ -153,6 +153,52 @@ describe("a model of an ONNX file", function()
     assert.truthy(tonumber(text:match "(%d+) captures?") <= 3, text)
   end)
 
+  it("reads a number that decides first, and is one part behind it", function()
+    local function branch(by)
+      local nodes = { node("Mul", { "x", by }, { "v0" }) }
+      for i = 1, 12 do nodes[i + 1] = node(i % 2 == 0 and "Tanh" or "Sigmoid", { "v" .. i - 1 }, { "v" .. i }) end
+      return { node = nodes, output = { value "v12" } }
+    end
+    local m = assert(load {
+      input = { value("x", "f32", { "n" }), value("rate", "i64", {}) }, output = { value "y" },
+      initializer = { W.tensor("a", ty.tensor { { 2 } }), W.tensor("b", ty.tensor { { 3 } }),
+        W.tensor("limit", ty.tensor(8000, whole)) },
+      node = { node("Greater", { "rate", "limit" }, { "c" }),
+        node("If", { "c" }, { "y" }, { then_branch = branch "a", else_branch = branch "b" }) },
+    })
+    local f = ty.compile(m)
+    for k = 1, 24 do
+      local x, rate = ty.randn(1, 4000), ty.tensor(k % 3 == 0 and 16000 or 8000 - k, whole)
+      ty.no_grad(function() H.same(m(x, rate), f(x, rate)) end)
+    end
+    local text = tostring(ty.explain(f))
+    assert.falsy(text:find "abort", text)
+    assert.truthy(ty.explain(f).skips >= 20, text)
+  end)
+
+  it("puts pads together as PyTorch writes them, without elements", function()
+    -- the list [before, after] of the last dim, lengthened by zeros, turned row by row
+    local m = assert(load {
+      input = { value("x", "f32", { "a", "b" }) }, output = { value "y" },
+      initializer = { W.tensor("two", ty.tensor({ 2 }, whole)), W.tensor("given", ty.tensor({ 1, 2 }, whole)),
+        W.tensor("rows", ty.tensor({ -1, 2 }, whole)), W.tensor("last", ty.tensor({ -1 }, whole)),
+        W.tensor("first", ty.tensor({ -9223372036854775807 }, whole)), W.tensor("zero", ty.tensor({ 0 }, whole)) },
+      node = { node("ConstantOfShape", { "two" }, { "zeros" }, { value = W.tensor("v", ty.tensor({ 0 }, whole)) }),
+        node("Concat", { "given", "zeros" }, { "all" }, { axis = 0 }), node("Reshape", { "all", "rows" }, { "table" }),
+        node("Slice", { "table", "last", "first", "zero", "last" }, { "turned" }),
+        node("Transpose", { "turned" }, { "sides" }, { perm = { 1, 0 } }), node("Reshape", { "sides", "last" }, { "line" }),
+        node("Cast", { "line" }, { "pads" }, { to = 7 }), node("Pad", { "x", "pads" }, { "y" }, { mode = "reflect" }) },
+    })
+    local x = ty.tensor { { 1, 2, 3, 4 } }
+    local want = ty.tensor { { 2, 1, 2, 3, 4, 3, 2 } }
+    local f = ty.compile(m)
+    for _ = 1, 3 do
+      H.same(want, m(x))
+      H.same(want, f(x))
+    end
+    assert.falsy(tostring(ty.explain(f)):find "abort", tostring(ty.explain(f)))
+  end)
+
   it("runs the graphs of If, Loop and Scan, which read what is around them", function()
     local function branch(by)
       return { node = { node("Mul", { "x", by }, { "z" }) }, output = { value "z" } }

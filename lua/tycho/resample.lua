@@ -190,6 +190,23 @@ return function(ty, check, row)
     return ty.where((flips % 2):eq(0), rest + low, span + low - rest):clamp(0, n - 1)
   end
 
+  --- Coordinates where the padding has them: as they are, or within the image.
+  local function inside_of(at, n, padding, corners)
+    if padding == "border" then return at:clamp(0, n - 1) end
+    return padding == "reflection" and reflected(at, n, corners) or at
+  end
+
+  --- The weights of the neighbours of a place that lies t behind the second of four, or the first of two.
+  local shares = {
+    bilinear = function(t) return { 1 - t, t } end,
+    bicubic = function(t)
+      local a, u = -0.75, 1 - t
+      local function near(d) return ((a + 2) * d - (a + 3)) * d * d + 1 end
+      local function far(d) return ((d - 5) * d + 8) * d * a - 4 * a end
+      return { far(t + 1), near(t), near(u), far(u + 1) }
+    end,
+  }
+
   --- The values of x [batch, channels, places] at positions from 0, one tensor a dim, [batch, points]; 0 outside.
   local function values_at(x, positions, sizes, inside)
     local flat, within = nil, nil
@@ -213,14 +230,15 @@ return function(ty, check, row)
 
   --- The values of an image at the coordinates of a grid, which are in -1..1 from border to border; the last dim's
   --- comes first: {x, y} or {x, y, z}. Jaderberg and others 2015, arXiv:1506.02025.
-  --- Options: mode = "bilinear" (between neighbours, in three dims too), or "nearest"; padding_mode = "zeros": what
-  --- lies outside, "border": the places at the borders, "reflection": the image turned around there; align_corners =
-  --- false: whether -1 and 1 are the middles of the outer places.
+  --- Options: mode = "bilinear" (between neighbours, in three dims too), "bicubic" (four neighbours a dim, by Keys'
+  --- kernel of -0.75), or "nearest"; padding_mode = "zeros": what lies outside, "border": the places at the borders,
+  --- "reflection": the image turned around there; align_corners = false: whether -1 and 1 are the middles of the
+  --- outer places.
   --- Raises where the sizes do not fit each other, or an option is not known.
   ---@param x tycho.Tensor floats [batch, channels, height, width] or [batch, channels, depth, height, width]
   ---@param grid tycho.Tensor floats [batch, rows, columns, 2] or [batch, planes, rows, columns, 3]
-  ---@param opts? {mode: "bilinear"|"nearest"|nil, padding_mode: "zeros"|"border"|"reflection"|nil, align_corners:
-  ---  boolean?}
+  ---@param opts? {mode: "bilinear"|"bicubic"|"nearest"|nil, padding_mode: "zeros"|"border"|"reflection"|nil,
+  ---  align_corners: boolean?}
   ---@return tycho.Tensor # [batch, channels, rows, columns], or with planes
   local function grid_sample(x, grid, opts)
     local who = "grid_sample"
@@ -233,8 +251,8 @@ return function(ty, check, row)
       fail(who, "a grid for %s must be [%d, ..., %d] of %d dims, got %s", check.text(x), x:size(1), n, n + 2,
         check.text(grid))
     end
-    if mode ~= "bilinear" and mode ~= "nearest" then
-      fail(who, "option mode must be \"bilinear\" or \"nearest\", got %q", mode)
+    if mode ~= "bilinear" and mode ~= "bicubic" and mode ~= "nearest" then
+      fail(who, "option mode must be \"bilinear\", \"bicubic\" or \"nearest\", got %q", mode)
     end
     if not paddings[padding] then
       fail(who, "option padding_mode must be \"zeros\", \"border\" or \"reflection\", got %q", padding)
@@ -247,8 +265,7 @@ return function(ty, check, row)
       sizes[i], outs[i] = x:size(2 + i), grid:size(1 + i)
       if sizes[i] < 1 then fail(who, "nothing to begin with in %s", check.text(x)) end
       local c = unnormalized(g[{ "...", n + 1 - i }], sizes[i], corners)
-      if padding == "border" then c = c:clamp(0, sizes[i] - 1)
-      elseif padding == "reflection" then c = reflected(c, sizes[i], corners) end
+      if mode ~= "bicubic" then c = inside_of(c, sizes[i], padding, corners) end
       at[i] = c:flatten(2)
     end
     w = w:flatten(3)
@@ -262,16 +279,18 @@ return function(ty, check, row)
         low[i] = at[i]:detach():floor()
         share[i] = at[i] - low[i]
       end
-      for corner = 0, 2 ^ n - 1 do
+      local weights, width, first = shares[mode], mode == "bicubic" and 4 or 2, mode == "bicubic" and -1 or 0
+      for i = 1, n do share[i] = weights(share[i]) end
+      for corner = 0, width ^ n - 1 do
         local positions, weight, rest = {}, nil, corner
         for i = n, 1, -1 do
-          local upper = rest % 2
-          rest = (rest - upper) / 2
-          positions[i] = low[i] + upper
-          local own = upper == 1 and share[i] or 1 - share[i]
-          weight = weight and weight * own or own
+          local k = rest % width
+          rest = (rest - k) / width
+          positions[i] = low[i] + (k + first)
+          if mode == "bicubic" then positions[i] = inside_of(positions[i], sizes[i], padding, corners) end
+          weight = weight and weight * share[i][k + 1] or share[i][k + 1]
         end
-        -- an upper neighbour beyond the border has the weight 0
+        -- an upper neighbour beyond the border has the weight 0 between two
         local term = values_at(w, positions, sizes, inside) * weight:unsqueeze(2)
         y = y and y + term or term
       end

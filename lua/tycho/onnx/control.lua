@@ -50,7 +50,7 @@ return function(op)
         for k = 1, m do
           local x = sequences[k]
           local axis = a.scan_input_axes and a.scan_input_axes[k] or 0
-          dims[k] = (axis < 0 and axis + x.ndim or axis) + 1
+          dims[k] = values.dim(x, axis)
           length = x:size(dims[k])
         end
         local backward = a.scan_input_directions or a.directions

@@ -27,8 +27,7 @@ return function(op)
     Sinh = ty.sinh, Cosh = ty.cosh, Tanh = ty.tanh, Asinh = ty.asinh, Acosh = ty.acosh, Atanh = ty.atanh, Erf = ty.erf,
     Sigmoid = ty.sigmoid, Relu = ty.relu, Sign = ty.sign, Reciprocal = ty.reciprocal, Mish = ty.mish,
     Softplus = function(x) return x:softplus() end,
-    Softsign = function(x) return x / (x:abs() + 1) end,
-    HardSwish = function(x) return x * (x / 6 + 0.5):clamp(0, 1) end,
+    Softsign = ty.softsign, HardSwish = function(x) return x:hardswish() end,
   } do
     unary(name, f)
   end
@@ -47,10 +46,7 @@ return function(op)
   unary("Elu", function(x, a) return x:elu(a.alpha or 1) end, "alpha consumed_inputs")
   unary("LeakyRelu", function(x, a) return x:leaky_relu(a.alpha or 0.01) end, "alpha consumed_inputs")
   unary("ThresholdedRelu", function(x, a) return ty.where(x:gt(a.alpha or 1), x, 0) end, "alpha")
-  unary("Celu", function(x, a)
-    local alpha = a.alpha or 1
-    return x:maximum(0) + ((x / alpha):exp() - 1):mul(alpha):minimum(0)
-  end, "alpha")
+  unary("Celu", function(x, a) return x:celu(a.alpha or 1) end, "alpha")
   unary("Selu", function(x, a)
     local alpha, gamma = a.alpha or 1.67326319217681884765625, a.gamma or 1.05070102214813232421875
     return ty.where(x:gt(0), x, x:expm1() * alpha) * gamma

@@ -114,14 +114,13 @@ return function(op)
 
   local function resize(a, x, roi, scales, sizes)
     x = T(x)
-    local is_float = x.dtype:sub(1, 1) == "f" or x.dtype == "bf16"
     local dtype = x.dtype
-    if not is_float and (a.mode or "nearest") ~= "nearest" then x = x:to("f32") end
+    if not values.is_float(x) and (a.mode or "nearest") ~= "nearest" then x = x:to("f32") end
     local dims = {}
     for i = 1, x.ndim do dims[i] = i end
     if a.axes then
       dims = {}
-      for i, axis in ipairs(a.axes) do dims[i] = (axis < 0 and axis + x.ndim or axis) + 1 end
+      for i, axis in ipairs(a.axes) do dims[i] = values.dim(x, axis) end
     end
     local by, want = scales ~= nil and numbers(scales), sizes ~= nil and numbers(sizes)
     if by and #by == 0 then by = nil end
@@ -175,131 +174,21 @@ return function(op)
   ------------------------------------------------------------------------------------------------------------ grids
 
   op("AffineGrid", "align_corners", function(a, theta, size)
-    theta = T(theta)
-    local sizes = numbers(size)
-    local n = #sizes - 2
-    local places, whole = {}, {}
-    for i = 1, n do whole[i] = sizes[i + 2] end
-    for i = n, 1, -1 do -- x first
-      local m = whole[i]
-      local line = a.align_corners == 1 and (m > 1 and values.places(m):to("f32") * (2 / (m - 1)) - 1 or ty.zeros(1))
-        or (values.places(m):to("f32") * 2 + 1) / m - 1
-      local shape = {}
-      for k = 1, n do shape[k] = k == i and m or 1 end
-      places[#places + 1] = line:to(theta.dtype):reshape(shape):expand(whole)
-    end
-    places[n + 1] = ty.ones(whole, { dtype = theta.dtype })
-    local points = ty.stack(places, -1):reshape(-1, n + 1) -- [places, n + 1]
-    local y = points:matmul(theta:transpose(2, 3)) -- [batch, places, n]
-    local shape = { theta:size(1) }
-    for i = 1, n do shape[i + 1] = whole[i] end
-    shape[n + 2] = n
-    return y:reshape(shape)
+    local sizes = {}
+    for i, n in ipairs(numbers(size)) do sizes[i] = n end
+    return ty.affine_grid(T(theta), sizes, { align_corners = a.align_corners == 1 })
   end)
 
-  --- Coordinates between -1 and 1 as places from 0.
-  local function place_of(g, n, align)
-    if align then return (g + 1) * ((n - 1) / 2) end
-    return ((g + 1) * n - 1) / 2
-  end
-
-  --- Places outside mirrored at the borders.
-  local function reflected(p, n, align)
-    local low, high = align and 0 or -0.5, align and n - 1 or n - 0.5
-    local range = high - low
-    if range == 0 then return p * 0 end
-    local q = (p - low):abs()
-    local turns, rest = (q / range):floor(), q:fmod(range)
-    local even = turns:remainder(2):eq(0)
-    return ty.where(even, rest + low, high - rest)
-  end
+  local modes = {
+    linear = "bilinear", bilinear = "bilinear", cubic = "bicubic", bicubic = "bicubic", nearest = "nearest",
+  }
 
   op("GridSample", "align_corners mode padding_mode", function(a, x, grid)
-    x, grid = T(x), T(grid)
-    local n = x.ndim - 2
-    local align, padding = a.align_corners == 1, a.padding_mode or "zeros"
-    local mode = a.mode or "linear"
-    local batch, channels, volume = x:size(1), x:size(2), 1
-    local out = { batch, channels }
-    for i = 1, n do
-      volume = volume * x:size(i + 2)
-      out[i + 2] = grid:size(i + 1)
-    end
-    local flat = x:reshape(batch, channels, volume)
-    local places = {}
-    for i = 1, n do -- the last coordinate is the first dim's
-      local p = place_of(grid:slice(-1, n + 1 - i, n + 1 - i):squeeze(-1):reshape(batch, -1), x:size(i + 2), align)
-      places[i] = ty.where(p:isfinite(), p, -2)
-    end
-
-    --- The elements at whole places [batch, points], 0 outside where these count nothing.
-    local function at(whole)
-      local index, inside
-      for i = 1, n do
-        local size = x:size(i + 2)
-        local p = whole[i]
-        if padding == "border" then
-          p = p:clamp(0, size - 1)
-        elseif padding == "reflection" then
-          p = reflected(p, size, align):round():clamp(0, size - 1)
-        else
-          local here = p:ge(0):logical_and(p:le(size - 1))
-          inside = inside and inside:logical_and(here) or here
-          p = p:clamp(0, size - 1)
-        end
-        p = p:to("i64")
-        index = index and index * size + p or p
-      end
-      local points = index:size(2)
-      local y = flat:gather(3, (index + 1):unsqueeze(2):expand({ batch, channels, points }))
-      return inside and ty.where(inside:unsqueeze(2), y, 0) or y
-    end
-
-    local y
-    if mode == "nearest" then
-      local whole = {}
-      for i = 1, n do
-        local p = places[i]
-        if padding == "border" then p = p:clamp(0, x:size(i + 2) - 1) end
-        if padding == "reflection" then p = reflected(p, x:size(i + 2), align):clamp(0, x:size(i + 2) - 1) end
-        whole[i] = p:round()
-      end
-      y = at(whole)
-    else
-      local linear = mode == "linear" or mode == "bilinear"
-      local floors, rests, width = {}, {}, linear and 2 or 4
-      for i = 1, n do
-        local p = places[i]
-        local last = x:size(i + 2) - 1
-        if linear and padding == "border" then p = p:clamp(0, last) end
-        if linear and padding == "reflection" then p = reflected(p, last + 1, align):clamp(0, last) end
-        floors[i] = p:floor()
-        rests[i] = p - floors[i]
-      end
-      local function weight(rest, k)
-        if linear then return k == 0 and 1 - rest or rest end
-        local c, d = -0.75, (rest - k):abs()
-        local near = ((c + 2) * d - (c + 3)) * d * d + 1
-        local far = ((d - 5) * d + 8) * d * c - 4 * c
-        return ty.where(d:le(1), near, far)
-      end
-      local first = linear and 0 or -1
-      local count = width ^ n
-      for corner = 0, count - 1 do
-        local whole, w, rest = {}, nil, corner
-        for i = 1, n do
-          local k = rest % width + first
-          rest = floor(rest / width)
-          whole[i] = floors[i] + k
-          local part = weight(rests[i], k)
-          w = w and w * part or part
-        end
-        local part = at(whole) * w:unsqueeze(2)
-        y = y and y + part or part
-      end
-    end
-    return y:reshape(out)
-  end)
+    return ty.grid_sample(T(x), T(grid), { mode = modes[a.mode or "linear"], padding_mode = a.padding_mode,
+      align_corners = a.align_corners == 1 })
+  end, { check = function(a)
+    return a.mode and not modes[a.mode] and ("the mode %q is not supported"):format(a.mode) or nil
+  end })
 
   --- Means (or maxima) of samples within boxes of a picture.
   op("RoiAlign", "coordinate_transformation_mode mode output_height output_width sampling_ratio spatial_scale",

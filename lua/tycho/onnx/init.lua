@@ -38,20 +38,6 @@ end
 ---@class tycho.onnx.Model: tycho.Module
 local Model = nn.class "ONNX"
 
---- Inputs of a call, in the graph's order.
-local function by_name(self, given)
-  local list = {}
-  for i, name in ipairs(self._program.names) do
-    list[i] = given[name]
-  end
-  for name in pairs(given) do
-    if not self._known[name] then
-      check.fail("ONNX", "no input %q, the model has %s", tostring(name), concat(self._program.names, ", "))
-    end
-  end
-  return list
-end
-
 local function as_value(v)
   if type(v) == "table" and v.host then return values.tensor(v) end
   if type(v) == "table" and v.sequence then
@@ -69,23 +55,47 @@ local function as_input(v)
   return list
 end
 
---- Runs the model.
----@param first any the first input, or a table of inputs by name
----@return any ... # outputs in order, or a table of them by name
-function Model:forward(first, ...)
-  local p = self._program
-  local named = type(first) == "table" and first[1] == nil and not ty.is_tensor(first) and next(first) ~= nil
-  local given = named and by_name(self, first) or { first, ... }
-  for i, name in ipairs(p.names) do
-    if given[i] == nil and not self._optional[name] then check.fail("ONNX", "the input %q is missing", name) end
-    given[i] = as_input(given[i])
+--- What runs a model: a function of its own, since what is compiled of one model is nothing to another. numbers: places
+--- of inputs that decide about what runs; optional: names of inputs that may be missing.
+local function forward_of(p, known, optional, numbers)
+  local names, results_of = p.names, p.results
+
+  --- Inputs by name, in the graph's order.
+  local function by_name(given)
+    local list = {}
+    for i, name in ipairs(names) do list[i] = given[name] end
+    for name in pairs(given) do
+      if not known[name] then
+        check.fail("ONNX", "no input %q, the model has %s", tostring(name), concat(names, ", "))
+      end
+    end
+    return list
   end
-  local results = { p.run(self.parts, nil, unpack(given, 1, #p.names)) }
-  for i = 1, #p.results do results[i] = as_value(results[i]) end
-  if not named then return unpack(results, 1, #p.results) end
-  local out = {}
-  for i, name in ipairs(p.results) do out[name] = results[i] end
-  return out
+
+  return function(self, first, ...)
+    local named = type(first) == "table" and first[1] == nil and not ty.is_tensor(first) and next(first) ~= nil
+    local given = named and by_name(first) or { first, ... }
+    for i, name in ipairs(names) do
+      if given[i] == nil and not optional[name] then check.fail("ONNX", "the input %q is missing", name) end
+      given[i] = as_input(given[i])
+    end
+    -- a number that decides about what runs is read first: what comes behind is one part of a compiled function
+    for k = 1, #numbers do
+      local i = numbers[k]
+      local v = given[i]
+      if ty.is_tensor(v) and v.ndim == 0 then
+        local number = v:item()
+        if type(number) == "boolean" then number = number and 1 or 0 end
+        given[i] = values.host(v.dtype, { number }, 0)
+      end
+    end
+    local results = { p.run(self.parts, nil, unpack(given, 1, #names)) }
+    for i = 1, #results_of do results[i] = as_value(results[i]) end
+    if not named then return unpack(results, 1, #results_of) end
+    local out = {}
+    for i, name in ipairs(results_of) do out[name] = results[i] end
+    return out
+  end
 end
 
 --- What the file says of inputs and outputs, how many nodes of which operator, how many parameters.
@@ -145,6 +155,31 @@ local function count_kinds(graph, kinds)
   return kinds
 end
 
+--- Inputs of operators that decide about what runs, or about shapes: by place.
+local decides = {
+  If = { 1 }, Loop = { 1, 2 }, Reshape = { 2 }, Expand = { 2 }, Tile = { 2 }, ConstantOfShape = { 1 },
+  Slice = { 2, 3, 4, 5 }, Range = { 1, 2, 3 }, TopK = { 2 }, OneHot = { 2 }, Pad = { 2, 4 }, Split = { 2 },
+  Squeeze = { 2 }, Unsqueeze = { 2 }, Resize = { 2, 3, 4 }, Upsample = { 2 }, CumSum = { 2 }, Trilu = { 2 },
+}
+
+--- The names of values that are wanted as numbers of the host, by themselves or for what the host makes of them.
+local function wanted_as_numbers(graph)
+  local wanted, nodes = {}, graph.node or {}
+  for at = #nodes, 1, -1 do
+    local node, all = nodes[at], false
+    if values.ops[node.op_type] and not values.of_any[node.op_type] then
+      for _, name in ipairs(node.output or {}) do all = all or wanted[name] end
+    end
+    local places = decides[node.op_type] or {}
+    for i, name in ipairs(node.input or {}) do
+      local decided = all
+      for _, place in ipairs(places) do decided = decided or place == i end
+      if decided then wanted[name] = true end
+    end
+  end
+  return wanted
+end
+
 --- The module of a decoded model. Raises with a text that begins with "onnx: ".
 local function make(reader, file, model, path)
   local graph = model.graph
@@ -155,21 +190,16 @@ local function make(reader, file, model, path)
   if (opset[""] or 1) > MOST then
     fail(format("its operators are of version %d, the newest known is %d", opset[""], MOST))
   end
-  m.parts, m._transient = {}, { _program = true, _about = true, _known = true, _optional = true }
+  m.parts, m._transient = {}, { _about = true }
   local tensors = 0
   local B = program.builder { operators = operators, functions = functions_of(model), opset = opset, fail = fail }
-  local hosted = {} -- scales and sizes that are wanted as numbers
-  for _, node in ipairs(graph.node or {}) do
-    if node.op_type == "Resize" or node.op_type == "Upsample" then
-      for i = 2, #(node.input or {}) do hosted[node.input[i]] = true end
-    end
-  end
+  local hosted = wanted_as_numbers(graph)
   function B.tensor(t) return reader.tensor(file, t) end
   function B.sparse(t) return reader.sparse(file, t) end
   --- Weights become parts of the module; small integers stay with the host.
   function B.keep(name, t, fixed)
     if values.is_host(t) then return nil, t end
-    local is_float = t.dtype:sub(1, 1) == "f" or t.dtype == "bf16"
+    local is_float = values.is_float(t)
     if (not is_float or hosted[name]) and t.ndim < 2 and t:numel() <= SMALL then return nil, values.of_tensor(t) end
     tensors = tensors + 1
     local key = name
@@ -178,15 +208,17 @@ local function make(reader, file, model, path)
     m.parts[key] = t
     return key
   end
-  m._program = program.graph(B, graph)
-  m._known = {}
-  for _, name in ipairs(m._program.names) do m._known[name] = true end
-  m._optional = {}
+  local p, known, optional, numbers = program.graph(B, graph), {}, {}, {}
+  for i, name in ipairs(p.names) do
+    known[name] = true
+    if hosted[name] then numbers[#numbers + 1] = i end
+  end
   local inputs, outputs = {}, {}
   for _, v in ipairs(graph.input or {}) do
-    if v.type and v.type.optional then m._optional[v.name] = true end
-    if m._known[v.name] then inputs[#inputs + 1] = { v.name, reader.type_text(v.type) } end
+    if v.type and v.type.optional then optional[v.name] = true end
+    if known[v.name] then inputs[#inputs + 1] = { v.name, reader.type_text(v.type) } end
   end
+  m.forward = forward_of(p, known, optional, numbers)
   for _, v in ipairs(graph.output or {}) do outputs[#outputs + 1] = { v.name, reader.type_text(v.type) } end
   m._about = { name = graph.name or "", opset = opset[""] or 1, producer = model.producer_name or "", inputs = inputs,
     outputs = outputs, kinds = count_kinds(graph, {}), tensors = tensors }

@@ -59,7 +59,7 @@ return function(op)
   op("LayerNormalization", "axis epsilon stash_type", function(a, x, scale, bias)
     x = T(x)
     local axis = a.axis or -1
-    local dims = dims_from(x, (axis < 0 and axis + x.ndim or axis) + 1)
+    local dims = dims_from(x, values.dim(x, axis))
     local mean = x:mean(dims, true)
     local centred = x - mean
     local inverse = (centred:square():mean(dims, true) + (a.epsilon or 1e-5)):sqrt():reciprocal()
@@ -70,7 +70,7 @@ return function(op)
   op("RMSNormalization", "axis epsilon stash_type", function(a, x, scale)
     x = T(x)
     local axis = a.axis or -1
-    local dims = dims_from(x, (axis < 0 and axis + x.ndim or axis) + 1)
+    local dims = dims_from(x, values.dim(x, axis))
     return x / (x:square():mean(dims, true) + (a.epsilon or 1e-5)):sqrt() * T(scale)
   end)
 

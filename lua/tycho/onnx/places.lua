@@ -4,9 +4,7 @@ local ty = require "tycho"
 local values = require "tycho.onnx.values"
 
 local ipairs = ipairs
-local T = values.tensor
-
-local function dim_of(x, axis) return (axis < 0 and axis + x.ndim or axis) + 1 end
+local T, dim_of = values.tensor, values.dim
 
 --- Positions from 0, which count from the end where they are negative, as positions from 1.
 local function from_1(index, n)
@@ -66,24 +64,12 @@ return function(op)
     return x:reshape(batch * within, rest):index_select(1, at:reshape(-1)):reshape(sizes)
   end)
 
-  local combine = {
-    mul = ty.mul, max = ty.maximum, min = ty.minimum,
-  }
+  local reductions = { add = "sum", mul = "prod", max = "amax", min = "amin" }
 
   --- x with src at positions along a dim; one that several are written to takes them in order.
   local function scatter(x, d, at, src, how)
     if how == nil or how == "none" then return x:scatter(d, at, src) end
-    if how == "add" then return x:scatter_add(d, at, src) end
-    -- one place of the index at a time: equal positions within one are combined by those before
-    for i = 1, at:size(d) do
-      local here = at:narrow(d, i, 1)
-      local part = {}
-      for k = 1, at.ndim do part[k] = { 1, at:size(k) } end
-      part[d] = {}
-      local from = x[part]
-      x = x:scatter(d, here, combine[how](from:gather(d, here), src:narrow(d, i, 1)))
-    end
-    return x
+    return x:scatter_reduce(d, at, src, reductions[how])
   end
 
   local function scatter_elements(a, x, index, src)
@@ -149,42 +135,14 @@ return function(op)
     return ty.where(hot, pair:slice(1, 2, 2):reshape({}), pair:slice(1, 1, 1):reshape({}))
   end)
 
-  --- Rows of numbers in order, or as they come, each once: values, first places, inverse, counts; by the host.
   op("Unique", "axis sorted", function(a, x)
     x = T(x)
-    local d = a.axis and dim_of(x, a.axis)
-    local rows = d and x:movedim(d, 1) or x:reshape(-1)
-    local n, seen, list, inverse = rows:size(1), {}, {}, {}
-    for i = 1, n do
-      local row = values.numbers(rows:narrow(1, i, 1))
-      local exact = {}
-      for k, e in ipairs(row) do exact[k] = ("%.17g"):format(e) end
-      local key = table.concat(exact, " ")
-      local at = seen[key]
-      if not at then
-        at = { first = i, row = row, count = 0 }
-        seen[key] = at
-        list[#list + 1] = at
-      end
-      at.count = at.count + 1
-      inverse[i] = at
-    end
-    if a.sorted ~= 0 then
-      table.sort(list, function(p, q)
-        for i = 1, #p.row do
-          if p.row[i] ~= q.row[i] then return p.row[i] < q.row[i] end
-        end
-        return false
-      end)
-    end
-    local first, back, counts, at = {}, {}, {}, {}
-    for i, e in ipairs(list) do
-      first[i], counts[i], at[i], e.place = e.first - 1, e.count, e.first, i - 1
-    end
-    for i, e in ipairs(inverse) do back[i] = e.place end
-    local y = d and x:index_select(d, at) or x:reshape(-1):index_select(1, at)
-    local whole = { dtype = "i64" }
-    return y, ty.tensor(first, whole), ty.tensor(back, whole), ty.tensor(counts, whole)
+    local dim = a.axis and dim_of(x, a.axis)
+    local y, at, counts = x:unique { dim = dim, sorted = a.sorted ~= 0, counts = true }
+    local back = at:reshape(-1)
+    local first = ty.full({ counts:size(1) }, back:numel(), { dtype = "i64" })
+    first = first:scatter_reduce(1, back, values.places(back:numel()), "amin")
+    return y, first, back - 1, counts
   end)
 
   --- Boxes that overlap a better one of their class less than asked, best first.

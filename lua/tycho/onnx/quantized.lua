@@ -12,7 +12,7 @@ return function(op)
   --- A scale or zero point as it goes with x: one number, one a place of `axis`, or one a block.
   local function along(v, x, axis, block)
     if v.ndim == 0 or v.ndim == 1 and v:size(1) == 1 then return v.ndim == 0 and v or v:reshape({}) end
-    local d = (axis < 0 and axis + x.ndim or axis) + 1
+    local d = values.dim(x, axis)
     if v.ndim == 1 then
       local sizes = {}
       for k = 1, x.ndim do sizes[k] = k == d and v:size(1) or 1 end

@@ -4,10 +4,7 @@ local ty = require "tycho"
 local values = require "tycho.onnx.values"
 
 local ipairs, select = ipairs, select
-local T, numbers = values.tensor, values.numbers
-
---- A dim from 0 as one from 1.
-local function dim_of(x, axis) return (axis < 0 and axis + x.ndim or axis) + 1 end
+local T, numbers, dim_of = values.tensor, values.numbers, values.dim
 
 return function(op)
   --- The dims that are reduced; nil: none at all.
@@ -50,8 +47,7 @@ return function(op)
     return function(x, dims, keep)
       for _, d in ipairs(dims) do
         if x:size(d) == 0 then
-          local is_float = x.dtype:sub(1, 1) == "f" or x.dtype == "bf16"
-          if is_float then return ty.full_like(x:sum(dims, keep), fill) end
+          if values.is_float(x) then return ty.full_like(x:sum(dims, keep), fill) end
           return ty.full_like(x:sum(dims, keep), x.dtype == "bool" and fill > 0 and 1 or 0)
         end
       end
@@ -113,13 +109,7 @@ return function(op)
     op(name, "axis", function(a, x)
       x = T(x)
       if a.opset >= 13 then return f(x, dim_of(x, a.axis or -1)) end
-      local axis = a.axis or 1
-      if axis < 0 then axis = axis + x.ndim end
-      local rows, rest = 1, 1
-      for d = 1, x.ndim do
-        if d <= axis then rows = rows * x:size(d) else rest = rest * x:size(d) end
-      end
-      return f(x:reshape(rows, rest), 2):reshape(x.shape)
+      return f(values.matrix(x, a.axis or 1), 2):reshape(x.shape)
     end)
   end
   along("Softmax", ty.softmax)

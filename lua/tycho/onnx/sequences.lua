@@ -44,7 +44,7 @@ return function(op)
   op("SplitToSequence", "axis keepdims", function(a, x, split)
     x = T(x)
     local axis = a.axis or 0
-    local d = (axis < 0 and axis + x.ndim or axis) + 1
+    local d = values.dim(x, axis)
     local n, sizes, list, at = x:size(d), {}, { sequence = true }, 1
     if split == nil then
       for i = 1, n do sizes[i] = 1 end

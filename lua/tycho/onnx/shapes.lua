@@ -4,10 +4,8 @@ local ty = require "tycho"
 local values = require "tycho.onnx.values"
 
 local ipairs, select, unpack = ipairs, select, unpack
-local T, numbers = values.tensor, values.numbers
+local T, numbers, dim_of = values.tensor, values.numbers, values.dim
 local floor = math.floor
-
-local function dim_of(x, axis) return (axis < 0 and axis + x.ndim or axis) + 1 end
 
 local function copy(list)
   local y = {}
@@ -30,16 +28,7 @@ return function(op)
     return x:reshape(sizes)
   end)
 
-  op("Flatten", "axis", function(a, x)
-    x = T(x)
-    local axis = a.axis or 1
-    if axis < 0 then axis = axis + x.ndim end
-    local rows, rest = 1, 1
-    for d = 1, x.ndim do
-      if d <= axis then rows = rows * x:size(d) else rest = rest * x:size(d) end
-    end
-    return x:reshape(rows, rest)
-  end)
+  op("Flatten", "axis", function(a, x) return values.matrix(T(x), a.axis or 1) end)
 
   op("Transpose", "perm", function(a, x)
     x = T(x)

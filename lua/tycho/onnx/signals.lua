@@ -48,7 +48,7 @@ return function(op)
   op("DFT", "axis inverse onesided", function(a, x, length, axis)
     x = T(x)
     axis = axis ~= nil and values.number(axis) or a.axis or (a.opset >= 20 and -2 or 1)
-    local d = (axis < 0 and axis + x.ndim or axis) + 1
+    local d = values.dim(x, axis)
     local re, im = x:slice(-1, 1, 1):squeeze(-1), nil
     if x:size(-1) == 2 then im = x:slice(-1, 2, 2):squeeze(-1) end
     re = re:movedim(d, -1)

@@ -1,7 +1,7 @@
 --- values.lua -- what flows between the nodes of an ONNX graph: tensors, and small values that the host computes.
--- A host value is a table {host = true, dtype, shape = {}, numbers...}: integers and bools of at most one dim, such as
--- sizes and positions. Shapes are so computed by Lua, which lets one capture serve many sizes; where a tensor is
--- wanted, it becomes one. Sequences are tables {sequence = true, values...}.
+-- A host value is a table {host = true, dtype, rank, numbers...}: integers and bools, such as sizes and positions, of
+-- at most one dim, or of two with `columns` (pads are put together so). Shapes are so computed by Lua, which lets one
+-- capture serve many sizes; where a tensor is wanted, it becomes one. Sequences are tables {sequence = true, ...}.
 
 local ty = require "tycho"
 
@@ -10,12 +10,13 @@ local floor, ceil = math.floor, math.ceil
 
 local M = {}
 
---- A host value of numbers; rank 0 or 1.
-local function host(dtype, numbers, rank)
-  numbers.host, numbers.dtype, numbers.rank = true, dtype, rank
+--- A host value of numbers; rank 0, 1, or 2 with so many columns.
+local function host(dtype, numbers, rank, columns)
+  numbers.host, numbers.dtype, numbers.rank, numbers.columns = true, dtype, rank, columns
   return numbers
 end
 M.host = host
+ty.internals.grad.inline[host] = true -- it writes to what it is given: captures evaluate it
 
 local function is_host(v) return type(v) == "table" and v.host == true end
 M.is_host = is_host
@@ -27,7 +28,8 @@ local function tensor(v)
   if #v == 0 then return ty.zeros({ 0 }, { dtype = v.dtype }) end
   local numbers = {}
   for i = 1, #v do numbers[i] = v[i] end
-  return ty.tensor(numbers, { dtype = v.dtype })
+  local t = ty.tensor(numbers, { dtype = v.dtype })
+  return v.columns and t:reshape(-1, v.columns) or t
 end
 M.tensor = tensor
 
@@ -67,6 +69,22 @@ function M.floats(list, rank)
   return #list > 0 and ty.tensor(list) or ty.zeros(0)
 end
 
+--- A dim of x, counted from 0 or from the end, as one from 1.
+function M.dim(x, axis) return (axis < 0 and axis + x.ndim or axis) + 1 end
+
+--- Whether a tensor is of floats.
+function M.is_float(x) return x.dtype:sub(1, 1) == "f" or x.dtype == "bf16" end
+
+--- x as a matrix: its dims before `axis` are rows, the others columns.
+function M.matrix(x, axis)
+  if axis < 0 then axis = axis + x.ndim end
+  local rows, rest = 1, 1
+  for d = 1, x.ndim do
+    if d <= axis then rows = rows * x:size(d) else rest = rest * x:size(d) end
+  end
+  return x:reshape(rows, rest)
+end
+
 --- The positions 0 to n - 1.
 function M.places(n) return ty.arange(0, n, 1, { dtype = "i64" }) end
 
@@ -80,6 +98,7 @@ local function is_whole(dtype) return dtype ~= "f32" and dtype ~= "f64" and dtyp
 local function map(dtype, f, ...)
   local given, n, rank = { ... }, 1, 0
   for _, v in ipairs(given) do
+    if v.rank == 2 then return nil end
     if v.rank == 1 then rank = 1 end
     if #v ~= 1 then n = #v end
   end
@@ -143,12 +162,19 @@ end
 
 function ops.Identity(_, a) return a end
 
+--- A copy of a value's numbers, from place to place.
+local function copy(x, first, last, step)
+  local y = {}
+  for i = first or 1, last or #x, step or 1 do y[#y + 1] = x[i] end
+  return y
+end
+
 function ops.Cast(a, x)
   local to = a.dtype
   if not to or not is_whole(to) or not is_whole(x.dtype) then return nil end
   if to == "bool" then return map(to, function(p) return truth(p ~= 0) end, x) end
   if to ~= "i64" and to ~= "i32" then return nil end
-  return map(to, function(p) return p end, x)
+  return host(to, copy(x), x.rank, x.columns)
 end
 
 --- A position from 0, which counts from the end where it is negative, as one from 1.
@@ -181,27 +207,46 @@ function ops.Unsqueeze(a, x, axes)
 end
 
 function ops.Squeeze(_, x)
-  if #x ~= 1 then return nil end
+  if #x ~= 1 or x.rank == 2 then return nil end
   return host(x.dtype, { x[1] }, 0)
 end
 
 function ops.Reshape(_, x, shape)
-  if #shape > 1 or #shape == 1 and shape[1] ~= -1 and shape[1] ~= #x then return nil end
-  if #shape == 0 and #x ~= 1 then return nil end
+  local n, columns = #x, shape[2]
+  if #shape == 2 then
+    if type(columns) ~= "number" or columns < 1 or n % columns ~= 0 or n == 0 then return nil end
+    if shape[1] ~= -1 and shape[1] ~= n / columns then return nil end
+    return host(x.dtype, copy(x), 2, columns)
+  end
+  if #shape > 2 or #shape == 1 and shape[1] ~= -1 and shape[1] ~= n or #shape == 0 and n ~= 1 then return nil end
+  return host(x.dtype, copy(x), #shape)
+end
+
+function ops.Transpose(_, x)
+  if x.rank ~= 2 then return nil end
+  local y, rows = {}, #x / x.columns
+  for j = 1, x.columns do
+    for i = 1, rows do y[#y + 1] = x[(i - 1) * x.columns + j] end
+  end
+  return host(x.dtype, y, 2, rows)
+end
+
+function ops.ConstantOfShape(a, sizes)
+  if #sizes ~= 1 or sizes[1] > 64 or not is_whole(a.dtype) then return nil end
   local y = {}
-  for i = 1, #x do y[i] = x[i] end
-  return host(x.dtype, y, #shape)
+  for i = 1, sizes[1] do y[i] = a.number end
+  return host(a.dtype, y, 1)
 end
 
 function ops.ReduceProd(a, x)
-  if not is_whole(x.dtype) then return nil end
+  if not is_whole(x.dtype) or x.rank == 2 then return nil end
   local y = 1
   for i = 1, #x do y = y * x[i] end
   return host(x.dtype, { y }, a.keepdims == 0 and 0 or x.rank)
 end
 
 function ops.ReduceSum(a, x)
-  if not is_whole(x.dtype) then return nil end
+  if not is_whole(x.dtype) or x.rank == 2 then return nil end
   local y = 0
   for i = 1, #x do y = y + x[i] end
   return host(x.dtype, { y }, a.keepdims == 0 and 0 or x.rank)
@@ -225,15 +270,18 @@ function M.slice(n, start, stop, step)
   return start, start + step * floor((start - stop - 1) / -step), step
 end
 
-function ops.Slice(a, x, starts, ends, _, steps)
-  if x.rank ~= 1 then return nil end
-  local step = steps and steps[1] or 1
-  local first, last = M.slice(#x, (starts or a.starts)[1], (ends or a.ends)[1], step)
+function ops.Slice(a, x, starts, ends, axes, steps)
+  local axis = (axes or a.axes or { 0 })[1]
+  if #(starts or a.starts) ~= 1 or x.rank == 0 or axis ~= 0 and (x.rank == 2 or axis ~= -1) then return nil end
+  local step, width = steps and steps[1] or 1, x.columns or 1
+  local first, last = M.slice(#x / width, (starts or a.starts)[1], (ends or a.ends)[1], step)
   local y = {}
   if first then
-    for i = first, last, step do y[#y + 1] = x[i + 1] end
+    for i = first, last, step do
+      for j = 1, width do y[#y + 1] = x[i * width + j] end
+    end
   end
-  return host(x.dtype, y, 1)
+  return host(x.dtype, y, x.rank, x.columns)
 end
 
 function ops.Range(_, start, limit, step)
@@ -251,8 +299,10 @@ function ops.Shape(a, x)
   if first < 0 then first = first + rank end
   if last < 0 then last = last + rank end
   first, last = first < 0 and 0 or first, last > rank and rank or last
-  local y = {}
-  for d = first + 1, last do y[#y + 1] = is_host(x) and #x or x:size(d) end
+  local y, columns = {}, is_host(x) and (x.columns or 1)
+  for d = first + 1, last do
+    y[#y + 1] = not columns and x:size(d) or d == 2 and columns or #x / (rank == 2 and columns or 1)
+  end
   return host("i64", y, 1)
 end
 

@@ -63,20 +63,9 @@ return function(op)
     local before, after = paddings(a, x, n, kernel, stride, dilation)
     local even = true
     for i = 1, n do even = even and before[i] == after[i] end
-    local groups = a.group or 1
-    local opts = { stride = stride, dilation = dilation, padding = even and before or 0 }
+    local opts = { stride = stride, dilation = dilation, padding = even and before or 0, groups = a.group or 1 }
     if not even then x = padded(x, n, before, after) end
-    if n < 3 then
-      opts.groups = groups
-      return convolutions[n](x, w, bias, opts)
-    end
-    if groups == 1 then return ty.conv3d(x, w, bias, opts) end
-    local parts, each, own = {}, x:size(2) / groups, w:size(1) / groups
-    for g = 1, groups do
-      local b = bias and bias:narrow(1, (g - 1) * own + 1, own)
-      parts[g] = ty.conv3d(x:narrow(2, (g - 1) * each + 1, each), w:narrow(1, (g - 1) * own + 1, own), b, opts)
-    end
-    return ty.cat(parts, 2)
+    return convolutions[n](x, w, bias, opts)
   end
   op.convolve = convolve
 
@@ -84,62 +73,36 @@ return function(op)
     return convolve(a, T(x), T(w), bias ~= nil and T(bias) or nil)
   end, { check = check_pad })
 
-  --- x with zeros between its places.
-  local function spread(x, n, stride)
-    for i = 1, n do
-      local s, d = stride[i], i + 2
-      if s > 1 then
-        local size, around = x:size(d), {}
-        local y = x:unsqueeze(d + 1)
-        for k = 1, y.ndim do around[k] = { 0, 0 } end
-        around[d + 1] = { 0, s - 1 }
-        x = y:pad(around):flatten(d, d + 1):narrow(d, 1, (size - 1) * s + 1)
-      end
-    end
-    return x
-  end
+  local transposed = { ty.conv_transpose1d, ty.conv_transpose2d, ty.conv_transpose3d }
+  local known = "auto_pad dilations group kernel_shape output_padding output_shape pads strides"
 
-  --- As a convolution of the input with zeros between its places by the weight turned around.
-  local transposed = "auto_pad dilations group kernel_shape output_padding output_shape pads strides"
-
-  op("ConvTranspose", transposed, function(a, x, w, bias)
+  --- The whole of the transpose, of which pads are cut, and which output_padding lengthens.
+  op("ConvTranspose", known, function(a, x, w, bias)
     x, w = T(x), T(w)
-    local n, groups = x.ndim - 2, a.group or 1
+    local n = x.ndim - 2
     local stride, dilation = list_of(a.strides, n, 1), list_of(a.dilations, n, 1)
-    local extra, before, after = list_of(a.output_padding, n, 0), {}, {}
+    local extra = list_of(a.output_padding, n, 0)
+    local y = transposed[n](x, w, nil, { stride = stride, dilation = dilation, groups = a.group or 1 })
+    local mode, around = a.auto_pad or "NOTSET", { { 0, 0 }, { 0, 0 } }
     for i = 1, n do
-      local reach = (w:size(i + 2) - 1) * dilation[i] + 1
-      local full = stride[i] * (x:size(i + 2) - 1) + extra[i] + reach
-      local mode = a.auto_pad or "NOTSET"
-      if a.output_shape or mode == "SAME_UPPER" or mode == "SAME_LOWER" then
-        local want = a.output_shape and a.output_shape[#a.output_shape - n + i] or x:size(i + 2) * stride[i]
+      local full = y:size(i + 2) + extra[i]
+      local before, after = a.pads and a.pads[i] or 0, a.pads and a.pads[n + i] or 0
+      local want = a.output_shape and a.output_shape[#a.output_shape - n + i]
+        or mode:sub(1, 4) == "SAME" and x:size(i + 2) * stride[i]
+      if want then
         local cut = max(0, full - want)
-        local half = floor(cut / 2)
-        before[i], after[i] = half, cut - half
-        if mode == "SAME_LOWER" or mode == "NOTSET" then before[i], after[i] = cut - half, half end
-        if want > full then extra[i] = extra[i] + want - full end
-      else
-        before[i], after[i] = a.pads and a.pads[i] or 0, a.pads and a.pads[n + i] or 0
+        before, after = ceil(cut / 2), floor(cut / 2)
+        if mode == "SAME_UPPER" then before, after = after, before end
+        extra[i] = extra[i] + max(0, want - full)
       end
-      before[i], after[i] = reach - 1 - before[i], reach - 1 - after[i] + extra[i]
+      y = y:narrow(i + 2, before + 1, y:size(i + 2) - before + math.min(0, extra[i] - after))
+      around[i + 2] = { 0, max(0, extra[i] - after) }
     end
-    local y = spread(x, n, stride)
-    local cut = {}
-    for i = 1, n do
-      cut[i] = { math.min(before[i], 0), math.min(after[i], 0) }
-      before[i], after[i] = max(before[i], 0), max(after[i], 0)
-    end
-    y = padded(y, n, before, after)
-    for i = 1, n do
-      local c = cut[i]
-      if c[1] < 0 or c[2] < 0 then y = y:narrow(i + 2, 1 - c[1], y:size(i + 2) + c[1] + c[2]) end
-    end
-    -- [in, out / groups, ...] -> [out, in / groups, ...], turned around
-    local rows, each, dims = w:size(1) / groups, w:size(2), {}
-    local sizes = { groups, rows, each }
-    for i = 1, n do sizes[i + 3], dims[i] = w:size(i + 2), i + 3 end
-    w = w:reshape(sizes):transpose(2, 3):flip(dims):flatten(1, 2)
-    return convolve({ dilations = dilation, group = groups }, y, w, bias ~= nil and T(bias) or nil)
+    y = y:pad(around)
+    if bias == nil then return y end
+    local sizes = { -1 }
+    for i = 1, n do sizes[i + 1] = 1 end
+    return y + T(bias):reshape(sizes)
   end, { check = check_pad })
 
   ---------------------------------------------------------------------------------------------------------- pooling
@@ -183,8 +146,7 @@ return function(op)
     x = T(x)
     local n, kernel, stride, dilation, before, after, more = windows_of(a, x)
     for i = 1, n do after[i] = after[i] + more[i] end
-    local is_float = x.dtype:sub(1, 1) == "f" or x.dtype == "bf16"
-    local low = is_float and -math.huge or x.dtype == "u8" and 0 or -128
+    local low = values.is_float(x) and -math.huge or x.dtype == "u8" and 0 or -128
     local windows = unfolded(padded(x, n, before, after, low), n, kernel, stride, dilation)
     local flat = windows:flatten(-n, -1)
     local y = flat:max(-1)
