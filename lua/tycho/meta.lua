@@ -1558,13 +1558,14 @@ function Tensor:greater_equal(b) end
 
 ---The values of an image at the coordinates of a grid, which are in -1..1 from border to border; the last dim's
 ---comes first: {x, y} or {x, y, z}. Jaderberg and others 2015, arXiv:1506.02025.
----Options: mode = "bilinear" (between neighbours, in three dims too), or "nearest"; padding_mode = "zeros": what
----lies outside, "border": the places at the borders, "reflection": the image turned around there; align_corners =
----false: whether -1 and 1 are the middles of the outer places.
+---Options: mode = "bilinear" (between neighbours, in three dims too), "bicubic" (four neighbours a dim, by Keys'
+---kernel of -0.75), or "nearest"; padding_mode = "zeros": what lies outside, "border": the places at the borders,
+---"reflection": the image turned around there; align_corners = false: whether -1 and 1 are the middles of the
+---outer places.
 ---Shape of the result: [batch, channels, rows, columns]
 ---Raises where the sizes do not fit each other, or an option is not known.
 ---@param grid tycho.Tensor # floats [batch, rows, columns, 2] or [batch, planes, rows, columns, 3]
----@param opts? {mode: "bilinear"|"nearest"|nil, padding_mode: "zeros"|"border"|"reflection"|nil, align_corners: boolean?}
+---@param opts? {mode: "bilinear"|"bicubic"|"nearest"|nil, padding_mode: "zeros"|"border"|"reflection"|nil, align_corners: boolean?}
 ---@return tycho.Tensor # [batch, channels, rows, columns], or with planes
 function Tensor:grid_sample(grid, opts) end
 
@@ -6005,14 +6006,15 @@ function ty.greater_equal(a, b) end
 
 ---The values of an image at the coordinates of a grid, which are in -1..1 from border to border; the last dim's
 ---comes first: {x, y} or {x, y, z}. Jaderberg and others 2015, arXiv:1506.02025.
----Options: mode = "bilinear" (between neighbours, in three dims too), or "nearest"; padding_mode = "zeros": what
----lies outside, "border": the places at the borders, "reflection": the image turned around there; align_corners =
----false: whether -1 and 1 are the middles of the outer places.
+---Options: mode = "bilinear" (between neighbours, in three dims too), "bicubic" (four neighbours a dim, by Keys'
+---kernel of -0.75), or "nearest"; padding_mode = "zeros": what lies outside, "border": the places at the borders,
+---"reflection": the image turned around there; align_corners = false: whether -1 and 1 are the middles of the
+---outer places.
 ---Shape of the result: [batch, channels, rows, columns]
 ---Raises where the sizes do not fit each other, or an option is not known.
 ---@param x tycho.Tensor # floats [batch, channels, height, width] or [batch, channels, depth, height, width]
 ---@param grid tycho.Tensor # floats [batch, rows, columns, 2] or [batch, planes, rows, columns, 3]
----@param opts? {mode: "bilinear"|"nearest"|nil, padding_mode: "zeros"|"border"|"reflection"|nil, align_corners: boolean?}
+---@param opts? {mode: "bilinear"|"bicubic"|"nearest"|nil, padding_mode: "zeros"|"border"|"reflection"|nil, align_corners: boolean?}
 ---@return tycho.Tensor # [batch, channels, rows, columns], or with planes
 function ty.grid_sample(x, grid, opts) end
 
