@@ -27,7 +27,10 @@ static int find_module(lua_State *L) {
     const int mid = (low + high) / 2, order = strcmp(ty_modules[mid].name, name);
     const EmbeddedModule *m = &ty_modules[mid];
     if (!order) {
-      if (luaL_loadbuffer(L, m->text, m->n, m->chunk)) lua_error(L);
+      const int status = luaL_loadbuffer(L, m->text, m->n, m->chunk);
+      /* LuaJIT loses the message of a parser that memory ran out for: something of the parser's stands there. */
+      if (status == LUA_ERRMEM) lua_pushliteral(L, "not enough memory");
+      if (status) lua_error(L);
       return 1;
     }
     if (order < 0) low = mid + 1;

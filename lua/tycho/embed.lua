@@ -11,6 +11,9 @@ local M = {}
 
 local function fail(fmt, ...) return error(format(fmt, ...), 0) end
 
+--- What loadstring and loadfile say; LuaJIT loses the message of a parser that memory ran out for.
+local function said(why) return type(why) == "string" and why or "not enough memory" end
+
 --- The tensors of a file or a directory, by name; what has no names is under "value".
 ---@param path string
 ---@return table<string, tycho.Tensor>
@@ -65,7 +68,8 @@ end
 
 local function options_of(text)
   if text == nil then return nil end
-  local chunk = loadstring("return {" .. text .. "}", "=options")
+  local chunk, why = loadstring("return {" .. text .. "}", "=options")
+  if not chunk and type(why) ~= "string" then fail("options: %s", said(why)) end
   if not chunk then fail("options: %q is not the inside of a Lua table", text) end
   -- `fullgraph` for `fullgraph = true` would be a nil in the list.
   local function unknown(_, name)
@@ -91,7 +95,7 @@ function M.load(path, text, name, weights, options)
   local where = path or name or "model"
   local chunk, why
   if path then chunk, why = loadfile(path) else chunk, why = loadstring(text, "=" .. where) end
-  if not chunk then fail("%s", why) end
+  if not chunk then fail("%s", said(why)) end
   if type(weights) == "string" then weights = M.weights(weights) end
   local value = chunk(weights)
   local fn = callable(value, where)
