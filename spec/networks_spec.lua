@@ -524,7 +524,8 @@ describe("what does not fit", function()
       ["ty.nn.ModuleDict {ty.nn.ReLU()}"] = "ModuleDict: a name must be a string, got number 1",
       ["ty.nn.ParameterList {3}"] = "Parameter: argument 1 must be a tensor, got number 3",
       ["ty.grid_sample(ty.ones(1, 1, 2, 2), ty.ones(1, 2, 2, 3))"] = "a grid for f32[1,1,2,2] must be [1, ..., 2] of 4 dims",
-      ["ty.grid_sample(ty.ones(1, 1, 2, 2), ty.ones(1, 2, 2, 2), {mode = 'x'})"] = "option mode must be \"bilinear\", \"bicubic\" or \"nearest\"",
+      ["ty.grid_sample(ty.ones(1, 1, 2, 2), ty.ones(1, 2, 2, 2), {mode = 'x'})"] =
+        "option mode must be \"bilinear\", \"bicubic\" or \"nearest\"",
       ["ty.affine_grid(ty.ones(1, 2, 2), {1, 1, 2, 2})"] = "affine_grid: argument 1 must be [1, 2, 3], got f32[1,2,2]",
       ["ty.affine_grid(ty.ones(1, 2, 3), 4)"] = "argument 2 must be a list of 4 or 5 sizes, got number 4",
       ["ty.interpolate(ty.ones(1, 1, 2, 2), {size = 3, mode = 'area', antialias = true})"] = "option antialias needs a linear",

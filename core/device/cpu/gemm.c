@@ -153,7 +153,7 @@ static void job_plan(Portion *J, int threads, bool panels) {
     J->tsize = aside ? round_up(d->m * J->nc * J->es, 64) : 0;
     return;
   }
-  /* The direct way begins with the first of its k. */
+  /* Blocks of k, which begin amid of it, go another way (run_deep). */
   if (d->b_im2col && !d->kstep && ty_gemm_direct_plan(d, threads, &J->direct)) {
     J->way = DIRECT;
     J->apack = J->bpack = false;

@@ -2,7 +2,8 @@
 ** tile_prims.c -- the loops of the tile machine, compiled for each instruction set.
 ** Out: a table of functions for the processor at hand. Cannot fail.
 ** On x86-64 the same source is built three times: for any processor, for AVX2 with FMA and F16C,
-** for AVX-512; elsewhere once, for what the compiler is told. Where FMA is no instruction it is libm's, which is exact too but slow.
+** for AVX-512; elsewhere once, for what the compiler is told. Where FMA is no instruction it is libm's, which is exact too
+** but slow.
 */
 #include "base/system.h"
 #include "device/cpu/tile.h"

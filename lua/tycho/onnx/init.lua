@@ -208,10 +208,14 @@ local function make(reader, file, model, path)
     m.parts[key] = t
     return key
   end
-  local p, known, optional, numbers = program.graph(B, graph), {}, {}, {}
+  local p, known, optional, numbers, floats = program.graph(B, graph), {}, {}, {}, {}
+  for _, v in ipairs(graph.input or {}) do
+    local number = v.type and v.type.tensor and v.type.tensor.elem_type or 1
+    floats[v.name or ""] = number == 1 or number == 10 or number == 11 or number == 16
+  end
   for i, name in ipairs(p.names) do
     known[name] = true
-    if hosted[name] then numbers[#numbers + 1] = i end
+    if hosted[name] and not floats[name] then numbers[#numbers + 1] = i end
   end
   local inputs, outputs = {}, {}
   for _, v in ipairs(graph.input or {}) do
