@@ -1,7 +1,8 @@
 /*
 ** file_protobuf_lua.c -- messages of Protocol Buffers as Lua tables, and the tensors that lie in them.
 ** In: a file, a schema. Out: a table by names of fields; tensors of spans of bytes. nil and a message for what is damaged,
-** and for what would take more memory than the file's size and FILE_SPARE.
+** and for what would take too much memory: tables more than FILE_LIMIT, tensors more than twice the file and FILE_LIMIT.
+** The file lies in memory besides.
 **
 ** A schema is a table by numbers of fields: {name, kind, schema of a message or nil, whether it is repeated}. Kinds:
 ** "int" "float" "double" "string" "message", and "span", bytes that stay in the file: {at = , bytes = }.
@@ -17,7 +18,7 @@ enum { MESSAGE_DEPTH = 64 };
 typedef struct Message {
   File file;
   Head head;
-  i64 cost;
+  i64 cost, made; /* bytes of tables, about, and of tensors */
 } Message;
 
 static int message_drop(lua_State *L) {
@@ -59,7 +60,7 @@ static int l_message(lua_State *L) {
 
 static bool spend(Message *m, i64 bytes) {
   m->cost += bytes;
-  return m->cost <= m->file.size + FILE_LIMIT || ty_file_fail(&m->file, "takes too much memory");
+  return m->cost <= FILE_LIMIT || ty_file_fail(&m->file, "takes too much memory");
 }
 
 static bool push_message(lua_State *L, Message *m, int schema, const u8 *p, const u8 *end,
@@ -272,6 +273,11 @@ static int l_elements(lua_State *L) {
     return fail(L, m);
   }
   Archive a = {.file = m->file};
+  m->made += n * ty_file_codes[ty_entry_code(e.type.dtype)].bytes;
+  if (m->made > 2 * m->file.size + FILE_LIMIT) {
+    ty_file_fail(&m->file, "its tensors take too much memory");
+    return fail(L, m);
+  }
   if (varints && !read_varints(m, &e, n, NULL)) return fail(L, m);
   void *to = seam->make(L, &e.type);
   if (!to) {
