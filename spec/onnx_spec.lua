@@ -212,6 +212,16 @@ describe("a model of an ONNX file", function()
     H.same(x * 2, m(x, ty.tensor(true)):detach())
     H.same(x * 3, m(x, ty.tensor(false)):detach())
 
+    -- what no node reads any more, but the graph inside
+    m = assert(load {
+      input = { value "x", value("c", "bool", {}) }, output = { value "y", value "s" },
+      node = { node("Exp", { "x" }, { "h" }), node("Neg", { "h" }, { "s" }), node("If", { "c" }, { "y" }, {
+        then_branch = { node = { node("Identity", { "h" }, { "z" }) }, output = { value "z" } },
+        else_branch = { node = { node("Neg", { "h" }, { "z" }) }, output = { value "z" } } }) },
+    })
+    H.same(x:exp(), (m(x, ty.tensor(true))))
+    H.same(-x:exp(), (m(x, ty.tensor(false))))
+
     -- five turns of v = v + x, each v kept
     local body = { input = { value("i", "i64", {}), value("c", "bool", {}), value "v" }, output = { value "c2", value "v2", value "row" },
       node = { node("Identity", { "c" }, { "c2" }), node("Add", { "v", "x" }, { "v2" }), node("Identity", { "v2" }, { "row" }) } }
@@ -252,6 +262,9 @@ describe("a model of an ONNX file", function()
     H.same(x:softmax(2), one("Softmax", 1, { axis = 1 }, 13)(x))
     -- integers are divided towards zero
     H.same(ty.tensor({ -3, 3, -3 }, whole), one("Div", 2)(ty.tensor({ -7, 7, 7 }, whole), ty.tensor({ 2, 2, -2 }, whole)))
+    local sizes = assert(load { output = { value "y" }, node = { node("Div", { "a", "b" }, { "y" }) }, initializer = {
+      W.tensor("a", ty.tensor({ -7, 7 }, whole)), W.tensor("b", ty.tensor({ 2, -2 }, whole)) } })
+    H.same(ty.tensor({ -3, -3 }, whole), sizes())
     H.same(ty.tensor({ 1, 1, -1 }, whole), one("Mod", 2)(ty.tensor({ -7, 7, 7 }, whole), ty.tensor({ 2, 2, -2 }, whole)))
     H.same(ty.tensor({ -1, 1, 1 }, whole), one("Mod", 2, { fmod = 1 })(ty.tensor({ -7, 7, 7 }, whole), ty.tensor({ 2, 2, -2 }, whole)))
     -- positions count from 0, and from the end
@@ -304,9 +317,12 @@ describe("a model of an ONNX file", function()
       assert.truthy(m ~= nil or type(message) == "string")
     end
     -- a message in a message in a message, an endless number, a length behind the end, a million empty nodes
-    local deep = ""
-    for _ = 1, 300 do deep = "\10" .. W.varint(#deep) .. deep end
-    for _, c in ipairs { { "\58" .. W.varint(#deep) .. deep, nil }, { ("\255"):rep(20), "no end" }, { "\58\255\1", "behind the end" },
+    local deep = "" -- graph, node, attribute, graph ...
+    for _ = 1, 40 do
+      for _, tag in ipairs { "\50", "\42", "\10" } do deep = tag .. W.varint(#deep) .. deep end
+    end
+    for _, c in ipairs {
+      { "\58" .. W.varint(#deep) .. deep, "nested too deep" }, { ("\255"):rep(20), "no end" }, { "\58\255\1", "behind the end" },
       { "\58" .. W.varint(2 * 2 ^ 20) .. ("\10\0"):rep(2 ^ 20), "takes too much memory" }, { "\11\12", "unknown type 3" } } do
       write(c[1])
       local m, message = ty.load(path)
