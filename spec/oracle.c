@@ -56,6 +56,10 @@
 
 typedef _Float128 q;
 
+/* Those of math.h are not for binary128 everywhere. */
+static bool is_negative(q v) { return copysignf128(1, v) < 0; }
+static bool is_infinite(q v) { return v == HUGE_VAL_F128 || v == -HUGE_VAL_F128; }
+
 /* --- dtypes: how an element is stored */
 
 typedef struct Format {
@@ -87,7 +91,7 @@ static const Format *format_of(const char *dtype) {
 
 /* v rounded once to the format, to nearest even; out of range becomes infinity. */
 static q round_to(const Format *f, q v) {
-  if (v != v || isinf(v) || v == 0) return v;
+  if (v != v || is_infinite(v) || v == 0) return v;
   int e;
   frexpf128(v, &e); /* |v| in [2^(e-1), 2^e) */
   int step = (e - 1 < f->emin ? f->emin : e - 1) - f->mantissa + 1;
@@ -99,10 +103,10 @@ static q round_to(const Format *f, q v) {
 /* The bits of a value that the format holds exactly: built from sign, exponent and fraction. */
 static uint64_t float_bits(const Format *f, q v) {
   int width = f->bytes * 8, fraction = f->mantissa - 1;
-  uint64_t sign = (uint64_t)(signbit(v) != 0) << (width - 1);
+  uint64_t sign = (uint64_t)is_negative(v) << (width - 1);
   uint64_t top = (((uint64_t)1 << (width - 1 - fraction)) - 1) << fraction; /* exponent all ones */
   if (v != v) return top | (uint64_t)1 << (fraction - 1);
-  if (isinf(v)) return sign | top;
+  if (is_infinite(v)) return sign | top;
   if (v == 0) return sign;
   int e;
   q m = frexpf128(fabsf128(v), &e);
@@ -261,7 +265,7 @@ static q q_remainder(q a, q b) {
   q r = fmodf128(a, b);
   if (r != r) return r;
   if (r == 0) return copysignf128(0, b);
-  return (r < 0) != (b < 0) ? (isinf(b) ? b : r + b) : r;
+  return (r < 0) != (b < 0) ? (is_infinite(b) ? b : r + b) : r;
 }
 
 static q q_floor_divide(q a, q b) {
@@ -273,12 +277,12 @@ static q q_floor_divide(q a, q b) {
 
 static q q_maximum(q a, q b) {
   if (a != a || b != b) return nanf128("");
-  return a > b || (a == b && !signbit(a)) ? a : b;
+  return a > b || (a == b && !is_negative(a)) ? a : b;
 }
 
 static q q_minimum(q a, q b) {
   if (a != a || b != b) return nanf128("");
-  return a < b || (a == b && signbit(a)) ? a : b;
+  return a < b || (a == b && is_negative(a)) ? a : b;
 }
 
 /* A NaN counts as positive. */
@@ -323,13 +327,13 @@ static q evaluate(const char *name, q a, q b, int *known) {
 static double distance(q want, q got, const Format *f) {
   if (want != want) return got != got ? 0 : HUGE_VAL;
   if (got != got) return HUGE_VAL;
-  if (want == 0 && got == 0) return !signbit(want) == !signbit(got) ? 0 : HUGE_VAL;
-  if (isinf(want) && isinf(got)) return (want < 0) == (got < 0) ? 0 : HUGE_VAL;
-  if (isinf(want)) return HUGE_VAL;
+  if (want == 0 && got == 0) return is_negative(want) == is_negative(got) ? 0 : HUGE_VAL;
+  if (is_infinite(want) && is_infinite(got)) return (want < 0) == (got < 0) ? 0 : HUGE_VAL;
+  if (is_infinite(want)) return HUGE_VAL;
   int e = f->emin + 1;
   if (want != 0) frexpf128(want, &e);
   int step = (e - 1 < f->emin ? f->emin : e - 1) - f->mantissa + 1;
-  if (isinf(got))
+  if (is_infinite(got))
     got = copysignf128(ldexpf128(f->max, 0) + ldexpf128(1, 1 - f->mantissa) * f->max, got);
   if (fabsf128(want) > f->max && fabsf128(got) > f->max)
     return (want < 0) == (got < 0) ? 0 : HUGE_VAL;
