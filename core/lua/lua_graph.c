@@ -1,8 +1,8 @@
 /*
 ** lua_graph.c -- what lua/tycho/graph.lua needs of the core: texts of graphs checked, elements as
 ** bits, and the graph that a function records.
-** In: texts, numbers, functions. Out: under `internals`, graph_check, graph_element, graph_value and
-** graph_record. A text that is no graph gives nil and what is wrong; all else that fails raises.
+** In: texts, numbers, functions. Out: under `internals`, graph_check, graph_element, graph_value,
+** graph_record and graph_offset. A text that is no graph gives nil and what is wrong; all else that fails raises.
 **
 ** Graphs pass between C and Lua as the text of graph.c in both directions: it is lossless, and
 ** reading it verifies it, so nothing that Lua makes reaches a pass of the core unchecked.
@@ -73,7 +73,8 @@ static int graph_value(lua_State *L) {
 
 /* --- recording */
 
-#define RECORD_NODES 1000 /* one more operation, cat of a list, takes at most three times as many */
+#define RECORD_NODES \
+  100000 /* one more operation, cat of a list, takes at most three times as many */
 
 typedef struct RecordedCall {
   State *S;
@@ -157,12 +158,20 @@ static int graph_record(lua_State *L) {
   return r.cut ? 0 : 3;
 }
 
+/* graph_offset(x, base) -> how many elements the first of x lies behind that of base; nil where they lie in
+** different memory, or in none yet */
+static int graph_offset(lua_State *L) {
+  ty_lua_enter(L);
+  const Tensor *x = ty_lua_check(L, "graph", 1), *base = ty_lua_check(L, "graph", 2);
+  if (!x->st->buf || x->st->buf != base->st->buf) return 0;
+  lua_pushnumber(L, (lua_Number)(x->offset - base->offset));
+  return 1;
+}
+
 void ty_lua_open_graph(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"graph_check", graph_check},
-                                 {"graph_element", graph_element},
-                                 {"graph_value", graph_value},
-                                 {"graph_record", graph_record},
-                                 {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"graph_check", graph_check},   {"graph_element", graph_element},
+                                 {"graph_value", graph_value},   {"graph_record", graph_record},
+                                 {"graph_offset", graph_offset}, {NULL, NULL}};
   lua_getfield(L, m, "internals");
   ty_lua_register(L, fns);
   lua_pop(L, 1);

@@ -31,8 +31,9 @@ static Recording *begin(State *S) {
   Recording *b = S->open;
   if (!b) return ty_recording_new(S);
   if (S->capture || b->body) return b;
-  i32 most = S->recording_nodes ? S->recording_nodes : LAZY_NODES;
-  if (b->g.n < most && b->pinned < LAZY_PINNED) return b;
+  bool room = S->recording_nodes ? b->g.n < S->recording_nodes
+                                 : b->g.n < LAZY_NODES && b->pinned < LAZY_PINNED;
+  if (room) return b;
   return S->cut(S, b, NULL) ? S->open : NULL;
 }
 

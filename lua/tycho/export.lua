@@ -17,15 +17,15 @@
 -- neither tensors nor numbers. Tensors among the arguments, and in tables among them, are inputs; numbers are doubles.
 
 local ty = require "tycho"
+local arguments = require "tycho.export.arguments"
 local dynamic = require "tycho.export.dynamic"
 local files = require "tycho.export.text"
 local models = require "tycho.export.model"
 
-local type, pairs, ipairs, tostring, next, unpack = type, pairs, ipairs, tostring, next, unpack
+local type, pairs, ipairs, unpack = type, pairs, ipairs, unpack
 local pcall, error, setmetatable, getmetatable = pcall, error, setmetatable, getmetatable
 local format, gsub, match, find, lower = string.format, string.gsub, string.match, string.find, string.lower
 local max = math.max
-local getlocal = type(debug) == "table" and debug.getlocal
 
 local M = {}
 
@@ -105,66 +105,15 @@ end
 
 -- Sizes ---------------------------------------------------------------------------------------------------------------
 
---- Where each size stands: a list of names in the order of the arguments; by argument, its dims with their names.
-local function read_dynamic(model, given)
-  if type(given) ~= "table" then fail "export: option dynamic must be a table such as {x = {1}}" end
-  local names, by_argument, examples, left = {}, {}, {}, {}
-  for path in pairs(given) do left[path] = true end
-  for i = 1, model.args.n do
-    local path, v = model.names[i], model.args[i]
-    local list = path and given[path]
-    if list ~= nil then
-      left[path] = nil
-      if type(list) ~= "table" then fail(format("export: option dynamic: %s must be a list of dims", path)) end
-      if not ty.is_tensor(v) then fail(format("export: option dynamic: argument %s is no tensor", path)) end
-      by_argument[i] = {}
-      for key, value in pairs(list) do
-        local dim = type(value) == "number" and value or key
-        if type(dim) ~= "number" or dim % 1 ~= 0 or dim < 1 or dim > v.ndim then
-          fail(format("export: option dynamic: %s has no dim %s", path, tostring(dim)))
-        end
-        local size = type(value) == "string" and value or path .. "_" .. dim
-        if not find(size, "^%a[%w_]*$") then fail(format("export: option dynamic: %q is no name for C", size)) end
-        by_argument[i][dim] = size
-      end
-    end
-  end
-  if next(left) ~= nil then
-    fail(format("export: option dynamic: there is no argument %s", tostring((next(left)))))
-  end
-  for i = 1, model.args.n do
-    for dim = 1, by_argument[i] and model.args[i].ndim or 0 do
-      local size = by_argument[i][dim]
-      if size and not examples[size] then names[#names + 1] = size end
-      if size and examples[size] and examples[size] ~= model.args[i].shape[dim] then
-        fail(format("export: option dynamic: size %s is %d and %d", size, examples[size], model.args[i].shape[dim]))
-      end
-      if size then examples[size] = model.args[i].shape[dim] end
-    end
-  end
-  if #names == 0 or #names > 3 then fail "export: option dynamic: there may be one to three sizes" end
-  return names, by_argument, examples
-end
-
---- The arguments of an example with other sizes.
-local function resized(args, by_argument, values)
-  local y = {}
-  for key, v in pairs(args) do y[key] = v end
-  for i, dims in pairs(by_argument) do
-    local shape = args[i].shape
-    for dim, size in pairs(dims) do shape[dim] = values[size] end
-    y[i] = ty.zeros(shape, { dtype = args[i].dtype })
-  end
-  return y
-end
-
 local MOST = 1024 -- of a size, unless the option says another
-local PRIMES = { 11, 13, 17 } -- sizes that are no others of a model, and no multiples of each other
 
 --- A model for any sizes. First by sizes that have nothing in common with others; where the function does not take
 --- these, by multiples of the example's, and then it takes multiples alone.
 local function build_for_sizes(core, model, fn, given, most)
-  local names, by_argument, examples = read_dynamic(model, given)
+  local names, by_argument, examples = arguments.sizes("export", model.args, model.names, given)
+  for _, size in ipairs(names) do
+    if not find(size, "^%a[%w_]*$") then fail(format("export: option dynamic: %q is no name for C", size)) end
+  end
   local free, small, own, one = {}, {}, {}, {}
   --- A plan out of multiples of some sizes; `planned`: others that must have the same plan; `least`: such that must
   --- have the same graph, as must the largest.
@@ -180,7 +129,7 @@ local function build_for_sizes(core, model, fn, given, most)
       list[#list + 1] = edge
     end
     for i, values in ipairs(list) do
-      local of = captured(core, fn, resized(model.args, by_argument, values))
+      local of = captured(core, fn, arguments.resized(model.args, by_argument, values))
       of.p.results, of.p.tables = of.d.results, of.d.tables
       for _, slot in ipairs(of.p.slots or {}) do
         if slot.kind == "temp" then slot.k = nil end -- in which output it would lie: here in none
@@ -191,7 +140,7 @@ local function build_for_sizes(core, model, fn, given, most)
     return samples[1].of, dynamic.unify(samples, inner, points, refuse)
   end
   for k, size in ipairs(names) do
-    free[size], small[size], own[size], one[size] = PRIMES[k], k + 1, max(examples[size], 2), 1
+    free[size], small[size], own[size], one[size] = arguments.PRIMES[k], k + 1, max(examples[size], 2), 1
   end
   local least, ok, of, p = 1, pcall(attempt, free, one, small)
   if not ok then least, ok, of, p = 2, pcall(attempt, free, nil, small) end
@@ -206,7 +155,7 @@ local function build_for_sizes(core, model, fn, given, most)
     model.size_arguments = model.size_arguments .. ", dim_" .. size
   end
   if least == 2 and ok and #names == 1 then
-    local done, alone = pcall(captured, core, fn, resized(model.args, by_argument, one))
+    local done, alone = pcall(captured, core, fn, arguments.resized(model.args, by_argument, one))
     if done then
       model.one = setmetatable({ used = model.used, weight_list = model.weight_list, weight_of = model.weight_of,
         weight_names = model.weight_names, functions = model.functions, prefix = "single_",
@@ -224,67 +173,19 @@ end
 
 local known = { weights = true, dynamic = true, most = true, name = true, outputs = true, n = true }
 
---- The arguments and the options of a call.
-local function read_given(given)
-  if given == nil then given = {} end
-  if type(given) ~= "table" or ty.is_tensor(given) then
-    fail("export: argument 3 must be a table of example arguments and options, {x, 0.5, weights = \"beside\"}")
-  end
-  local args, opts = { n = given.n or #given }, {}
-  for k, v in pairs(given) do
-    if type(k) == "number" then
-      args[k] = v
-      args.n = max(args.n, k)
-    elseif not known[k] then
-      local near = internals.nearest(tostring(k), known)
-      fail(format("export: unknown option %s%s", tostring(k), near and ", did you mean " .. near .. "?" or ""))
-    else opts[k] = v end
-  end
-  if opts.weights ~= nil and opts.weights ~= "inside" and opts.weights ~= "beside" then
-    fail "export: option weights must be \"inside\" or \"beside\""
-  end
-  if opts.most ~= nil and not (type(opts.most) == "number" and opts.most >= 128 and opts.most < 2 ^ 31
-    and opts.most % 1 == 0) then
-    fail "export: option most must be a whole number from 128 on"
-  end
-  if opts.outputs ~= nil and type(opts.outputs) ~= "table" then
-    fail "export: option outputs must be a list of names"
-  end
-  for i = 1, args.n do
-    local v = args[i]
-    if ty.is_tensor(v) then
-      if not internals.is_live(v) then fail(format("export: argument %d is a tensor that was released", i)) end
-      args[i] = v:detach():contiguous()
-    end
-  end
-  return args, opts
-end
-
---- The function itself; of a module its `forward`, whose first argument it is then.
-local function plain(f, args, origin)
-  if type(f) == "table" and type(f.forward) == "function" then
-    for i = args.n, 1, -1 do args[i + 1] = args[i] end
-    args[1], args.model, args.n = f, f, args.n + 1
-    return f.forward
-  end
-  local g = origin(f) or f
-  if type(g) ~= "function" then
-    fail(format("export: argument 1 must be a function or a module with `forward`, got %s; the call is "
-      .. "jit.export(model, \"model.c\", {example arguments})", ty.is_tensor(f) and "a tensor" or type(f)))
-  end
-  return g
-end
-
 --- Writes f(...) as C.
 ---@param core table
 ---@param origin fun(f): any the function or module that a compiled one was made of
 function M.export(core, origin, f, path, given)
-  local args, opts = read_given(given)
-  local fn, names = plain(f, args, origin), {}
+  local args, opts = arguments.read("export", given, known, "{x, 0.5, weights = \"beside\"}")
+  if opts.most ~= nil and not (type(opts.most) == "number" and opts.most >= 128 and opts.most < 2 ^ 31
+    and opts.most % 1 == 0) then
+    fail "export: option most must be a whole number from 128 on"
+  end
+  local fn, names = arguments.plain("export", f, args, origin, "jit.export(model, \"model.c\", {example arguments})")
   if type(path) ~= "string" or not find(path, "%.c$") then
     fail("export: argument 2 must be the path of a C file, \"model.c\"")
   end
-  for i = 1, args.n do names[i] = getlocal and getlocal(fn, i) or "x" .. i end
   local name = opts.name or lower(gsub(match(path, "([^/\\]*)%.c$"), "[^%w]+", "_"))
   if type(name) ~= "string" or not find(name, "^%a[%w_]*$") then
     fail(format("export: option name must be a name for C, got %s", tostring(name)))

@@ -76,6 +76,7 @@ function M.load(path, opts) return format_of("load", "load", path).load(path, op
 --- Options are those of the format's own save.
 --- Raises where the path is no string, its ending is no known format, or the value is not what the format takes. What
 --- cannot be written gives nil and a message.
+--- `ty.save("model.onnx", f, {x, ...})` writes what a function or module computes, see ty.onnx.save.
 ---@param path string
 ---@param value any a tensor, or tensors by name: what the format takes
 ---@param opts? table
@@ -422,6 +423,20 @@ add("onnx", "onnx", {
   ---@param path string
   ---@return tycho.Module? model, string? message
   load = function(path) return require("tycho.onnx").format(C).load(check_path("onnx.load", path)) end,
+  --- Writes what f(x, ...) computes as a model (operators of version 18): f runs once with the example arguments, and
+  --- its operations become nodes. Tensors among the arguments are inputs, named as the function's parameters; weights
+  --- have their names in the module; all else is frozen. Positions (indices) count as f counts them.
+  --- given: example arguments and options: inputs, outputs = {names}; dynamic = {x = {1}} or {x = {[1] = "batch"}}: up
+  --- to three sizes that may vary; weights = "beside": large ones go into model.onnx.data, as they must beyond 2 GB.
+  --- Raises where f reads a value on its way, computes what ONNX has no operator for, is another graph at other sizes,
+  --- or an option is none. What cannot be written gives nil and a message.
+  ---@param path string
+  ---@param f function|table a function, compiled or not, or a module
+  ---@param given? table {x, 0.5, outputs = {"scores"}, dynamic = {x = {1}}}
+  ---@return true? ok, string? message
+  save = function(path, f, given)
+    return require("tycho.onnx.save").save(C, check_path("onnx.save", path), f, given)
+  end,
 })
 
 ---------------------------------------------------------------------------------------------------------- gguf

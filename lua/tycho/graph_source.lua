@@ -20,6 +20,7 @@ return function(ty, ops)
 
   local internals = ty.internals
   local fail, value_of = internals.error, internals.graph_value
+  local graph_views = require("tycho.graph_views")(ops)
   local concat = table.concat
 
   -- Literals -------------------------------------------------------------------------------------------------------
@@ -76,54 +77,6 @@ return function(ty, ops)
 
   -- Views -----------------------------------------------------------------------------------------------------------
 
-  -- Dims of a view that move at all; the others have one place, or the same place again and again.
-  local function moving(shape, strides)
-    local list = {}
-    for d = 1, #shape do
-      if shape[d] > 1 and strides[d] ~= 0 then list[#list + 1] = d end
-    end
-    return list
-  end
-
-  -- The view as ranges over a contiguous tensor of these sizes: {range or place of each of its dims}, and for each of
-  -- them the view's dim that runs along it. nil where there is none.
-  local function ranges(sizes, shape, strides, offset)
-    local own, place, taken = ops.row_major(sizes), {}, {}
-    for d = 1, #sizes do
-      place[d] = math.floor(offset / own[d]) % math.max(sizes[d], 1)
-    end
-    for _, v in ipairs(moving(shape, strides)) do
-      local along
-      for d = 1, #sizes do -- the coarsest that divides it
-        if not taken[d] and sizes[d] > 1 and strides[v] % own[d] == 0 then
-          local last = place[d] + strides[v] / own[d] * (shape[v] - 1)
-          if last >= 0 and last < sizes[d] then
-            along = d
-            break
-          end
-        end
-      end
-      if not along then return nil end
-      taken[along] = v
-    end
-    return place, taken, own
-  end
-
-  -- Sizes under which every stride of the view is that of a dim.
-  local function suggested(numel, shape, strides)
-    local steps = {}
-    for _, v in ipairs(moving(shape, strides)) do steps[#steps + 1] = math.abs(strides[v]) end
-    table.sort(steps, function(a, b) return a > b end)
-    local sizes, rest = {}, numel
-    for _, step in ipairs(steps) do
-      if rest % step ~= 0 then return nil end
-      sizes[#sizes + 1] = rest / step
-      rest = step
-    end
-    sizes[#sizes + 1] = rest
-    return #sizes <= 8 and sizes or nil
-  end
-
   local function index_text(sizes, shape, strides, place, taken, own)
     local parts, all = {}, true
     for d = 1, #sizes do
@@ -171,21 +124,16 @@ return function(ty, ops)
 
   -- What follows the operand's name to give the view of it; nil where only positions do.
   local function view_text(from, n, shape)
-    local strides, offset, numel = n.strides, n.offset, ops.numel(from)
-    local contiguous, own = offset == 0 and ops.numel(shape) == numel, ops.row_major(shape)
-    for d = 1, #shape do contiguous = contiguous and (shape[d] == 1 or strides[d] == own[d]) end
-    if contiguous then return same(from, shape) and "" or (":reshape(%s)"):format(sizes_text(shape)) end
-    local sizes, start = from, ""
-    local place, taken, steps = ranges(sizes, shape, strides, offset)
-    if not place then
-      sizes = suggested(numel, shape, strides)
-      if not sizes then return nil end
-      start = (":reshape(%s)"):format(sizes_text(sizes))
-      place, taken, steps = ranges(sizes, shape, strides, offset)
-      if not place then return nil end
+    local v = graph_views.ranges(from, shape, n.strides, n.offset)
+    if not v then return nil end
+    if v.whole then return same(from, shape) and "" or (":reshape(%s)"):format(sizes_text(shape)) end
+    if v.run then
+      return (":flatten():narrow(1, %.0f, %.0f):reshape(%s)"):format(n.offset + 1, ops.numel(shape), sizes_text(shape))
     end
+    local sizes, place, taken, steps = v.sizes, v.place, v.taken, v.own
+    local start = sizes == from and "" or (":reshape(%s)"):format(sizes_text(sizes))
     local order, place_of = order_text(sizes, taken)
-    local words, repeats = { start, index_text(sizes, shape, strides, place, taken, steps), order }, false
+    local words, repeats = { start, index_text(sizes, shape, n.strides, place, taken, steps), order }, false
     for d = 1, #shape do
       if not place_of[d] then
         words[#words + 1] = (":unsqueeze(%d)"):format(d)

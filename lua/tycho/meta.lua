@@ -7996,7 +7996,7 @@ function ty.rsqrt_(x) end
 
 ---Writes a file, by its ending, as load has them but .gguf; the file is whole or, where that fails, as it was before.
 ---Options are those of the format's own save.
----Raises where the path is no string, its ending is no known format, or the value is not what the format takes. What cannot be written gives nil and a message.
+---Raises where the path is no string, its ending is no known format, or the value is not what the format takes. What cannot be written gives nil and a message. `ty.save("model.onnx", f, {x, ...})` writes what a function or module computes, see ty.onnx.save.
 ---@param path string
 ---@param value any # a tensor, or tensors by name: what the format takes
 ---@param opts? table
@@ -9731,6 +9731,19 @@ files.onnx = {}
 ---@return string? message
 function files.onnx.load(path) end
 
+---Writes what f(x, ...) computes as a model (operators of version 18): f runs once with the example arguments, and
+---its operations become nodes. Tensors among the arguments are inputs, named as the function's parameters; weights
+---have their names in the module; all else is frozen. Positions (indices) count as f counts them.
+---given: example arguments and options: inputs, outputs = {names}; dynamic = {x = {1}} or {x = {[1] = "batch"}}: up
+---to three sizes that may vary; weights = "beside": large ones go into model.onnx.data, as they must beyond 2 GB.
+---Raises where f reads a value on its way, computes what ONNX has no operator for, is another graph at other sizes, or an option is none. What cannot be written gives nil and a message.
+---@param path string
+---@param f function|table # a function, compiled or not, or a module
+---@param given? table # {x, 0.5, outputs = {"scores"}, dynamic = {x = {1}}}
+---@return true? ok
+---@return string? message
+function files.onnx.save(path, f, given) end
+
 ---@class tycho.files.safetensors
 files.safetensors = {}
 
@@ -9762,7 +9775,7 @@ function files.safetensors.save(path, tensors, opts) end
 
 ---Writes a file, by its ending, as load has them but .gguf; the file is whole or, where that fails, as it was before.
 ---Options are those of the format's own save.
----Raises where the path is no string, its ending is no known format, or the value is not what the format takes. What cannot be written gives nil and a message.
+---Raises where the path is no string, its ending is no known format, or the value is not what the format takes. What cannot be written gives nil and a message. `ty.save("model.onnx", f, {x, ...})` writes what a function or module computes, see ty.onnx.save.
 ---@param path string
 ---@param value any # a tensor, or tensors by name: what the format takes
 ---@param opts? table
