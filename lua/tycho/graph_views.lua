@@ -61,8 +61,8 @@ return function(ops)
   end
 
   --- The view as ranges: {whole = true} of all elements in order, {run = true} of as many as it has; else `sizes` of
-  --- the tensor (`from` itself where that does), `place`: where each dim begins, `taken`: the view's dim that runs along it
-  --- or nil, `own`: strides of sizes.
+  --- the tensor (`from` itself where that does), `place`: where each dim begins, `taken`: the view's dim that runs
+  --- along it or nil, `own`: strides of sizes.
   function M.ranges(from, shape, strides, offset)
     local numel = ops.numel(from)
     local run = is_run(shape, strides)
