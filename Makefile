@@ -335,7 +335,7 @@ test-long: build
 	@TEST_LONG=1 $(TEST) $(LUAJIT) spec/run.lua $(FIXED) $(N) $(SEED) $(LONG)
 
 FUZZERS := fuzz fuzz_lua fuzz_cells fuzz_library fuzz_alias fuzz_hooks fuzz_vmap fuzz_grad fuzz_lifetimes fuzz_sizes \
-  fuzz_scan fuzz_forward fuzz_keys
+  fuzz_scan fuzz_forward fuzz_keys fuzz_onnx
 fuzz: build
 	@$(TEST) $(LUAJIT) spec/run.lua $(FIXED) $(N) $(SEED) $(FUZZERS)
 

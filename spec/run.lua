@@ -18,6 +18,7 @@ local fuzzers = {
   { "fuzz", 0.255 }, { "fuzz_lua", 0.16 }, { "fuzz_cells", 0.12 }, { "fuzz_library", 0.14 }, { "fuzz_alias", 0.05 },
   { "fuzz_hooks", 0.025 }, { "fuzz_vmap", 0.02 }, { "fuzz_grad", 0.015 }, { "fuzz_lifetimes", 0.05 }, { "fuzz_sizes", 0.01 },
   { "fuzz_scan", 0.01 }, { "fuzz_forward", 0.01 }, { "fuzz_keys", 0.12 },
+  { "fuzz_onnx", 0.1 },
   { "fuzz_lua", 0.02, capture = true }, { "fuzz_alias", 0.02, capture = true }, { "fuzz_cells", 0.015, capture = true },
   { "fuzz_library", 0.01, capture = true }, { "fuzz_grad", 0.005, capture = true },
   { "fuzz_sizes", 0.002, capture = true }, { "fuzz_forward", 0.003, capture = true },
