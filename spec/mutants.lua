@@ -15,6 +15,8 @@ local M = {
     "export", "embed", "memory" },
 
 
+  { file = "lua/tycho/nn/recurrent.lua", what = "the state of a packed sequence goes on behind its end",
+    from = "return where(on, y, 0), where(on, y, h)", to = "return where(on, y, 0), y" },
   { file = "lua/tycho/onnx/save_views.lua", what = "a slice backwards ends before its last place",
     from = "ends[i] = r[4] > 0 and r[3] + 1 or r[3] - 1", to = "ends[i] = r[4] > 0 and r[3] + 1 or r[3]" },
   { file = "lua/tycho/onnx/save_views.lua", what = "a pad behind a dim is as large as that before it",

@@ -192,6 +192,9 @@ local modules = {
     return nn.Transformer(4, 2, { encoder_layers = 1, decoder_layers = 1, inner = 6, dropout = 0 })
   end,
   ["MultiHeadAttention grouped"] = function() return nn.MultiHeadAttention(8, 4, { kv_heads = 2, causal = true }) end,
+  ["LSTM packed"] = function() return nn.LSTM(3, 2, { layers = 2, bidirectional = true }) end,
+  ["GRU packed"] = function() return nn.GRU(3, 2, { batch_first = false }) end,
+  ["RNN packed"] = function() return nn.RNN(3, 2, { bidirectional = true }) end,
 }
 for name, amounts in pairs { ["1d"] = { 2, 1 }, ["2d"] = { 1, 2, 2, 0 }, ["3d"] = { 1, 0, 1, 1, 0, 1 } } do
   for _, kind in ipairs { "Zero", "Constant", "Reflection", "Replication", "Circular" } do
@@ -201,6 +204,13 @@ end
 for _, mode in ipairs { "mean", "sum", "max" } do
   modules["EmbeddingBag " .. mode] = function() return nn.EmbeddingBag(5, 3, { mode = mode }) end
   modules["EmbeddingBag ragged " .. mode] = modules["EmbeddingBag " .. mode]
+end
+
+--- A recurrent layer over sequences that end after 2, 4 and 1 times.
+local function packed(m, x, h)
+  local rnn = nn.utils
+  local y, last, c = m(rnn.pack_padded_sequence(x, { 2, 4, 1 }, { batch_first = m.batch_first }), h)
+  return (rnn.pad_packed_sequence(y, { batch_first = m.batch_first })), last, c
 end
 
 --- How inputs of the fixture are given where that differs.
@@ -213,6 +223,7 @@ local calls = {
   ["TransformerDecoderLayer"] = function(m, x, memory) return m(x, memory, { causal = true }) end,
   ["TransformerDecoderLayer padding"] = function(m, x, memory, padding) return m(x, memory, { memory_padding = padding }) end,
   ["Transformer"] = function(m, x, y) return m(x, y, { causal = true }) end,
+  ["LSTM packed"] = packed, ["GRU packed"] = packed, ["RNN packed"] = packed,
 }
 
 --- Those that vmap cannot hold, and why.

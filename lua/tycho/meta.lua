@@ -11950,6 +11950,31 @@ function nn.summary(model, ...) end
 ---@class tycho.nn.utils
 nn.utils = {}
 
+---Sequences filled up at their ends, with their lengths, as recurrent layers take them: each stops at its end, what
+---lies behind is not read. They need no order (enforce_sorted of PyTorch is taken and does nothing).
+---Raises where lengths are not one a sequence, or, given as a list, not in 1..time.
+---@param x tycho.Tensor # [batch, time, ...]
+---@param lengths integer[]|tycho.Tensor # one a sequence; of a tensor the values are not looked at
+---@param opts? {batch_first: boolean?, enforce_sorted: boolean?} # batch_first: true (PyTorch's is false)
+---@return tycho.nn.PackedSequence
+function nn.utils.pack_padded_sequence(x, lengths, opts) end
+
+---Sequences side by side as recurrent layers take them: pad_sequence, then pack_padded_sequence.
+---Raises where the list is empty, or sequences differ in other dims than the first.
+---@param list tycho.Tensor[] # each [time, ...]
+---@param opts? {enforce_sorted: boolean?} # taken as PyTorch has it; it does nothing
+---@return tycho.nn.PackedSequence
+function nn.utils.pack_sequence(list, opts) end
+
+---What pack_padded_sequence put together, or a recurrent layer gave for such: 0 behind the ends. The time is that of
+---what was packed, not the longest length.
+---Raises where p is no packed sequence.
+---@param p tycho.nn.PackedSequence
+---@param opts? {batch_first: boolean?} # true
+---@return tycho.Tensor x
+---@return tycho.Tensor lengths # [batch, time, ...], i64 [batch]
+function nn.utils.pad_packed_sequence(p, opts) end
+
 ---Sequences of unlike lengths side by side, filled up at their ends.
 ---Options: batch_first = true (PyTorch's is false); padding_value = 0.
 ---Raises where the list is empty, or sequences differ in other dims than the first.
@@ -12695,5 +12720,10 @@ function LineProfile:table() end
 ---@field multiply_adds integer of one call
 ---@field parameter_bytes integer
 ---@field output_bytes integer what the modules without parts give
+
+---@class tycho.nn.PackedSequence
+---@field x tycho.Tensor
+---@field lengths tycho.Tensor
+---@field batch_first boolean whether x is [batch, time, ...] or [time, batch, ...]
 
 return ty

@@ -12,7 +12,7 @@
 ---@param nn table what is filled
 return function(ty, nn)
   local check, class, count, uniform, cast = nn._check, nn.class, nn._count, nn._uniform, nn._cast
-  local sigmoid, tanh, relu = ty.sigmoid, ty.tanh, ty.relu
+  local sigmoid, tanh, relu, where = ty.sigmoid, ty.tanh, ty.relu, ty.where
   local is_tensor = ty.is_tensor
   local LONG = 64
 
@@ -84,34 +84,46 @@ return function(ty, nn)
     return s
   end
 
+  --- A step where the sequences go on, [batch, 1] of bool; elsewhere the states stay and the output is 0.
+  local function step(m, g, h, c, wh, bh, on)
+    local y, state = m:step(g, h, c, wh, bh)
+    if not on then return y, y, state end
+    return where(on, y, 0), where(on, y, h), state and where(on, state, c)
+  end
+
   --- One layer in one direction over x [time, batch, width]. Gives the outputs, stacked in order of time along dim
-  --- `along`, and the last states.
-  local function run(m, x, names, h, c, backward, along)
+  --- `along`, and the last states. on: where sequences go on, [time, batch, 1], or nil.
+  local function run(m, x, names, h, c, backward, along, on)
     local a, wi, wh, bi, bh = cast(x, m[names[1]], m[names[2]], m[names[3]], m[names[4]])
     local gates = a:matmul(wi)
     if bi then gates = gates + bi end
     local outs, time = {}, x:size(1)
     if time > LONG and not ty._half() then
       local last, all = ty.scan(function(s, g)
-        local y, state = m:step(g, s[1], s[2], wh, bh)
-        return { y, state }, y
-      end, { h, c }, gates, { reverse = backward })
+        local y, state, cell = step(m, on and g[1] or g, s[1], s[2], wh, bh, on and g[2])
+        return { state, cell }, y
+      end, { h, c }, on and { gates, on } or gates, { reverse = backward })
       return along == 1 and all or all:transpose(1, along):contiguous(), last[1], last[2]
     end
     local first, last, by = 1, time, 1
     if backward then first, last, by = time, 1, -1 end
     for t = first, last, by do
-      h, c = m:step(gates[t], cast(h), c, wh, bh)
-      outs[t] = h
+      outs[t], h, c = step(m, gates[t], cast(h), c, wh, bh, on and on[t])
     end
     return ty.stack(outs, along), h, c
   end
 
-  --- Gives the outputs and the last h; of an LSTM also the last c.
-  ---@param x tycho.Tensor [batch, time, inputs]
+  --- Gives the outputs and the last h; of an LSTM also the last c. Packed sequences (nn.utils) stop each at its end,
+  --- and the outputs are packed likewise.
+  ---@param x tycho.Tensor|tycho.nn.PackedSequence [batch, time, inputs]
   ---@param h? tycho.Tensor [layers * directions, batch, hidden]
   ---@param c? tycho.Tensor likewise, of an LSTM
   function Recurrent:forward(x, h, c)
+    local packed, on = nn._is_packed(x) and x or nil, nil
+    if packed then
+      x = packed.x
+      if packed.batch_first ~= self.batch_first and x.ndim == 3 then x = x:transpose(1, 2) end
+    end
     if not is_tensor(x) or x.ndim ~= 3 or x:size(3) ~= self.inputs then
       check.fail(self.class_name, "the input must be [%s, %d], got %s",
         self.batch_first and "batch, time" or "time, batch", self.inputs, check.show(x))
@@ -119,6 +131,9 @@ return function(ty, nn)
     if self.batch_first then x = x:transpose(1, 2) end
     if x:size(1) < 1 then check.fail(self.class_name, "the input has no times") end
     local batch = x:size(2)
+    if packed then
+      on = ty.arange(x:size(1), { dtype = "i64", device = x.device }):unsqueeze(2):lt(packed.lengths):unsqueeze(3)
+    end
     h = state_of(self, "h", x, h, batch)
     if self.cells then c = state_of(self, "c", x, c, batch) end
     local last_h, last_c, output = {}, {}, nil
@@ -127,13 +142,18 @@ return function(ty, nn)
       for direction = 1, self.directions do
         local i = (layer - 1) * self.directions + direction
         local along = layer == self.layers and self.batch_first and 2 or 1
-        parts[direction], last_h[i], last_c[i] = run(self, x, self.names[i], h[i], c and c[i], direction == 2, along)
+        parts[direction], last_h[i], last_c[i] = run(self, x, self.names[i], h[i], c and c[i], direction == 2, along,
+          on)
       end
       output = self.directions == 2 and ty.cat(parts, 3) or parts[1]
       if layer < self.layers then
         if self.training and self.dropout > 0 then output = ty.dropout(output, self.dropout) end
         x = output
       end
+    end
+    if packed then
+      if packed.batch_first ~= self.batch_first then output = output:transpose(1, 2) end
+      output = nn._packed_like(packed, output)
     end
     if self.cells then return output, ty.stack(last_h), ty.stack(last_c) end
     return output, ty.stack(last_h)

@@ -246,4 +246,82 @@ return function(ty, nn)
     end
     return list
   end
+
+  --- Sequences of unlike lengths for recurrent layers, which stop each at its end: `x` filled up at the ends, [batch,
+  --- time, ...], and `lengths`, i64 [batch].
+  ---@class tycho.nn.PackedSequence
+  ---@field x tycho.Tensor
+  ---@field lengths tycho.Tensor
+  ---@field batch_first boolean whether x is [batch, time, ...] or [time, batch, ...]
+  local Packed = {}
+  Packed.__index = Packed
+
+  function Packed.__tostring(p) return ("packed sequence %s"):format(check.text(p.x)) end
+
+  --- Whether a value is a packed sequence.
+  function nn._is_packed(v) return type(v) == "table" and getmetatable(v) == Packed end
+
+  local pack_options = { batch_first = "boolean", enforce_sorted = "boolean" }
+
+  --- Sequences filled up at their ends, with their lengths, as recurrent layers take them: each stops at its end, what
+  --- lies behind is not read. They need no order (enforce_sorted of PyTorch is taken and does nothing).
+  --- Raises where lengths are not one a sequence, or, given as a list, not in 1..time.
+  ---@param x tycho.Tensor [batch, time, ...]
+  ---@param lengths integer[]|tycho.Tensor one a sequence; of a tensor the values are not looked at
+  ---@param opts? {batch_first: boolean?, enforce_sorted: boolean?} batch_first: true (PyTorch's is false)
+  ---@return tycho.nn.PackedSequence
+  function M.pack_padded_sequence(x, lengths, opts)
+    local who = "pack_padded_sequence"
+    check.tensor(who, 1, x)
+    opts = check.options(who, opts, pack_options)
+    local first = opts.batch_first ~= false
+    if x.ndim < 2 then
+      check.fail(who, "argument 1 must be [%s, ...], got %s", first and "batch, time" or "time, batch", check.text(x))
+    end
+    local batch, time = x:size(first and 1 or 2), x:size(first and 2 or 1)
+    if type(lengths) == "table" then
+      for i, n in ipairs(lengths) do
+        if type(n) ~= "number" or n % 1 ~= 0 or n < 1 or n > time then
+          check.fail(who, "length %d must be whole and in 1..%d, got %s", i, time, check.show(n))
+        end
+      end
+      lengths = ty.tensor(lengths, { dtype = "i64", device = x.device })
+    end
+    if not is_tensor(lengths) or lengths.ndim ~= 1 or lengths:size(1) ~= batch then
+      check.fail(who, "argument 2 must be %d lengths, got %s", batch, check.show(lengths))
+    end
+    return setmetatable({ x = x, lengths = lengths, batch_first = first }, Packed)
+  end
+
+  --- Sequences side by side as recurrent layers take them: pad_sequence, then pack_padded_sequence.
+  --- Raises where the list is empty, or sequences differ in other dims than the first.
+  ---@param list tycho.Tensor[] each [time, ...]
+  ---@param opts? {enforce_sorted: boolean?} taken as PyTorch has it; it does nothing
+  ---@return tycho.nn.PackedSequence
+  function M.pack_sequence(list, opts)
+    check.options("pack_sequence", opts, { enforce_sorted = "boolean" })
+    local x, lengths = M.pad_sequence(list), {}
+    for i, s in ipairs(list) do lengths[i] = s:size(1) end
+    return M.pack_padded_sequence(x, lengths)
+  end
+
+  --- What pack_padded_sequence put together, or a recurrent layer gave for such: 0 behind the ends. The time is that of
+  --- what was packed, not the longest length.
+  --- Raises where p is no packed sequence.
+  ---@param p tycho.nn.PackedSequence
+  ---@param opts? {batch_first: boolean?} true
+  ---@return tycho.Tensor x, tycho.Tensor lengths # [batch, time, ...], i64 [batch]
+  function M.pad_packed_sequence(p, opts)
+    local who = "pad_packed_sequence"
+    if not nn._is_packed(p) then check.fail(who, "argument 1 must be a packed sequence, got %s", check.show(p)) end
+    opts = check.options(who, opts, { batch_first = "boolean" })
+    local x = p.x
+    if (opts.batch_first ~= false) ~= p.batch_first then x = x:transpose(1, 2) end
+    return x, p.lengths
+  end
+
+  --- A packed sequence of the same lengths.
+  function nn._packed_like(p, x)
+    return setmetatable({ x = x, lengths = p.lengths, batch_first = p.batch_first }, Packed)
+  end
 end
