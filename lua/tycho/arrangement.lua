@@ -223,16 +223,18 @@ return function(ty, check, row)
       check.whole(who, 3, k, "diagonal", 0)
     opts = check.options(who, opts, { device = "string" })
     if n < 0 or m < 0 then fail(who, "sizes must not be negative, got %g and %g", n, m) end
-    local places = { {}, {} }
-    for i = 1, n do
-      local first, last = 1, m
-      if is_lower then last = math.min(m, i + k) else first = math.max(1, i + k) end
-      for j = first, last do
-        places[1][#places[1] + 1], places[2][#places[2] + 1] = i, j
-      end
-    end
-    if #places[1] == 0 then return ty.zeros({ 2, 0 }, { dtype = "i64", device = opts.device }) end
-    return ty.tensor(places, { dtype = "i64", device = opts.device })
+    local options = { dtype = "i64", device = opts.device }
+    local shift = is_lower and k or k - 1 -- row i has min(max(i + shift, 0), m) columns up to there
+    local first, last = math.max(1, 1 - shift), math.min(n, m - shift)
+    local rows = math.max(last - first + 1, 0) -- that end within the matrix
+    local total = rows * (first + last) / 2 + rows * shift + (n - math.min(math.max(last, 0), n)) * m
+    if not is_lower then total = n * m - total end
+    local counts = (ty.range(n, options) + shift):clamp(0, m)
+    if not is_lower then counts = m - counts end
+    local at, ends = ty.arange(total, options), counts:cumsum(1)
+    local row_of = ty.searchsorted(ends, at, true)
+    local columns = at - (ends - counts):take(row_of) + 1
+    return ty.stack { row_of, is_lower and columns or columns + (m - counts):take(row_of) }
   end
 
   --- Rows and columns of the elements on and below the k-th diagonal, row by row.
