@@ -1,7 +1,7 @@
 --- starve.lua -- workloads while allocations fail: the n-th alone, then the n-th and all that follow, for every n of the
 -- first, for one in five behind them: every second workload, by TEST_SEED which (TEST_LONG=1: all, for every n).
--- luajit spec/starve.lua [NUMBER [MOST]] prints one line a workload. Each try must end well or with an error that speaks of memory; the next
--- call must give the right result; when all is let go, memory must be as before.
+-- luajit spec/starve.lua [NUMBER [MOST]] prints one line a workload. Each try must end well or with an error that speaks of
+-- memory; the next call must give the right result; when all is let go, memory must be as before.
 -- A process of its own (memory_spec.lua starts it), so that a crash is seen as one.
 
 local ty = require "tycho"
