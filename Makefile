@@ -23,8 +23,8 @@ endif
 PREFIX  ?= /usr/local
 DESTDIR ?=
 # Random programs: N of a seed that every commit changes, and FIXED of one that stays.
-N       ?= 10000
-FIXED   ?= 5000
+N       ?= 8000
+FIXED   ?= 2500
 SEED    ?= $(shell printf '%d' 0x$$(git rev-parse --short=7 HEAD 2>/dev/null || echo 1))
 
 B       := build
@@ -330,7 +330,7 @@ test: build
 	@$(TEST) $(LUAJIT) spec/run.lua $(FIXED) $(N) $(SEED) $(SPECS)
 
 # The claims over many cases, with all of them: `make test` runs a share.
-LONG    := collect memory hooks ops export worlds
+LONG    := collect memory hooks ops export x64 scalars checked composite ranges amx embed files files_memory
 test-long: build
 	@TEST_LONG=1 $(TEST) $(LUAJIT) spec/run.lua $(FIXED) $(N) $(SEED) $(LONG)
 

@@ -198,12 +198,13 @@ describe("a composite that came before", function()
       function(t) return t[{ { 3, 2 } }] end }
     local values = { {}, { 0.3 }, { -1, 1 }, { near }, { 2 }, { 1 }, { near, 0.3 }, { "none" }, { near:t(), "sum" }, { near:gt(1), 7 },
       { (ty.arange(16) % 16):to "i64" + 1 }, { true }, { near, near } }
-    for _, row in ipairs(rows) do
-      for _, layout in ipairs(row.single and {} or layouts) do
-        for _, args in ipairs(values) do
+    for i, row in ipairs(rows) do
+      for k, layout in ipairs(row.single and {} or layouts) do
+        for n, args in ipairs(values) do
           local t = layout(small)
           ty.manual_seed(5)
-          local ok, want = pcall(function() return texts(row.fn(t, unpack(args))) end)
+          local ok, want = H.share(i + k + n, 3)
+          if ok then ok, want = pcall(function() return texts(row.fn(t, unpack(args))) end) end
           for _ = 1, ok and 3 or 0 do
             ty.manual_seed(5)
             compared = compared + 1
@@ -212,7 +213,7 @@ describe("a composite that came before", function()
         end
       end
     end
-    assert.truthy(compared > 3000, compared)
+    assert.truthy(compared > H.cases(1000, 3000), compared)
   end)
 
   it("is a plan on the tape, too, and so is the way back", function()
@@ -243,12 +244,13 @@ describe("a composite that came before", function()
       if w.grad.requires_grad then w.grad:square():sum():backward() end
       return told .. texts(w.grad)
     end
-    for _, row in ipairs(rows) do
+    for i, row in ipairs(rows) do
       local public = (row.only == "method" and ty.internals.methods or ty)[row.name]
       for k, layout in ipairs(row.single and {} or layouts) do
         for n, args in ipairs(values) do
           local way = (k + n) % 3 + 1
-          local ok, want = pcall(tell, row.fn, layout, args, way)
+          local ok, want = H.share(i + k + n, 3)
+          if ok then ok, want = pcall(tell, row.fn, layout, args, way) end
           for _ = 1, ok and 3 or 0 do
             compared = compared + 1
             assert.equal(want, tell(public, layout, args, way), row.name)
@@ -256,7 +258,7 @@ describe("a composite that came before", function()
         end
       end
     end
-    assert.truthy(compared > 1500, compared)
+    assert.truthy(compared > H.cases(500, 1500), compared)
   end)
 
   it("draws as its operations do", function()

@@ -409,7 +409,7 @@ static void wild(void) {
   static const char *const fine[] = {
       "return function() return (coroutine.wrap(function() "
       "coroutine.yield(require('tycho').ones(2) * 3) end)()) end",
-      "return function() local t = {} for i = 1, 1e5 do t[i] = {} end collectgarbage() return "
+      "return function() local t = {} for i = 1, 1e4 do t[i] = {} end collectgarbage() return "
       "require('tycho').ones(2) * 3 end",
       "return function() return (select(2, pcall(error, require('tycho').ones(2) * 3))) end",
   };

@@ -173,11 +173,13 @@ describe("an engine", function()
   it("reads and writes no memory but its own, and gives it back", function()
     if run("command -v valgrind") == "" then return pending "valgrind is not installed" end
     if LINK ~= "" then return pending "this build is instrumented" end
-    for _, name in ipairs { "borrowed", "weights" } do
-      local out, status = run(("valgrind -q --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite "
-        .. "--error-exitcode=9 '%s' %s '%sembed.safetensors'"):format(path, name, here))
-      assert.equal(0, status, out)
-      assert.equal("", out)
+    for i, name in ipairs { "borrowed", "weights" } do
+      if H.share(i, 2) then
+        local out, status = run(("valgrind -q --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite "
+          .. "--error-exitcode=9 '%s' %s '%sembed.safetensors'"):format(path, name, here))
+        assert.equal(0, status, out)
+        assert.equal("", out)
+      end
     end
   end)
 end)

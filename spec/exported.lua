@@ -97,8 +97,13 @@ function M.export(folder, f, given, name)
   return { folder = folder, name = given.name, info = info }
 end
 
---- Compiles the model by a command such as "gcc -O2", and runs it on the arguments. want: the results to expect, whose
---- dtypes and sizes the outputs get. Gives a list of tensors and numbers; the exit status.
+local function compiled(folder, compiler, files)
+  local command = ("cd %s && %s -std=c11 -Wall -Wextra -Werror %s 2> log"):format(folder, compiler, files)
+  assert(os.execute(command) == 0, compiler .. "\n" .. read(folder .. "/log"))
+end
+
+--- Compiles the model by a command such as "gcc -O2", once for all calls, and runs it on the arguments. want: the results
+--- to expect, whose dtypes and sizes the outputs get. Gives a list of tensors and numbers; the exit status.
 function M.run(model, compiler, args, want, options)
   options = options or {}
   local folder, name, info = model.folder, model.name, model.info
@@ -111,9 +116,9 @@ function M.run(model, compiler, args, want, options)
   end
   write(folder .. "/main.c", main_text(name, info, inputs, options.sizes, options.random))
   write(folder .. "/in", table.concat(inputs))
-  local command = ("cd %s && %s -std=c11 -Wall -Wextra -Werror %s.c main.c -o program 2> log"):format(folder, compiler,
-    name)
-  assert(os.execute(command) == 0, compiler .. "\n" .. read(folder .. "/log"))
+  if model.compiler ~= compiler then compiled(folder, compiler, ("-c %s.c -o %s.o"):format(name, name)) end
+  model.compiler = compiler
+  compiled(folder, compiler, name .. ".o main.c -o program")
   local status = os.execute(("cd %s && ASAN_OPTIONS=detect_leaks=0 %s ./program in out %s 2>> log"):format(folder, options.by or "",
     info.weights and name .. ".bin" or ""))
   status = status > 255 and math.floor(status / 256) or status

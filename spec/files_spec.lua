@@ -676,11 +676,10 @@ describe("damage", function()
     }
     write("model.safetensors.index.json", '{"weight_map":{"a":[' .. ("[],"):rep(5e6) .. "[]]}}")
     assert(ty.save(folder .. "/bomb.npz", { x = ty.zeros(20e6) }, { compress = true }))
-    local list, largest = { ("%q"):format(folder .. "/bomb.npz") }, 0
+    local list = { ("%q"):format(folder .. "/bomb.npz") }
     for format, texts in pairs(hostile) do
       for i, text in ipairs(texts) do
-        list[#list + 1] = ("%q"):format(write(("hostile%d.%s"):format(i, format), text))
-        largest = math.max(largest, #text)
+        if H.share(i, 2) then list[#list + 1] = ("%q"):format(write(("hostile%d.%s"):format(i, format), text)) end
       end
     end
     local out, status = H.script(H.process .. [[

@@ -33,6 +33,12 @@ M.long = (os.getenv "TEST_LONG" or "") ~= ""
 --- How many cases a claim runs: `few`, or all of them in `make test-long`.
 function M.cases(few, all) return M.long and all or few end
 
+--- Chooses the share of this run: `make test` sets it to a number that each commit changes.
+M.seed = tonumber(os.getenv "TEST_SEED") or 1
+
+--- Whether this run has the i-th of equal cases: one in n, others with another seed; all in `make test-long`.
+function M.share(i, n) return M.long or (i + M.seed) % n == 0 end
+
 function M.read(path)
   local f = assert(io.open(M.root .. path, "rb"))
   local text = f:read "*a"

@@ -54,7 +54,9 @@ end
 local train = WRAP(step)
 local first = train(0.5):item()
 -- A captured step makes nothing but its result, a handle of 0.25 KB with 0.3 KB behind it, and Lua's collector waits for
--- its heap to double: so long handles are fresh memory, whatever the engine does. Two rounds of it reach the peak.
+-- its heap to double: so long handles are fresh memory, whatever the engine does. Here it waits for a quarter of it, and
+-- two rounds reach the peak.
+collectgarbage("setpause", 125)
 local rounds = 0
 local function watch()
   getmetatable(newproxy(true)).__gc = function()
@@ -68,7 +70,7 @@ for _ = 1, 100 do train(0.5):item() end
 local costs, last = {}, nil
 for stretch = 1, 8 do
   local start = faults()
-  for _ = 1, 200 do last = train(0.5):item() end
+  for _ = 1, 100 do last = train(0.5):item() end
   costs[stretch] = faults() - start
 end
 print("faults", unpack(costs))
@@ -95,7 +97,7 @@ describe("a loop that trains", function()
         assert.equal(8, #costs)
         if os.getenv "TYCHO_SAY" then print(mode, threads, unpack(costs)) end
         -- Lua's own heap may still grow by a few pages, and garbage may reach its peak late, more than once: the collector
-        -- and two threads go their own ways; a buffer of a step that came fresh would show in each of them: 24 pages 200 times
+        -- and two threads go their own ways; a buffer of a step that came fresh would show in each of them: 24 pages 100 times
         table.sort(costs)
         assert.is_true(costs[2] <= 16, out)
       end)

@@ -325,14 +325,15 @@ describe("the prompt", function()
     } do
       it(name, function()
         local best = math.huge
-        for _ = 1, 3 do -- other work on the machine may take its time
+        for _ = 1, 3 do -- other work on the machine may take its time: what is waited for a core does not count
           t:mark()
           t:send(code .. "\r")
           local begin = terminal.seconds()
           while terminal.seconds() - begin < 0.15 do pcall(t.expect, t, "\1", 0.02) end
+          local waited = t:waited()
           t:send "\3"
           local _, spent = t:expect("interrupted\n%d+> $")
-          best = math.min(best, spent)
+          best = math.min(best, spent - (t:waited() - waited))
           if best < LIMIT then break end
         end
         assert.truthy(best < LIMIT, best)

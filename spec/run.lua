@@ -4,7 +4,7 @@
 -- row for each job when it ends and below it what it printed, what failed once more at the end, and the counts of all as
 -- `.ci/run` reads them. A job fails, and counts, that exits with an error, dies of a signal, or never says its counts.
 --
--- Jobs begin in the order of the list: the longest first, so that none is waited for at the end.
+-- The longest jobs begin first, so that none is waited for at the end. TEST_SEED, which specs choose their shares by, is SEED.
 
 local ffi = require "ffi"
 
@@ -29,16 +29,20 @@ local fuzzers = {
 --- Specs that run a second time with the second device as that of all tensors; `make test-far` runs more.
 local far_specs = { "index", "vmap", "optim" }
 
---- What takes longest, roughly; the order of all else matters little.
-local longest = { "collect", "fuzz_lua", "fuzz", "checked", "memory", "ops", "hooks", "x64", "files_memory", "bits", "fuzz_grad",
-  "convolution", "amx", "capture", "matrix", "pages", "scalars", "files", "pool", "threads", "examples", "fuzz_hooks", "compile",
-  "fuzz_alias", "layout", "scopes", "product", "sizes" }
+--- What takes longest, in seconds of CPU, roughly, and what a program of a fuzzer takes; the order of all else matters little.
+local seconds = { bits = 15, collect = 14, embed = 12, export = 12, checked = 11, interrupt = 11, files_memory = 10, hooks = 10,
+  pages = 9, x64 = 9, ops = 8, capture = 7, threads = 7, convolution = 7, memory = 7, pool = 7, examples = 6, composite = 6,
+  ranges = 6, scalars = 6, files = 6, amx = 5, sizes = 5, layout = 5, matrix = 5, docs = 5, surface = 5, repl = 5, scopes = 4,
+  tiles = 4, product = 4, road = 3, slices = 3, orders = 3, graph = 3 }
+local of_program = { fuzz = 0.008, fuzz_lua = 0.014, fuzz_grad = 0.05, fuzz_scan = 0.06, fuzz_forward = 0.04, fuzz_keys = 0.005,
+  fuzz_hooks = 0.02, fuzz_vmap = 0.017, fuzz_sizes = 0.022, fuzz_alias = 0.006 }
 
 -- --- processes
 
 ffi.cdef [[
 typedef struct { long user[2], system[2], rest[14]; } Usage;
 int fork(void);
+int setenv(const char *name, const char *value, int overwrite);
 int execl(const char *path, const char *word, ...);
 int wait4(int pid, int *status, int options, Usage *usage);
 void _exit(int status);
@@ -94,7 +98,9 @@ local function add_fuzzer(jobs, f, total, seed)
   local programs = math.floor(total * f[2] + 0.5)
   local how = f.capture and " capture" or f.far and " far" or ""
   local environment = f.capture and "env TYCHO_CHECK=capture " or f.far and ("env FUZZ_DEVICE=far FAR_SEED=%d "):format(seed) or ""
+  local twice = how == "" and 1 or 2 -- captures to compare with, another device
   jobs[#jobs + 1] = { family = f[1], name = ("%s %d %d%s"):format(f[1], programs, seed, how),
+    seconds = programs * (of_program[f[1]] or 0.001) * twice,
     command = ("%sluajit spec/%s.lua %d %d"):format(environment, f[1], programs, seed) }
 end
 
@@ -102,7 +108,7 @@ local function all_jobs()
   local jobs, command = {}, busted()
   for _, file in ipairs(lines_of "ls spec/*_spec.lua") do
     local name = file:match "([^/]*)_spec%.lua$"
-    jobs[#jobs + 1] = { family = name, name = name .. "_spec.lua", command = command .. " " .. file }
+    jobs[#jobs + 1] = { family = name, name = name .. "_spec.lua", seconds = seconds[name], command = command .. " " .. file }
   end
   for _, name in ipairs(far_specs) do
     jobs[#jobs + 1] = { family = name, name = name .. "_spec.lua far",
@@ -113,7 +119,7 @@ local function all_jobs()
     add_fuzzer(jobs, f, FIXED, 1)
   end
   if not os.getenv "TYCHO_CC" then -- another processor
-    jobs[#jobs + 1] = { family = "fuzz", name = "fuzz 600 5 avx2",
+    jobs[#jobs + 1] = { family = "fuzz", name = "fuzz 400 5 avx2", seconds = 3,
       command = "env TYCHO_ISA=avx2 TYCHO_CHECK=1 luajit spec/fuzz.lua 400 5" }
   end
   return jobs
@@ -121,11 +127,10 @@ end
 
 --- Those that are asked for, longest first.
 local function chosen(jobs, names)
-  local wanted, rank, list = {}, {}, {}
+  local wanted, list = {}, {}
   for _, name in ipairs(names) do wanted[name] = true end
-  for i, name in ipairs(longest) do rank[name] = i end
   for i, job in ipairs(jobs) do
-    job.rank = (rank[job.family] or 1000) * 1000 + i
+    job.at, job.seconds = i, job.seconds or 1
     if #names == 0 or wanted[job.family] ~= nil then
       wanted[job.family] = #names > 0 and "found" or nil
       list[#list + 1] = job
@@ -134,7 +139,10 @@ local function chosen(jobs, names)
   for name, found in pairs(wanted) do
     assert(found == "found", ("there is no spec/%s_spec.lua and no fuzzer %s"):format(name, name))
   end
-  table.sort(list, function(a, b) return a.rank < b.rank end)
+  table.sort(list, function(a, b)
+    if a.seconds ~= b.seconds then return a.seconds > b.seconds end
+    return a.at < b.at
+  end)
   return list
 end
 
@@ -216,6 +224,7 @@ end
 local began, workers = now(), tonumber(lines_of("nproc")[1]) or 2
 local jobs = chosen(all_jobs(), { select(4, unpack(arg)) })
 assert(os.execute("mkdir -p " .. LOGS) == 0)
+ffi.C.setenv("TEST_SEED", tostring(SEED), 1)
 print(("%d jobs, %d at a time; random programs of seed %d"):format(#jobs, workers, SEED))
 run(jobs, workers)
 os.exit(close(jobs, began))

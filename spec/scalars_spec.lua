@@ -88,11 +88,13 @@ describe("numbers that change between calls", function()
   end
   table.sort(names)
 
-  for _, name in ipairs(names) do
+  for i, name in ipairs(names) do
     it("go through " .. name, function()
       local fn = names[name]
-      local ways = { unpack(calls) }
-      for _, call in ipairs(further[name] or {}) do ways[#ways + 1] = call end
+      local ways = { unpack(further[name] or {}) }
+      for way, call in ipairs(calls) do
+        if H.share(i + way, 2) then ways[#ways + 1] = call end
+      end
       for way, call in ipairs(ways) do
         for _, make in ipairs(tensors) do
           if pcall(call, fn, make(), 1) or pcall(call, fn, make(), 2) then

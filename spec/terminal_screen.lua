@@ -211,6 +211,17 @@ end
 --- From here on expect looks at what is below this line.
 function M:mark() self.marked = self.y end
 
+--- Seconds that the program's main thread and this one have waited for a core that others had; 0 where Linux does not tell.
+function M:waited()
+  local sum = 0
+  for _, of in ipairs { self.pid, "self" } do
+    local file = io.open(("/proc/%s/schedstat"):format(of))
+    sum = sum + (file and tonumber(file:read("*a"):match "%d+ (%d+)") or 0) * 1e-9
+    if file then file:close() end
+  end
+  return sum
+end
+
 --- Whether the program has ended by itself, within so many seconds; its status.
 function M:wait(limit)
   local status, begin = ffi.new "int[1]", seconds()

@@ -169,10 +169,11 @@ describe("threads with a Lua state each", function()
   local alone
 
   for _, machine in ipairs { "tile", "x64" } do
-    claim("get the results of one: 64 of them, " .. machine, function()
-      local text, status = run("states", 4, 64, { TYCHO_MACHINE = machine, TYCHO_THREADS = 2 })
+    local n = machine == "x64" and 64 or 24 -- what is portable makes no code
+    claim(("get the results of one: %d of them, %s"):format(n, machine), function()
+      local text, status = run("states", 4, n, { TYCHO_MACHINE = machine, TYCHO_THREADS = 2 })
       assert.equal(0, status, text)
-      assert.truthy(text:find("64 of 64 the same", 1, true), text)
+      assert.truthy(text:find(("%d of %d the same"):format(n, n), 1, true), text)
       local own = text:match "^[^\n]*"
       assert.equal(4 * 7, select(2, own:gsub("%x+", "")))
       alone = alone or own
