@@ -502,7 +502,7 @@ sanitized:
 	  $(TEST) $(LUAJIT) spec/run.lua 500 1000 $(SEED) $(SPECS)
 
 # Engines of the C API on threads of their own, under ThreadSanitizer. LuaJIT itself and kernels are not instrumented.
-RACES   := threads contention jobs
+RACES   := threads contention jobs steps cancels
 tsan: deps
 	@$(MAKE) --no-print-directory $(JOBS) embedded B=$(B)/tsan FRAMES= LDFLAGS="-shared -fsanitize=thread" \
 	  CFLAGS="-O1 -g -fsanitize=thread -fno-omit-frame-pointer"
