@@ -14,7 +14,7 @@
 #   make hosts    LÖVE, Neovim, nginx ... run a training step
 #   make clean                                                    make bench-ops  every function beside NumPy, PyTorch
 #   make deb      Debian packages in build/deb                    make test-packages  they and luarocks, in a fresh Debian
-#   make windows  core.dll and files.dll, cross-built              make test-windows  specs and fuzzers under Wine
+#   make windows  core.dll, files.dll, tycho.dll, cross-built      make test-windows  specs and fuzzers under Wine
 #   make meta     definitions for language servers                make tsan     threads of the C API, ThreadSanitizer
 #   make help     this list
 ifeq ($(origin CC),default)
@@ -147,10 +147,13 @@ $(B)/obj/embed/modules.o: $(B)/obj/embed/modules.c
 	@echo "cc  $<"
 	@$(CC) $(CFLAGS) -c $< -o $@
 
-$(B)/libtycho.o: $(OBJ) $(filter $(B)/obj/file/%,$(FILES)) $(EMBED)
+LIBTYCHO := $(OBJ) $(filter $(B)/obj/file/%,$(FILES)) $(EMBED)
+# Of what nm tells: names of Lua's API that are asked for, each with the one that is called in its place.
+HOST_NAMES := sed -n 's/^ *U \(luaL\?_[A-Za-z_]*\|luaJIT_[a-z]*\)$$/\1 ty_host_\1/p'
+$(B)/libtycho.o: $(LIBTYCHO)
 	@echo "ld  $@"
 	@$(CC) -r -nostdlib $(filter-out %/lua_table.o,$^) -o $(B)/engine.o
-	@$(call tool,nm) -u $(B)/engine.o | sed -n 's/^ *U \(luaL\?_[A-Za-z_]*\|luaJIT_[a-z]*\)$$/\1 ty_host_\1/p' >$(B)/lua.names
+	@$(call tool,nm) -u $(B)/engine.o | $(HOST_NAMES) >$(B)/lua.names
 	@$(call tool,objcopy) --redefine-syms=$(B)/lua.names $(B)/engine.o
 	@$(CC) -r -nostdlib $(B)/engine.o $(filter %/lua_table.o,$^) -o $@
 	@$(call tool,objcopy) --localize-hidden -L luaopen_tycho_core -L luaopen_tycho_files $@
@@ -285,12 +288,18 @@ windows: deps
 	@sh spec/windows/luajit.sh $(WINDOWS)
 	@$(MAKE) --no-print-directory $(JOBS) windows-library
 
-windows-library: $(WINDOWS)/tycho/core.dll $(WINDOWS)/tycho/files.dll $(LUA:$(B)/%=$(WINDOWS)/%)
+windows-library: $(WINDOWS)/tycho/core.dll $(WINDOWS)/tycho/files.dll $(LUA:$(B)/%=$(WINDOWS)/%) \
+  $(WINDOWS)/libtycho.a $(WINDOWS)/tycho.dll $(WINDOWS)/include/tycho.h $(WINDOWS)/include/tycho.hpp
 
 $(WINDOWS)/obj/%.o: core/%.c Makefile
 	@mkdir -p $(@D)
 	@echo "cc  $<, Windows"
 	@$(WIN_CC) $(WIN_CFLAGS) -MMD -MP -c $< -o $@
+
+$(WINDOWS)/obj/embed/modules.o: $(B)/obj/embed/modules.c
+	@mkdir -p $(@D)
+	@echo "cc  $<, Windows"
+	@$(WIN_CC) $(WIN_CFLAGS) -c $< -o $@
 $(WINDOWS)/obj/device/cpu/attend.o: WIN_CFLAGS += -fno-builtin
 
 $(WINDOWS)/tycho/core.dll: $(OBJ:$(B)/%=$(WINDOWS)/%)
@@ -303,6 +312,29 @@ $(WINDOWS)/tycho/files.dll: $(FILES:$(B)/%=$(WINDOWS)/%)
 	@echo "ld  $@"
 	@$(WIN_LINK) $^ $(WIN_JIT)/lua51.dll -o $@
 
+# The C API. Objects are not merged, since ld -r loses there where functions' unwind tables belong: names are changed in each,
+# those that do not begin with ty_ too. Programs are linked with the DLL; other compilers make a library for it from tycho.def.
+WIN_TOOL   := $(patsubst %gcc-win32,%,$(WIN_CC))
+$(WINDOWS)/libtycho.a: $(LIBTYCHO:$(B)/%=$(WINDOWS)/%)
+	@echo "ar  $@"
+	@rm -rf $@ $(@D)/embed && mkdir -p $(@D)/embed
+	@{ $(WIN_TOOL)nm -u $(filter-out %/lua_table.o,$^) | $(HOST_NAMES); \
+	   $(WIN_TOOL)nm -g --defined-only $^ | sed -n '/ ty_/d; s/^[0-9a-f]* [A-Z] \([a-z][^.]*\)$$/\1 ty_inside_\1/p'; } | \
+	   sort -u | sed 'p; s/[^ ]*/.refptr.&/g' >$(@D)/lua.names
+	@for o in $(filter-out %/lua_table.o,$^); do \
+	  $(WIN_TOOL)objcopy --redefine-syms=$(@D)/lua.names -R .drectve $$o $(@D)/embed/$$(echo $${o#$(@D)/obj/} | tr / _) || exit 1; \
+	done
+	@$(WIN_TOOL)ar rcs $@ $(@D)/embed/*.o $(filter %/lua_table.o,$^)
+
+$(WINDOWS)/tycho.dll: $(WINDOWS)/libtycho.a core/tycho.h
+	@echo "ld  $@"
+	@sed -n -e '1i EXPORTS' -e 's/^TY_API.*[ *]\(ty_[a-z_]*\)(.*/\1/p' core/tycho.h >$(@D)/tycho.def
+	@$(WIN_LINK) -Wl,--whole-archive $< -Wl,--no-whole-archive $(@D)/tycho.def -Wl,--out-implib,$(@D)/libtycho.dll.a -o $@
+
+$(WINDOWS)/include/%: core/%
+	@mkdir -p $(@D)
+	@cp $< $@
+
 $(WINDOWS)/tycho/%.lua: lua/tycho/%.lua
 	@mkdir -p $(@D)
 	@cp $< $@
@@ -310,10 +342,18 @@ $(WINDOWS)/tycho/%.lua: lua/tycho/%.lua
 -include $(WIN_OBJ:.o=.d)
 
 # What specs would compile, then specs, fuzzers, and the hashes of results that Linux gives: SPECS="ops fuzz"
-WIN_SPEC := $(WINDOWS)/spec/oracle.dll
-$(WIN_SPEC): $(WINDOWS)/spec/%.dll: spec/%.c Makefile
+WIN_PROGRAM = $(WIN_CC) -std=c11 -O1 $(WARN) -D_GNU_SOURCE -D__USE_MINGW_ANSI_STDIO=1 -I$(WINDOWS)/include
+WIN_SPEC := $(addprefix $(WINDOWS)/spec/,oracle.dll claims.exe example_static.exe example_shared.exe)
+$(WIN_SPEC): $(WINDOWS)/libtycho.a $(WINDOWS)/tycho.dll Makefile
+$(WINDOWS)/spec/oracle.dll: spec/oracle.c
 	@mkdir -p $(@D)
 	@$(WIN_CC) -shared -O1 -static -D__USE_MINGW_ANSI_STDIO=1 -Icore $< core/base/fma_windows.c -lquadmath -o $@
+$(WINDOWS)/spec/claims.exe: spec/embed.c
+	@$(WIN_PROGRAM) $< $(WINDOWS)/libtycho.a -static -lwinpthread -o $@
+$(WINDOWS)/spec/example_static.exe: examples/embed/main.c
+	@$(WIN_PROGRAM) $< $(WINDOWS)/libtycho.a -o $@
+$(WINDOWS)/spec/example_shared.exe: examples/embed/main.c
+	@$(WIN_PROGRAM) $< $(WINDOWS)/tycho.dll -o $@
 
 test-windows: build windows
 	@$(call need,wine,wine wine64)
@@ -462,7 +502,7 @@ sanitized:
 	  $(TEST) $(LUAJIT) spec/run.lua 500 1000 $(SEED) $(SPECS)
 
 # Engines of the C API on threads of their own, under ThreadSanitizer. LuaJIT itself and kernels are not instrumented.
-RACES   := threads contention jobs
+RACES   := threads contention jobs steps cancels
 tsan: deps
 	@$(MAKE) --no-print-directory $(JOBS) embedded B=$(B)/tsan FRAMES= LDFLAGS="-shared -fsanitize=thread" \
 	  CFLAGS="-O1 -g -fsanitize=thread -fno-omit-frame-pointer"

@@ -12,13 +12,13 @@
 **   ty_close(e);
 **
 ** Build: cc main.c $(pkg-config --cflags --libs tycho), or cc main.c libtycho.a -lm -ldl -lpthread. No LuaJIT need be
-** linked: where none is, libluajit-5.1.so.2 is opened. The Lua part of the library lies inside; there is no search path.
+** linked: where none is, libluajit-5.1.so.2 is opened, on Windows lua51.dll. The Lua part of the library lies inside; there is no search path.
 **
 ** Handles. ty_engine, ty_model, ty_weights are handles, not addresses: one that was closed, or never was one, is told,
 ** and its use gives TY_CLOSED. NULL is such a one.
 ** Errors. Each function that can fail returns a code, TY_OK is 0, and leaves a sentence for ty_error. What failed has
 ** changed nothing that the caller can see, and the handle is as good as before. No function prints, ends the process,
-** raises a signal, or asks for the locale.
+** raises a signal, or asks for the locale. Texts are UTF-8, on Windows paths too.
 ** Threads. An engine with its models is used by one thread at a time, by different ones one after the other; a call
 ** that finds another one in progress gives TY_BUSY. Different engines work at the same time: one model in many threads
 ** is one engine and one ty_load for each thread, which share weights (ty_weights_load). The engines of a process share
@@ -37,7 +37,7 @@
 extern "C" {
 #endif
 
-#if defined(__GNUC__)
+#if defined(__GNUC__) && !defined(_WIN32)
 #define TY_API __attribute__((visibility("default")))
 #else
 #define TY_API
@@ -134,7 +134,7 @@ typedef struct ty_options {
   ** there, and ty_close leaves it open. The state outlives the engine. NULL: the engine makes one. */
   struct lua_State *lua;
   const char *
-      luajit; /* the shared library to open where the program has none linked; NULL: libluajit-5.1.so.2 */
+      luajit; /* the shared library to open where the program has none linked; NULL: by its usual name */
   ty_log_fn *log; /* NULL: nobody is told */
   void *log_ctx;
   int64_t memory;       /* see ty_limit */
@@ -148,7 +148,7 @@ TY_API ty_status ty_open(const ty_options *options, ty_engine **engine);
 /* Closes the engine with all of its models; results of theirs are gone. */
 TY_API ty_status ty_close(ty_engine *engine);
 
-/* Which LuaJIT runs, and where it was found: "LuaJIT 2.1.0-beta3 (libluajit-5.1.so.2, opened by dlopen)". The text holds as long as
+/* Which LuaJIT runs, and where it was found: "LuaJIT 2.1.0-beta3 (libluajit-5.1.so.2, opened at run time)". The text holds as long as
 ** the engine. */
 TY_API ty_status ty_luajit(ty_engine *engine, const char **text);
 

@@ -81,7 +81,7 @@ describe("a program in C", function()
     local path = program("embed_static", "cc examples/embed/main.c " .. STATIC)
     local out, status = run(("'%s' /no/model.lua"):format(path))
     assert.equal(1, status)
-    assert.truthy(out:find("load: TY_FAILED: ty_load: cannot open /no/model.lua", 1, true), out)
+    assert.truthy(out:find("load: TY_FAILED: ty_load: /no/model.lua: cannot be opened: No such file", 1, true), out)
   end)
 
   it("may be in C++", function()
@@ -131,6 +131,7 @@ local claims = {
   numbers = "captures nothing anew for another number",
   borrowed = "writes to no argument, and reads none after the call",
   results = "keeps results while other models write to what they are",
+  paths = "reads files whatever letters their names have",
   errors = "answers wrong use with a code and a sentence",
   wild = "outlives what Lua does wrong",
   limits = "keeps a limit of memory",
@@ -144,6 +145,7 @@ local claims = {
   steps = "gives a call in slices the results of a plain one, all at once, when it is done",
   cancels = "leaves a call in slices undone, and shows nothing of it",
   step_errors = "ends a call in slices by errors, and at its limits",
+  step_limits = "counts all steps of a call together, and leaves LuaJIT's code as it is",
   starved = "loses nothing, whichever allocation fails",
 }
 

@@ -217,7 +217,10 @@ void *ty_library_open(const char *const *names) {
 
 void *ty_library_symbol(void *library, const char *name) { return dlsym(library, name); }
 
-void *ty_library_all(void) { return RTLD_DEFAULT; }
+bool ty_library_with(const char *name, void **library) {
+  *library = RTLD_DEFAULT;
+  return dlsym(RTLD_DEFAULT, name) != NULL;
+}
 
 void ty_library_close(void *library) { dlclose(library); }
 

@@ -165,8 +165,9 @@ void ty_system_stop(void);                      /* ends the process as abort doe
 
 void *ty_library_open(const char *const *names); /* the first that is there; NULL ends the names */
 void *ty_library_symbol(void *library, const char *name); /* functions too */
-void *
-ty_library_all(void); /* for ty_library_symbol: the program, and what shows its names to all */
+/* What of the process shows the name to all. False: nothing does. Where names are looked up for the program as a
+** whole, it stands for all that is loaded. */
+bool ty_library_with(const char *name, void **library);
 void ty_library_close(void *library);
 
 /* --- the processor: processor.c */

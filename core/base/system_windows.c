@@ -265,24 +265,23 @@ void *ty_library_open(const char *const *names) {
   return library;
 }
 
-static void *find_everywhere(const char *name) {
+void *ty_library_symbol(void *library, const char *name) {
+  return (void *)GetProcAddress(library, name);
+}
+
+/* Names are those of a module each: the program, or a DLL. */
+bool ty_library_with(const char *name, void **library) {
   DWORD bytes = 0, room;
   HANDLE self = GetCurrentProcess();
   K32EnumProcessModules(self, NULL, 0, &bytes);
   HMODULE *all = HeapAlloc(GetProcessHeap(), 0, room = bytes);
-  void *found = NULL;
+  *library = NULL;
   if (all && K32EnumProcessModules(self, all, room, &bytes))
-    for (DWORD i = 0; i < TY_MIN(bytes, room) / sizeof *all && !found; i++)
-      found = (void *)GetProcAddress(all[i], name);
-  HeapFree(GetProcessHeap(), 0, all);
-  return found;
+    for (DWORD i = 0; i < TY_MIN(bytes, room) / sizeof *all && !*library; i++)
+      if (GetProcAddress(all[i], name)) *library = all[i];
+  if (all) HeapFree(GetProcessHeap(), 0, all);
+  return *library != NULL;
 }
-
-void *ty_library_symbol(void *library, const char *name) {
-  return library ? (void *)GetProcAddress(library, name) : find_everywhere(name);
-}
-
-void *ty_library_all(void) { return NULL; }
 
 void ty_library_close(void *library) { FreeLibrary(library); }
 

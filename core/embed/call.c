@@ -98,9 +98,8 @@ int ty_embed_run(lua_State *L) {
   if (!hit) {
     lua_rawgeti(L, 1, m->warms ? RECORD_WARM : RECORD_CALL);
     for (int i = 0; i < m->narguments; i++) lua_pushvalue(L, 3 + i);
-    ty_embed_hook_set(L, m);
     lua_call(L, m->narguments, LUA_MULTRET);
-    ty_embed_hook_clear(L, m);
+    ty_embed_unwatch(L, m->U);
   }
   ty_embed_read_results(L, m, first, hit && !C->kept ? C->own : 0);
   ty_embed_deadline_end(L, m);
@@ -112,7 +111,7 @@ ty_status ty_embed_protected(Model *m, int function) {
   lua_pushvalue(L, function);
   const int status = lua_pcall(L, 0, LUA_MULTRET, 0);
   if (TY_LIKELY(!status)) return TY_OK;
-  ty_embed_hook_clear(L, m);
+  ty_embed_unwatch(L, m->U);
   const ty_status y = ty_embed_failed(m->U, L, NULL, status);
   lua_pushvalue(L, MODEL_LEAVE);
   if (lua_pcall(L, 0, 0, 0)) lua_pop(L, 1);

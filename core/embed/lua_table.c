@@ -11,8 +11,8 @@
 ** LuaJIT throws pass by. The real names occur here alone, as weak references:
 **   1. linked: the static linker or the loader resolves them, from the program (exported or, for libtycho.a, not), from
 **      a LuaJIT that it is linked with, or from the plugin that libtycho.so was loaded with;
-**   2. RTLD_DEFAULT: a LuaJIT that was loaded RTLD_GLOBAL later;
-**   3. dlopen of libluajit-5.1.so.2, where the library may make a Lua state of its own.
+**   2. loaded: a LuaJIT that shows its functions to the process, by RTLD_GLOBAL, or on Windows any that is loaded;
+**   3. libluajit-5.1.so.2 or lua51.dll is opened, where the library may make a Lua state of its own.
 ** Dropped: opening LuaJIT RTLD_GLOBAL before a second shared object with the engine in it is loaded. It cannot be
 ** linked statically, and shows LuaJIT's names to everybody in the process, who may have another Lua.
 ** A Lua that has not all of them (PUC Lua 5.1 lacks luaJIT_setmode, 5.2 and later lua_getfenv) is refused: its states
@@ -70,6 +70,18 @@ int ty_host_luaL_error(lua_State *L, const char *fmt, ...) {
   return table.lua_error(L);
 }
 
+/* How LuaJIT's library is called, how the user gets it, and how a program shows its own. */
+#ifdef _WIN32
+#define LIBRARIES "lua51.dll"
+#define TO_GET "is neither beside the program nor on PATH"
+#define TO_SHOW "link it with lua51.dll, or export them from the program (-Wl,--export-all-symbols)"
+#else
+#define LIBRARIES "libluajit-5.1.so.2", "libluajit-5.1.so"
+#define TO_GET "is not installed (Debian: apt-get install libluajit-5.1-2)"
+#define TO_SHOW "link the program with -Wl,-E, or with libtycho.a"
+#endif
+static const char *const libraries[] = {LIBRARIES, NULL};
+
 /* The first name that is missing, or NULL. */
 static const char *missing(const LuaTable *t) {
 #define ASK(result, name, parameters, arguments, back) \
@@ -87,7 +99,7 @@ static LuaTable linked(void) {
   };
 }
 
-static LuaTable loaded(void *library) {
+static LuaTable of_library(void *library) {
   LuaTable t;
   void *p;
 #define TAKE(result, name, parameters, arguments, back) \
@@ -96,6 +108,14 @@ static LuaTable loaded(void *library) {
   TY_LUA_NAMES(TAKE)
 #undef TAKE
   return t;
+}
+
+/* Of what shows LuaJIT's functions, else of another Lua. */
+static LuaTable loaded(void) {
+  void *library;
+  if (ty_library_with("luaJIT_setmode", &library) || ty_library_with("lua_pushvalue", &library))
+    return of_library(library);
+  return (LuaTable){0};
 }
 
 static bool take(const LuaTable *t, const char *where) {
@@ -115,20 +135,23 @@ static void say_missing(const LuaTable *t, bool opened, char *why, size_t n) {
     snprintf(why, n, "the LuaJIT of this program lacks %s: Tycho needs LuaJIT 2.1, all of it",
              missing(t));
   else if (opened)
-    snprintf(why, n,
-             "no LuaJIT: the program has none linked, and libluajit-5.1.so.2 is not installed "
-             "(Debian: apt-get install libluajit-5.1-2)");
-  else
-    snprintf(why, n,
-             "the functions of this program's LuaJIT cannot be seen: link the program with -Wl,-E, "
-             "or with libtycho.a");
+    snprintf(why, n, "no LuaJIT: the program has none linked, and %s " TO_GET, libraries[0]);
+  else snprintf(why, n, "the functions of this program's LuaJIT cannot be seen: " TO_SHOW);
+}
+
+static void *open_one(const char *name) {
+  return ty_library_open((const char *const[]){name, NULL});
+}
+
+static void *open_usual(const char **name) {
+  void *opened = NULL;
+  for (int i = 0; libraries[i] && !opened; i++) opened = open_one(*name = libraries[i]);
+  return opened;
 }
 
 static bool find(const char *library, bool of_host, char *why, size_t n) {
   static char name[256];
-  const char *usual[] = {"libluajit-5.1.so.2", "libluajit-5.1.so", NULL};
-  const char *given[] = {library, NULL};
-  const LuaTable here = linked(), shown = loaded(ty_library_all());
+  const LuaTable here = linked(), shown = loaded();
   if (found && of_host && opened_here) {
     snprintf(why, n,
              "a LuaJIT was opened for engines without a state of the host's: a state of another "
@@ -140,12 +163,13 @@ static bool find(const char *library, bool of_host, char *why, size_t n) {
     say_missing(here.lua_pushvalue ? &here : &shown, library != NULL, why, n);
     return false;
   }
-  void *opened = ty_library_open(*library ? given : usual);
+  const char *asked = library;
+  void *opened = *library ? open_one(library) : open_usual(&asked);
   if (!opened && *library) snprintf(why, n, "%.200s: cannot be opened as a library", library);
   else if (!opened) say_missing(&shown, true, why, n);
   if (!opened) return false;
-  const LuaTable its = loaded(opened);
-  snprintf(name, sizeof name, "%.200s, opened by dlopen", *library ? library : usual[0]);
+  const LuaTable its = of_library(opened);
+  snprintf(name, sizeof name, "%.200s, opened at run time", asked);
   if (take(&its, name)) return opened_here = true;
   say_missing(&its, true, why, n);
   ty_library_close(opened);

@@ -81,9 +81,9 @@ void ty_embed_drop_results(Model *m);
 /* deadline.c: from now on operations raise when so many ns are over, until the end. */
 void ty_embed_deadline_begin(lua_State *L, const Model *m, i64 left);
 void ty_embed_deadline_end(lua_State *L, const Model *m);
-/* And Lua code between them, where there is a deadline. */
-void ty_embed_hook_set(lua_State *L, const Model *m);
-void ty_embed_hook_clear(lua_State *L, const Model *m);
+/* And Lua code between them, until it ends: where there is a deadline, Binding.watch. */
+void ty_embed_watch(lua_State *L, void *universe);
+void ty_embed_unwatch(lua_State *L, const Universe *U);
 
 /* call.c: the model, for a call that is to begin with these arguments: none that was started is under way. NULL: *y says
 ** why. */

@@ -9,8 +9,8 @@
 #include <lualib.h>
 #include <stdio.h>
 #include "base/system.h"
-#include "embed/embed.h"
 #include "embed/lua_table.h"
+#include "embed/model.h"
 #include "embed/modules.h"
 #include "lua/lua_seam.h"
 
@@ -159,6 +159,7 @@ static int open_in(lua_State *L) {
   lua_State *own = lua_newthread(L);
   U->anchor = luaL_ref(L, LUA_REGISTRYINDEX);
   mark_open(L, U);
+  U->B->watch = ty_embed_watch, U->B->watch_ctx = U;
   U->L = own;
   return 0;
 }
@@ -213,6 +214,7 @@ static int close_in(lua_State *L) {
   luaL_unref(L, LUA_REGISTRYINDEX, U->lua);
   luaL_unref(L, LUA_REGISTRYINDEX, U->anchor);
   set_log(L, U, false);
+  U->B->watch = NULL;
   mark_open(L, NULL);
   return 0;
 }

@@ -51,6 +51,14 @@ void ty_embed_end_run(Model *m) {
   ty_embed_protected(m, MODEL_CANCEL);
 }
 
+/* Whether code of the user's waits in the run at index -2, which goes on where it has yielded. */
+static bool runs_as_lua(lua_State *L) {
+  lua_getfield(L, -2, "in_lua");
+  const bool runs = lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  return runs;
+}
+
 int ty_embed_step(lua_State *L) {
   Model *m = ty_embed_running(L);
   ty_lua_enter(L);
@@ -58,9 +66,9 @@ int ty_embed_step(lua_State *L) {
   push_run(L, m);
   lua_pushnumber(L, m->budget);
   if (m->left) ty_embed_deadline_begin(L, m, m->left);
-  ty_embed_hook_set(L, m);
+  if (runs_as_lua(L)) ty_embed_watch(L, m->U);
   lua_call(L, 2, LUA_MULTRET);
-  ty_embed_hook_clear(L, m);
+  ty_embed_unwatch(L, m->U);
   m->done = lua_toboolean(L, 1);
   if (!m->done && m->left && ty_system_now() >= m->U->until) luaL_error(L, TY_LUA_LATE);
   if (m->done) {

@@ -116,7 +116,7 @@ int ty_trace_answer(lua_State *L, State *S, const Trace *T, const Made *m, bool 
     lua_pushvalue(L, UP_HAND_OUT);
     return 1;
   }
-  S->engine->compiled->in_lua++;
+  ty_lua_runs(L, S);
   lua_rawgeti(L, m->anchors, T->resume);
   return 1;
 }

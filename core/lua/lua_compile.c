@@ -91,14 +91,14 @@ static bool is_due(lua_State *L, State *S, Entry *e, int narg) {
 }
 
 /* Pushes what pick answers with where no trace does: the function itself, or one of the anchors that run it. */
-static int as_lua(lua_State *L, struct Compiled *C) {
-  C->in_lua++;
+static int as_lua(lua_State *L, State *S) {
+  ty_lua_runs(L, S);
   lua_pushvalue(L, lua_upvalueindex(4));
   return 1;
 }
 
-static int by_anchor(lua_State *L, struct Compiled *C, int anchor) {
-  C->in_lua++;
+static int by_anchor(lua_State *L, State *S, int anchor) {
+  ty_lua_runs(L, S);
   lua_rawgeti(L, lua_upvalueindex(5), anchor);
   return 1;
 }
@@ -114,19 +114,19 @@ static int pick(lua_State *L, bool again, bool asks) {
   if (TY_UNLIKELY(S->open != NULL)) close_returned(L, S);
   if (S->open || S->level || C->stance == STANCE_EAGER || C->plain || TY_UNLIKELY(e->ended)) {
     e->nested += S->open != NULL;
-    return as_lua(L, C);
+    return as_lua(L, S);
   }
   if (TY_UNLIKELY(e->check_every > 0) && !again &&
       !ty_lua_mode_of(L, (Binding *)S, MODE_CHECK, e) && --e->check_left <= 0) {
     e->check_left = e->check_every;
-    return by_anchor(L, C, 0);
+    return by_anchor(L, S, 0);
   }
-  if (TY_UNLIKELY(e->recheck) && asks) return by_anchor(L, C, again ? -2 : -1);
+  if (TY_UNLIKELY(e->recheck) && asks) return by_anchor(L, S, again ? -2 : -1);
   if (TY_UNLIKELY(e->away > 0) && !again && C->stance == STANCE_DEFAULT) {
     e->away--;
     if (e->recorded) e->recorded = start(L, S, e, lua_topointer(L, lua_upvalueindex(4)));
     else e->calls++;
-    return as_lua(L, C);
+    return as_lua(L, S);
   }
   int answers;
   SiteFrame frame;
@@ -145,10 +145,10 @@ static int pick(lua_State *L, bool again, bool asks) {
     return answers;
   }
   if (!again && (y == TRACE_SIZES || (y == TRACE_MISS && is_due(L, S, e, narg))))
-    return by_anchor(L, C, 1);
+    return by_anchor(L, S, 1);
   e->recorded = start(L, S, e, lua_topointer(L, lua_upvalueindex(4)));
   if (!again && y == TRACE_MISS) ty_entry_missed(e);
-  return as_lua(L, C);
+  return as_lua(L, S);
 }
 
 static int compile_pick(lua_State *L) { return pick(L, false, true); }

@@ -43,8 +43,7 @@ static void *routine(lua_State *L, const char *who, int dtype, const char *name)
   snprintf(symbol, sizeof symbol, "%c%s_", dtype == T_F64 ? 'd' : 's', name);
   void *fn = ty_blas_load(&err) ? ty_blas_symbol(symbol) : NULL;
   if (fn) return fn;
-  ty_lua_error(L, "%s: needs LAPACK of OpenBLAS: %s; install it with `apt install libopenblas0`",
-               who, err ? err : "the library lacks it");
+  ty_lua_error(L, "%s: needs LAPACK of OpenBLAS: %s", who, err ? err : "the library lacks it");
   return NULL;
 }
 

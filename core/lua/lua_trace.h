@@ -48,6 +48,12 @@ void ty_lua_plan_text(lua_State *L, const Source *from);
 ** list. */
 void ty_lua_push_site(lua_State *L, i32 site);
 void ty_lua_push_sites(lua_State *L, const i32 *site, i32 n);
+/* From here on the user's code runs: a compiled function, or the rest of one. */
+static inline void ty_lua_runs(lua_State *L, State *S) {
+  const Binding *B = (Binding *)S;
+  S->engine->compiled->in_lua++;
+  if (TY_UNLIKELY(B->watch != NULL)) B->watch(L, B->watch_ctx);
+}
 i64 ty_trace_hits(const Trace *T);
 /* Whether calls of new sizes run without a plan for a while, since none of those made lately was used twice. */
 bool ty_trace_rests(const Trace *T);

@@ -99,6 +99,8 @@ typedef struct Binding {
   i64 large, died; /* bytes of results that are looked after; how many were let go of */
   bool leaf;       /* the options that were read last have requires_grad = true */
   bool cycling;    /* a cycle that was begun for the sake of tensors has not ended */
+  void (*watch)(lua_State *L, void *ctx); /* see ty_lua_runs; or NULL */
+  void *watch_ctx;
   bool closing, closed;
   char home[512]; /* how the sources of our own Lua chunks begin, without / or \ */
 } Binding;

@@ -2,6 +2,8 @@
 ** main.c -- a C program that calls a model written in Lua. Build and run, in this directory:
 **   cc main.c $(pkg-config --cflags --libs tycho) -o embed && ./embed
 ** or with the static library: cc main.c -I../../build/include ../../build/libtycho.a -lm -ldl -lpthread -o embed
+** for Windows (make windows): x86_64-w64-mingw32-gcc main.c -I../../build/windows/include ../../build/windows/tycho.dll -o embed.exe,
+** with tycho.dll and lua51.dll beside it.
 */
 #include <stdio.h>
 #include <tycho.h>

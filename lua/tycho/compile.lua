@@ -421,12 +421,8 @@ function M.open(core)
     local ok, e = pcall(api.explain, f)
     core._tells_code(false)
     if not ok then return error(e, 0) end
-    local file, why = io.open(path, "w")
-    if not file then return nil, why end
-    local written, message = file:write(core.internals.load("tycho.view").page(e, h.fn))
-    local closed, late = file:close()
-    if written and closed then return true end
-    return nil, message or late
+    local page = core.internals.load("tycho.view").page(e, h.fn)
+    return core.internals.load("tycho.files")._native.write(path, { page })
   end
 
   --- Forgets the signatures and counters of a compiled function.

@@ -11,7 +11,7 @@ local M = {}
 
 local function fail(fmt, ...) return error(format(fmt, ...), 0) end
 
---- What loadstring and loadfile say; LuaJIT loses the message of a parser that memory ran out for.
+--- What loadstring says; LuaJIT loses the message of a parser that memory ran out for.
 local function said(why) return type(why) == "string" and why or "not enough memory" end
 
 --- The tensors of a file or a directory, by name; what has no names is under "value".
@@ -85,6 +85,15 @@ local function record_of(value, fn, options)
     value = value, options = options }
 end
 
+local SOURCE_MOST = 2 ^ 28 -- bytes
+
+--- Read as weights are: on Windows Lua's own files are none whose path is UTF-8.
+local function load_file(path)
+  local text, why = internals.load("tycho.files")._native.text(path, SOURCE_MOST)
+  if not text then return nil, why end
+  return loadstring(text, "@" .. path)
+end
+
 --- Runs a model's file.
 ---@param path? string
 ---@param text? string Lua source, where there is no path
@@ -94,7 +103,7 @@ end
 function M.load(path, text, name, weights, options)
   local where = path or name or "model"
   local chunk, why
-  if path then chunk, why = loadfile(path) else chunk, why = loadstring(text, "=" .. where) end
+  if path then chunk, why = load_file(path) else chunk, why = loadstring(text, "=" .. where) end
   if not chunk then fail("%s", said(why)) end
   if type(weights) == "string" then weights = M.weights(weights) end
   local value = chunk(weights)

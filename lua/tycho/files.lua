@@ -468,11 +468,7 @@ add("gguf", "gguf", {
 local INDEX_MOST = 2 ^ 24 -- bytes: JSON of more is not read
 local SHARDS_MOST = 4096 -- files that an index names
 
-local function exists(path)
-  local f = io.open(path, "rb")
-  if f then f:close() end
-  return f ~= nil
-end
+local function exists(path) return C.file_size(path) ~= nil end
 
 --- Which file of an index holds which names: {file = {names}}, and the files in order.
 local function read_index(path)

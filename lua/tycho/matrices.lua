@@ -33,8 +33,7 @@ return function(ty, ruled, pinv_rule)
   local tolerances = { rtol = "number", atol = "number" }
 
   --- What counts as zero among singular values of an m x n matrix, [..., 1].
-  local function least(who, opts, s, m, n)
-    opts = check.options(who, opts, tolerances)
+  local function least(opts, s, m, n)
     local rtol = opts.rtol or (opts.atol and 0 or math.max(m, n) * ty.finfo(s.dtype).eps)
     local y = s:max(-1, true) * rtol
     return opts.atol and y:maximum(opts.atol) or y
@@ -67,10 +66,10 @@ return function(ty, ruled, pinv_rule)
   ---@param opts? {rtol: number?, atol: number?} rtol = max(n, m) * eps of the dtype, 0 where atol is given; atol = 0
   ---@return tycho.Tensor # [..., m, n]
   local function pinv(a, opts)
-    a = matrices("pinv", a)
+    a, opts = matrices("pinv", a), check.options("pinv", opts, tolerances)
     if a:numel() == 0 then return t(a):clone() end
     local u, s, vt = check.named("pinv", "svd", linalg.svd, a)
-    local small = ty.le(s, least("pinv", opts, s, a:size(-2), a:size(-1)))
+    local small = ty.le(s, least(opts, s, a:size(-2), a:size(-1)))
     local inverse = where(small, 0, 1 / where(small, 1, s))
     return (t(vt) * inverse:unsqueeze(-2)):matmul(t(u))
   end
@@ -83,9 +82,9 @@ return function(ty, ruled, pinv_rule)
   ---@param opts? {rtol: number?, atol: number?} rtol = max(n, m) * eps of the dtype, 0 where atol is given; atol = 0
   ---@return tycho.Tensor # [...]; i64
   define("matrix_rank", "a, {rtol, atol}", "how many singular values are not zero", function(a, opts)
-    a = matrices("matrix_rank", a):detach()
+    a, opts = matrices("matrix_rank", a):detach(), check.options("matrix_rank", opts, tolerances)
     local s = check.named("matrix_rank", "svdvals", linalg.svdvals, a)
-    return ty.gt(s, least("matrix_rank", opts, s, a:size(-2), a:size(-1))):sum(-1)
+    return ty.gt(s, least(opts, s, a:size(-2), a:size(-1))):sum(-1)
   end)
 
   ------------------------------------------------------------------------------------------------------------ norms
@@ -106,9 +105,10 @@ return function(ty, ruled, pinv_rule)
   --- The norm of matrices in the last two dims.
   local function norm_of(who, a, p)
     if p == "fro" then return ty.norm(a, 2, { -2, -1 }) end
-    if p == "nuc" then return linalg.svdvals(a):sum(-1) end
-    if p == 2 then return linalg.svdvals(a):max(-1) end
-    if p == -2 then return linalg.svdvals(a):min(-1) end
+    if p == "nuc" or p == 2 or p == -2 then
+      local s = check.named(who, "svdvals", linalg.svdvals, a)
+      return p == "nuc" and s:sum(-1) or p == 2 and s:max(-1) or s:min(-1)
+    end
     if p == 1 or p == -1 then return a:abs():sum(-2)[p == 1 and "max" or "min"](a:abs():sum(-2), -1) end
     if p == INF or p == -INF then return a:abs():sum(-1)[p == INF and "max" or "min"](a:abs():sum(-1), -1) end
     return fail(who, "p must be \"fro\", \"nuc\", 1, -1, 2, -2 or infinite, got %s", check.show(p))

@@ -40,10 +40,10 @@ package.preload.term = function()
 end
 
 --- Those of the system lie in the root of the drive.
-local files = 0
+local files, here = 0, ffi.string(ffi.C._getcwd(ffi.new "char[1024]", 1024)):gsub("\\", "/")
 rawset(os, "tmpname", function()
   files = files + 1
-  local name = ("build/windows/tmp/%d-%s"):format(files, tostring({}):match "%x+$")
+  local name = ("%s/build/windows/tmp/%d-%s"):format(here, files, tostring({}):match "%x+$")
   assert(io.open(name, "w")):close()
   return name
 end)

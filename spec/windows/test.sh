@@ -1,7 +1,8 @@
 #!/bin/sh
-# test.sh -- specs and fuzzers of the library for Windows, under Wine, and a training run whose bits are Linux's.
+# test.sh -- specs and fuzzers of the library for Windows, under Wine; a training run whose bits are Linux's; the C API's
+# claims, and its example with the static library and with the DLL.
 #   N=10000 SEED=1 test.sh FOLDER [names, as grad or fuzz_lua: all others are left out]
-# In: what `make windows` puts into FOLDER, spec/oracle.dll there. Out: a row for each spec and fuzzer, below it what failed;
+# In: what `make windows` puts into FOLDER, spec/oracle.dll and programs there. Out: a row for each spec and fuzzer, below it what failed;
 # its output is kept in FOLDER/test. Exit status 1 where one failed.
 #
 # Specs are left out that need what Windows or this harness has not: a POSIX shell and a C compiler within the test
@@ -36,6 +37,8 @@ each example: det
 each example: solve
 orthogonal rows
 a call: newton
+other libraries: polyfit
+begins as it was, and is a parameter again
 its C libraries beside
 beyond an edge of the image
 the table of guard instructions
@@ -56,6 +59,7 @@ gives nil and a message
 where a link leads
 keeps links
 asks the terminal itself
+shown by the command
 help is matched by specs
 beside 200,000 objects"
 # By their share of N, in thousandths, as in run.lua.
@@ -64,7 +68,7 @@ FUZZERS="fuzz:255 fuzz_lua:160 fuzz_cells:120 fuzz_library:140 fuzz_alias:50 fuz
 
 windows() { printf 'Z:%s' "$1" | tr / '\\'; }
 export WINEDEBUG=-all WINEPREFIX="$folder/wine" TYCHO_LOG=0
-export WINEPATH="$(windows "$folder/luajit/src")" BUSTED_LUA="Z:/usr/share/lua/5.1/?.lua;Z:/usr/share/lua/5.1/?/init.lua"
+export WINEPATH="$(windows "$folder/luajit/src");$(windows "$folder")" BUSTED_LUA="Z:/usr/share/lua/5.1/?.lua;Z:/usr/share/lua/5.1/?/init.lua"
 unset DISPLAY
 native() { LUA_PATH="build/?.lua;build/?/init.lua" LUA_CPATH="build/?.so" luajit "$@"; }
 wine_lua() {
@@ -94,6 +98,46 @@ learned() {
     cmp "$folder/tmp/linux ж 日本 é.safetensors" "$folder/tmp/windows ж 日本 é.safetensors" && echo "1 passed"
 }
 
+program() { # name of one in FOLDER/spec, arguments
+  p="$folder/spec/$1.exe"
+  shift
+  timeout -k 5 200 wine "$p" "$@" </dev/null
+}
+
+# In a folder of their own: their files' names have letters of no code page.
+claims() {
+  cd "$folder/tmp" || return 1
+  n=0 names=$(program claims | tr -d '\r') wrong=0
+  for c in $names; do
+    program claims "$c" || { wrong=1; echo "FAILED: $c"; }
+    n=$((n + 1))
+  done
+  cd "$here" && [ $wrong = 0 ] && [ $n -gt 20 ] && echo "$n passed"
+}
+
+# What it says where OpenBLAS is not found.
+absent() {
+  wine_lua -e 'local ty = require "tycho"
+    for name, f in pairs { svd = ty.linalg.svd, inv = ty.linalg.inv, polyfit = function(x) return ty.polyfit(x[1], x[1], 1) end,
+      matrix_norm = function(x) return ty.linalg.matrix_norm(x, 2) end } do
+      local ok, why = pcall(f, ty.eye(3))
+      assert(not ok and why:find(name .. ": needs LAPACK of OpenBLAS: there is no libopenblas.dll beside"), why)
+    end
+    local on, why = ty.blas(true)
+    assert(not on and why:find "there is no libopenblas.dll", why)' && echo "2 passed"
+}
+
+example() {
+  model="examples/embed/model.lua" weights="examples/embed/model.safetensors"
+  cc examples/embed/main.c -Ibuild/include build/libtycho.a -lm -ldl -lpthread -o "$folder/spec/example" &&
+    want=$("$folder/spec/example" $model $weights) || return 1
+  for kind in static shared; do
+    got=$(program example_$kind $model $weights | tr -d '\r')
+    [ "$got" = "$want" ] || { echo "$kind: $got"; return 1; }
+  done
+  echo "2 passed"
+}
+
 chosen() { # name, names: whether it is among them, or there are none
   name=$1
   shift
@@ -117,6 +161,9 @@ spec() {
 }
 
 chosen learned "$@" && row learned learned
+chosen claims "$@" && row claims claims
+chosen example "$@" && row example example
+chosen absent "$@" && row absent absent
 for f in $FUZZERS; do
   chosen "${f%:*}" "$@" || continue
   n=$((N * ${f#*:} / 1000))

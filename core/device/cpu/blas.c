@@ -29,6 +29,16 @@ static struct {
   _Atomic int threads; /* as last set */
 } blas = {.once = ONCE_INIT};
 
+#ifdef _WIN32
+#define LIBRARIES "libopenblas.dll"
+#define MISSING "there is no libopenblas.dll beside the program or on PATH"
+#else
+#define LIBRARIES "libopenblas.so.0", "libopenblas.so", "libopenblasp.so.0", "libopenblaso.so.0"
+#define MISSING \
+  "OpenBLAS is not installed: libopenblas.so.0 was not found (Debian, Ubuntu: apt-get install " \
+  "libopenblas0-pthread)"
+#endif
+
 /* A symbol is a data pointer, which the system promises can be called. */
 #define SYMBOL(field, name) \
   do { \
@@ -37,20 +47,17 @@ static struct {
   } while (0)
 
 static void load(void) {
-  static const char *const names[] = {"libopenblas.so.0", "libopenblas.so", "libopenblasp.so.0",
-                                      "libopenblaso.so.0", NULL};
+  static const char *const names[] = {LIBRARIES, NULL};
   blas.handle = ty_library_open(names);
   if (!blas.handle) {
-    blas.err = "OpenBLAS is not installed: libopenblas.so.0 was not found "
-               "(Debian, Ubuntu: apt-get install libopenblas0-pthread)";
+    blas.err = MISSING;
     return;
   }
   SYMBOL(sgemm, "cblas_sgemm");
   SYMBOL(dgemm, "cblas_dgemm");
   SYMBOL(set_threads, "openblas_set_num_threads");
   if (blas.sgemm && blas.dgemm) return;
-  blas.err = "the OpenBLAS found has no cblas_sgemm "
-             "(Debian, Ubuntu: apt-get install libopenblas0-pthread)";
+  blas.err = "the OpenBLAS that was found has no cblas_sgemm";
   ty_library_close(blas.handle);
   blas.handle = NULL;
 }

@@ -8,7 +8,7 @@ local sizes = require "tycho.export.sizes"
 
 local format, gsub, byte, rep, char = string.format, string.gsub, string.byte, string.rep, string.char
 local concat, ipairs, floor, min = table.concat, ipairs, math.floor, math.min
-local open, remove = io.open, os.remove
+local remove = os.remove
 local text = sizes.text
 
 local M = {}
@@ -261,19 +261,12 @@ end
 
 -- Files ---------------------------------------------------------------------------------------------------------------
 
-local function write_all(list)
-  local done = {}
-  for _, f in ipairs(list) do
-    local file, why = open(f.path, "wb")
-    local ok = file
-    if file then
-      done[#done + 1] = f.path
-      ok, why = file:write(f.text)
-      local closed, late = file:close()
-      if ok and not closed then ok, why = closed, late end
-    end
+local function write_all(list, core)
+  local write = core.internals.load("tycho.files")._native.write
+  for i, f in ipairs(list) do
+    local ok, why = write(f.path, { f.text })
     if not ok then
-      for _, path in ipairs(done) do remove(path) end
+      for k = 1, i - 1 do remove(list[k].path) end
       return nil, why
     end
   end
@@ -301,7 +294,7 @@ function M.write(m, path, core)
   end
   list[#list + 1] = { path = path, text = source_text(m, core, base(header)) }
   list[#list + 1] = { path = header, text = header_text(m, base(bin)) }
-  local ok, why = write_all(list)
+  local ok, why = write_all(list, core)
   if not ok then return nil, why end
   local y = { source = path, header = header, weights = m.weights_beside and bin or nil, inputs = {}, outputs = {},
     workspace = not m.sizes and m.arena + m.room or nil, sizes = m.sizes }
