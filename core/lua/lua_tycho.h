@@ -321,6 +321,7 @@ void ty_lua_open_compile(lua_State *L, int m, int t);  /* compile, explain, grap
 void ty_lua_open_graph(lua_State *L, int m);           /* what graph.lua needs */
 void ty_lua_open_grad(lua_State *L, int m, int t);     /* gradients */
 void ty_lua_open_attend(lua_State *L, int m);          /* attention */
+void ty_lua_open_fft(lua_State *L, int m);             /* Fourier transforms */
 void ty_lua_open_modes(lua_State *L, int m);           /* modes of a call's extent */
 void ty_lua_open_vmap(lua_State *L, int m);            /* what vmap.lua needs */
 void ty_lua_open_lifetimes(lua_State *L, int m);       /* what lifetimes.lua needs */

@@ -491,6 +491,14 @@ static bool last(State *S, const Record *r, Tensor *y) {
   return ok;
 }
 
+/* Of fft: the transform by the transposed matrix, which is one of its kinds. */
+static bool transposed(State *S, const Record *r, const Tensor *gy, Tensor *y) {
+  static const u8 other[FFT_KINDS] = {FFT_INVERSE, FFT_FORWARD,   FFT_REAL_BACK,
+                                      FFT_REAL,    FFT_HALF_BACK, FFT_HALF};
+  const Type *own = &r->edge[0].t.type;
+  return ty_record_fft(S, WHO, gy, r->dim, other[r->base & 7], r->base >> 3, own->dims[r->dim], y);
+}
+
 /* --- the machine */
 
 enum { DEPTH = 10 };
@@ -588,6 +596,7 @@ __attribute__((noinline)) static bool run_word(State *S, const Record *r, const 
     case I_REST: ok = rest(S, r, gy, &y); break;
     case I_UNDER: ok = under(S, r, gy, &y); break;
     case I_UNWRITTEN: ok = unwritten(S, r, gy, &y); break;
+    case I_TRANSPOSE: ok = transposed(S, r, gy, &y); break;
     case I_LAST: ok = last(S, r, &y); break;
     default: break;
     }

@@ -1,5 +1,5 @@
 /*
-** record_move.c -- what goes by index: gather, scatter; and sorting, which makes one.
+** record_move.c -- what goes by index: gather, scatter; sorting, which makes one; and Fourier transforms.
 ** In: tensors; an index of integers that counts from a base, or from the end. Out: as of record.c.
 ** Fails where an index names no place, with the first one that does not.
 **
@@ -329,6 +329,33 @@ bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, i64 
   n.arg.k = dim;
   n.arg.k2 = descending ? SORT_DESCENDING : SORT_ASCENDING;
   return ty_record_finish_as(S, b, ty_node_append(b, &n), &t, y, who);
+}
+
+bool ty_record_fft(State *S, const char *who, const Tensor *x, int dim, int kind, int norm, i64 n,
+                   Tensor *y) {
+  Recording *b;
+  Given src = {.t = x};
+  Type t = x->type;
+  if (kind == FFT_REAL || kind == FFT_HALF_BACK) {
+    if (t.rank == MAX_RANK)
+      return ty_fail(S, "%s: there is no room for more than %d dims", who, MAX_RANK);
+    n = t.dims[dim];
+    t.dims[dim] = n / 2 + 1, t.dims[t.rank++] = 2;
+  } else if (kind == FFT_HALF || kind == FFT_REAL_BACK) t.dims[dim] = n, t.dims[--t.rank] = 0;
+  if (TY_UNLIKELY(x->st->batched != NULL)) {
+    const VmapArg arg = {.dim = dim, .base = kind, .norm = norm, .keep = n};
+    if (!ty_vmap_record(S, who, OP_FFT, 1, &src, arg, &t, y)) return false;
+  } else {
+    const i32 a = ty_record_start(S, who, x, x->type.dtype, &b);
+    if (a < 0) return false;
+    Node node = ty_node_new(OP_FFT, &t, a, -1, -1);
+    node.arg.k = dim;
+    node.arg.k2 = kind + 8 * norm;
+    if (!ty_record_finish(S, b, ty_node_append(b, &node), y, who)) return false;
+  }
+  if (TY_LIKELY(!S->tracks)) return true;
+  return ty_grad_note(
+      S, &(TapeEntry){.kind = OP_FFT, .n = 1, .src = &src, .dim = dim, .base = kind + 8 * norm}, y);
 }
 
 bool ty_record_searchsorted(State *S, const Tensor *sorted, const Tensor *v, bool right,

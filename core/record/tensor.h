@@ -317,6 +317,9 @@ bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int d
 /* keep: how many of the dim are wanted, -1: all. */
 bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, i64 keep, Tensor *y);
 bool ty_record_searchsorted(State *S, const Tensor *sorted, const Tensor *v, bool right, Tensor *y);
+/* FFT of x, f32 or f64, along a dim; n: the numbers that HALF and REAL_BACK give there. */
+bool ty_record_fft(State *S, const char *who, const Tensor *x, int dim, int kind, int norm, i64 n,
+                   Tensor *y);
 /* ATTEND and ATTEND_GRAD of operands cast and broadcast to the types; NULL: there is none. */
 bool ty_record_attend(State *S, const char *who, int op, const Tensor *const *x, const Type *as,
                       const Arg *arg, i64 numel, Tensor *y);

@@ -279,6 +279,7 @@ bool ty_vmap_record(State *S, const char *who, int op, int n, const Given *src, 
     case OP_TO: ok = ty_record_to(S, p, arg.dim, &x); break;
     case OP_BITCAST: ok = ty_record_bitcast(S, p, arg.dim, &x); break;
     case OP_ARGSORT: ok = ty_record_argsort(S, p, d, arg.base, arg.keep, &x); break;
+    case OP_FFT: ok = ty_record_fft(S, who, p, d, arg.base, arg.norm, arg.keep, &x); break;
     case OP_GATHER: ok = ty_record_gather(S, who, p, d, p + 1, arg.base, &x); break;
     case OP_SEARCHSORTED: ok = ty_record_searchsorted(S, p, p + 1, arg.base, &x); break;
     case OP_SCATTER:
