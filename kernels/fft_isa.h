@@ -10,6 +10,15 @@
 #define INLINE static inline __attribute__((always_inline)) ATTR
 #define FAR static __attribute__((noinline)) ATTR
 
+/* What moves numbers gains nothing from the widest vectors. */
+#if VBYTES == 64
+#define MOVES 0
+#define MOVED(a) NAME2(a, TAG, avx2)
+#else
+#define MOVES 1
+#define MOVED(a) NAME(a)
+#endif
+
 /* Large: loops are written out. Not where better sets exist. */
 #if VBYTES > 16 || !defined(__x86_64__)
 #define LARGE 1
@@ -81,6 +90,8 @@
 #undef INLINE
 #undef FAR
 #undef TAKE
+#undef MOVES
+#undef MOVED
 #undef LARGE
 #undef UNROLL
 #undef PAIRS

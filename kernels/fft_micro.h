@@ -84,7 +84,8 @@ INLINE void NAME(odd)(const NAME(Job) * j, const T *w, const T *xr, const T *xi,
                       int r) {
   const int h = r / 2;
   const T *turn = j->turn;
-  V re[FFT_RADIX_MOST], im[FFT_RADIX_MOST]; /* sums below r / 2, differences above */
+  V re[FFT_RADIX_MOST], im[FFT_RADIX_MOST];         /* sums below r / 2, differences above */
+  V ur[FFT_RADIX_MOST / 2], ui[FFT_RADIX_MOST / 2]; /* outputs from the last on: see rule 3 */
   V r0 = GET(xr), i0 = GET(xi);
   re[0] = r0, im[0] = i0;
   PAIRS
@@ -106,8 +107,10 @@ INLINE void NAME(odd)(const NAME(Job) * j, const T *w, const T *xr, const T *xi,
       nr += re[r - i] * turn[r + at], ni += im[r - i] * turn[r + at];
     }
     NAME(put)(j, w, yr, yi, k, mr + ni, mi - nr);
-    NAME(put)(j, w, yr, yi, r - k, mr - ni, mi + nr);
+    ur[k - 1] = mr - ni, ui[k - 1] = mi + nr;
   }
+  PAIRS
+  for (int k = h; k > 0; k--) NAME(put)(j, w, yr, yi, r - k, ur[k - 1], ui[k - 1]);
 }
 
 INLINE void NAME(even)(const NAME(Job) * j, const T *w, const T *xr, const T *xi, T *yr, T *yi,
@@ -218,7 +221,7 @@ static ATTR void NAME(pass)(const FftPass *p, const void *xr, const void *xi, vo
   const i64 s = p->s * cols;
   const int parts = 2 * (p->r - 1);
   NAME(Job) j = {.xr = xr, .xi = xi, .yr = yr, .yi = yi, .turn = p->odd, .r = p->r};
-  if (s < VL && p->wide && p->r <= FFT_RADIX_FLAT) {
+  if (cols == 1 && s < VL && p->wide) {
     NAME(pass_flat)(p, &j);
     return;
   }
@@ -240,7 +243,67 @@ static ATTR void NAME(pass)(const FftPass *p, const void *xr, const void *xi, vo
   }
 }
 
+#if MOVES /* else those of another set */
+#if LARGE
+/* And back: from r numbers for each of VL places to vectors of one of them each. */
+INLINE void NAME(apart)(V *v) {
+  UNROLL
+  for (int d = 8; d > 1; d /= 2) {
+    V t[8];
+    UNROLL
+    for (int k = 0; k < 4; k++) {
+      t[k] = PICK(EVEN, v[2 * k], v[2 * k + 1]);
+      t[k + 4] = PICK(ODD, v[2 * k], v[2 * k + 1]);
+    }
+    UNROLL
+    for (int k = 0; k < 8; k++) v[k] = t[k];
+  }
+}
+
 /* ---- from elsewhere and back ------------------------------------------------------------------- */
+
+/* Eight lines `col` apart, VL numbers of each, to rows of `cols`. `row`: 1, or 2 for pairs. */
+FAR void NAME(turn_in)(T *yr, T *yi, const T *re, const T *im, i64 row, i64 col, i64 cols) {
+  T tr[8 * VL], ti[8 * VL], ur[8 * VL], ui[8 * VL];
+  UNROLL
+  for (int k = 0; k < 8; k++) {
+    const T *p = re + k * col;
+    if (row == 2) {
+      const V a = GET(p), b = GET(p + VL);
+      AT(tr + k * VL) = PICK(EVEN, a, b), AT(ti + k * VL) = PICK(ODD, a, b);
+    } else {
+      AT(tr + k * VL) = GET(p);
+      AT(ti + k * VL) = im ? GET(im + k * col) : (V){0};
+    }
+  }
+  NAME(interleave)(ur, tr, 8);
+  NAME(interleave)(ui, ti, 8);
+  for (int l = 0; l < VL; l++, yr += cols, yi += cols)
+    memcpy(yr, ur + 8 * l, 8 * sizeof(T)), memcpy(yi, ui + 8 * l, 8 * sizeof(T));
+}
+
+FAR void NAME(turn_out)(T *re, T *im, i64 row, i64 col, const T *xr, const T *xi, i64 cols, T by) {
+  T ur[8 * VL], ui[8 * VL];
+  V vr[8], vi[8];
+  for (int l = 0; l < VL; l++, xr += cols, xi += cols)
+    memcpy(ur + 8 * l, xr, 8 * sizeof(T)), memcpy(ui + 8 * l, xi, 8 * sizeof(T));
+  UNROLL
+  for (int k = 0; k < 8; k++) vr[k] = GET(ur + k * VL) * by, vi[k] = GET(ui + k * VL) * by;
+  NAME(apart)(vr);
+  NAME(apart)(vi);
+  UNROLL
+  for (int k = 0; k < 8; k++) {
+    if (row == 2) {
+      AT(re + k * col) = PICK(LOW, vr[k], vi[k]);
+      AT(re + k * col + VL) = PICK(HIGH, vr[k], vi[k]);
+    } else {
+      AT(re + k * col) = vr[k];
+      if (im) AT(im + k * col) = vi[k];
+    }
+  }
+}
+
+#endif
 
 static ATTR void NAME(gather)(void *ar, void *ai, const FftLine *x, i64 col, i64 n, i64 cols) {
   const T *re = x->re, *im = x->im;
@@ -252,10 +315,26 @@ static ATTR void NAME(gather)(void *ar, void *ai, const FftLine *x, i64 col, i64
     ar = ai, ai = a;
   }
   T *yr = ar, *yi = ai;
+  i64 from = 0; /* columns that are done */
   if (cols == 1) cols = n, col = row, n = 1;
+#if LARGE
+  else if (re && (row == 1 || (row == 2 && im == re + 1)) && col > 2)
+    for (; from + 8 <= cols; from += 8) {
+      i64 i = 0;
+      for (; i + VL <= n; i += VL)
+        NAME(turn_in)
+        (yr + i * cols + from, yi + i * cols + from, re + i * row + from * col,
+         im ? im + i * row + from * col : im, row, col, cols);
+      for (; i < n; i++)
+        for (i64 c = from; c < from + 8; c++) {
+          yr[i * cols + c] = re[i * row + c * col];
+          yi[i * cols + c] = im ? im[i * row + c * col] : 0;
+        }
+    }
+#endif
   for (i64 i = 0; i < n; i++, yr += cols, yi += cols) {
     const T *p = re ? re + i * row : NULL, *q = im ? im + i * row : NULL;
-    i64 c = 0;
+    i64 c = from;
     if (col == 2 && im == re + 1) {
       for (; c + VL <= cols; c += VL) {
         const V a = GET(p + 2 * c), b = GET(p + 2 * c + VL);
@@ -284,10 +363,26 @@ static ATTR void NAME(scatter)(const FftLine *y, i64 col, const void *ar, const 
     ar = ai, ai = a;
   }
   const T *xr = ar, *xi = ai;
+  i64 from = 0;
   if (cols == 1) cols = n, col = row, n = 1;
+#if LARGE
+  else if (re && (row == 1 || (row == 2 && im == re + 1)) && col > 2)
+    for (; from + 8 <= cols; from += 8) {
+      i64 i = 0;
+      for (; i + VL <= n; i += VL)
+        NAME(turn_out)
+        (re + i * row + from * col, im ? im + i * row + from * col : im, row, col,
+         xr + i * cols + from, xi + i * cols + from, cols, by);
+      for (; i < n; i++)
+        for (i64 c = from; c < from + 8; c++) {
+          re[i * row + c * col] = xr[i * cols + c] * by;
+          if (im) im[i * row + c * col] = xi[i * cols + c] * by;
+        }
+    }
+#endif
   for (i64 i = 0; i < n; i++, xr += cols, xi += cols) {
     T *p = re ? re + i * row : NULL, *q = im ? im + i * row : NULL;
-    i64 c = 0;
+    i64 c = from;
     if (col == 2 && im == re + 1) {
       for (; c + VL <= cols; c += VL) {
         const V a = GET(xr + c) * by, b = GET(xi + c) * by;
@@ -462,15 +557,17 @@ static ATTR void NAME(mirror)(void *ar, void *ai, i64 n, i64 cols, double weight
     }
 }
 
+#endif
+
 static const FftKern NAME(fft) = {.size = sizeof(T),
                                   .pass = NAME(pass),
-                                  .gather = NAME(gather),
-                                  .scatter = NAME(scatter),
-                                  .turn = NAME(turn),
-                                  .twist = NAME(twist),
-                                  .split = NAME(split),
-                                  .merge = NAME(merge),
-                                  .mirror = NAME(mirror)};
+                                  .gather = MOVED(gather),
+                                  .scatter = MOVED(scatter),
+                                  .turn = MOVED(turn),
+                                  .twist = MOVED(twist),
+                                  .split = MOVED(split),
+                                  .merge = MOVED(merge),
+                                  .mirror = MOVED(mirror)};
 
 #undef V
 #undef AT

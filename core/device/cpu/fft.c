@@ -13,9 +13,9 @@
 #include <math.h>
 
 enum {
-  FEW_LINES = 4,   /* fewer go one by one */
-  SHORT_LINE = 32, /* shorter ones go side by side */
-  GRAIN = 1 << 13  /* numbers below which no thread is woken */
+  FEW_LINES = 4,    /* fewer go one by one */
+  SHORT_LINE = 128, /* up to this they go side by side */
+  GRAIN = 1 << 13   /* numbers below which no thread is woken */
 };
 
 /* ---- plans run ----------------------------------------------------------------------------------- */
@@ -308,7 +308,7 @@ static i64 columns(const Lines *l) {
   if (is_long(l->p)) return 1;
   if (l->inner > 1) return l->inner < FEW_LINES ? 1 : FFT_COLUMNS;
   const FftPlan *p = l->p->way == FFT_BY_CHIRP ? l->p->sub[0] : l->p;
-  const bool suits = p->n >= SHORT_LINE && p->pass[0].r != 2 && !(p->pass[0].r & 1);
+  const bool suits = p->n > SHORT_LINE && p->pass[0].r == 8;
   return suits || l->outer < FEW_LINES ? 1 : FFT_COLUMNS;
 }
 

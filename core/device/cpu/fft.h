@@ -8,7 +8,7 @@
 #include "device/cpu/cpu.h"
 
 enum {
-  FFT_RADIX_MOST = 23, /* larger primes go by Bluestein's sum */
+  FFT_RADIX_MOST = 19, /* larger primes go by Bluestein's sum */
   FFT_RADIX_FLAT = 13, /* larger ones have no `wide` */
   FFT_PASSES = 48,
   FFT_DIRECT = 1 << 14, /* longer transforms are split in two dims */

@@ -8,14 +8,14 @@
 #include <stdlib.h>
 
 #if defined(__x86_64__)
-#define ISA avx512
-#define VBYTES 64
-#define ATTR __attribute__((target("avx512f,avx512vl,avx512dq,prefer-vector-width=512")))
-#include "kernels/fft_isa.h"
-
 #define ISA avx2
 #define VBYTES 32
 #define ATTR __attribute__((target("avx2")))
+#include "kernels/fft_isa.h"
+
+#define ISA avx512
+#define VBYTES 64
+#define ATTR __attribute__((target("avx512f,avx512vl,avx512dq,prefer-vector-width=512")))
 #include "kernels/fft_isa.h"
 #endif
 

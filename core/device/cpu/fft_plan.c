@@ -2,7 +2,7 @@
 ** fft_plan.c -- how a length is transformed, and the numbers that it takes.
 ** In:  a length, f32 or f64.  Out: a plan, which depends on these alone. NULL when out of memory.
 **
-** 1. n = 2^a 3^b 5^c 7^d ... 23^i up to FFT_DIRECT: passes of radix 8, 4 and 2, then of the odd primes from 23 down.
+** 1. n = 2^a 3^b 5^c 7^d ... 19^h up to FFT_DIRECT: passes of radix 8, 4 and 2, then of the odd primes from 19 down.
 ** 2. Such an n above: n1 n2, n1 its largest divisor up to the root. Columns of n1, times w^(k1 j2) as u times v, rows of n2.
 ** 3. Other n by Bluestein: a product with a chirp, a convolution of length m >= 2 n - 1, a product with the chirp.
 ** 4. n real numbers, n even: as n / 2 complex ones.
@@ -157,7 +157,7 @@ static bool lay(FftPlan *P, Room *room) {
 
 /* The radices of n; 0: it has a larger prime. */
 static int factor(i64 n, int *radix) {
-  static const u8 odd[] = {FFT_RADIX_MOST, 19, 17, 13, 11, 7, 5, 3};
+  static const u8 odd[] = {FFT_RADIX_MOST, 17, 13, 11, 7, 5, 3};
   int k = 0, twos = 0;
   for (; n % 2 == 0; n /= 2) twos++;
   for (; twos; twos -= radix[k - 1] == 8 ? 3 : radix[k - 1] / 2)
