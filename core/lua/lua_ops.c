@@ -316,7 +316,7 @@ static const Tensor *scatter_source(lua_State *L, State *S, const char *who, con
   if (src.kind == O_TENSOR) return src.t;
   Type t = index->type;
   t.dtype = x->type.dtype;
-  if (!ty_is_float(t.dtype) && src.v != floor(src.v))
+  if (!ty_is_float(t.dtype) && !ty_is_complex(t.dtype) && src.v != floor(src.v))
     ty_lua_error(L, "%s: %.14g does not fit %s", who, src.v, ty_dtypes[t.dtype].name);
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_record_number(S, &t, &src, y));

@@ -47,7 +47,7 @@ static void nest_measure(lua_State *L, NestedData *n, int default_dtype) {
     luaL_checkstack(L, MAX_RANK + 8, n->who);
     lua_rawgeti(L, -1, 1);
   }
-  if (n->t.dtype == T_COUNT) n->t.dtype = (u8)(lua_isboolean(L, -1) ? T_BOOL : default_dtype);
+  if (n->t.dtype == T_ALL) n->t.dtype = (u8)(lua_isboolean(L, -1) ? T_BOOL : default_dtype);
   lua_settop(L, top);
 }
 
@@ -110,7 +110,7 @@ static bool nest_has_booleans(lua_State *L) {
 }
 
 Tensor *ty_lua_nested(lua_State *L, State *S, const char *who, int i, int dtype) {
-  NestedData n = {.who = who, .t = {.dtype = (u8)(dtype < 0 ? T_COUNT : dtype)}};
+  NestedData n = {.who = who, .t = {.dtype = (u8)(dtype < 0 ? T_ALL : dtype)}};
   lua_pushvalue(L, i);
   nest_measure(L, &n, S->default_dtype);
   bool booleans = nest_has_booleans(L);
@@ -149,15 +149,15 @@ static int l_tensor(lua_State *L) {
   State *S = ty_lua_enter(L);
   int type = lua_type(L, 1);
   const Tensor *from = ty_lua_test(L, 1);
-  Type t = {.dtype = T_COUNT, .device = from ? from->type.device : S->default_device};
+  Type t = {.dtype = T_ALL, .device = from ? from->type.device : S->default_device};
   ty_lua_binding(L)->leaf = false;
   if (!lua_isnoneornil(L, 2)) {
     t.dtype = T_BOOL; /* stays when the options name no dtype: no dtype, then */
     ty_lua_options(L, who, 2, &t, TY_LUA_CREATION);
     lua_getfield(L, 2, "dtype");
-    if (lua_isnil(L, -1)) t.dtype = T_COUNT;
+    if (lua_isnil(L, -1)) t.dtype = T_ALL;
   }
-  int dtype = t.dtype == T_COUNT ? -1 : t.dtype;
+  int dtype = t.dtype == T_ALL ? -1 : t.dtype;
   if (ty_lua_test(L, 1)) {
     Tensor *x = ty_lua_check(L, who, 1), *y = ty_lua_push(L);
     if (t.device != x->type.device) {

@@ -305,6 +305,7 @@ void ty_lua_open_ops(lua_State *L, int m, int t);     /* rows of the table, oper
 void ty_lua_open_tensor(lua_State *L, int m, int t);  /* creation, leaving, copies */
 void ty_lua_open_view(lua_State *L, int m, int t);    /* views, indexing, assignment */
 void ty_lua_open_print(lua_State *L, int m, int t);   /* tostring */
+void ty_lua_open_complex(lua_State *L, int m, int t); /* complex numbers as views */
 void ty_lua_open_select(lua_State *L, int m, int t);  /* shapes that depend on data; sorting */
 int ty_lua_unique_with(lua_State *L);
 void ty_lua_open_random(lua_State *L, int m, int t);   /* random numbers */
