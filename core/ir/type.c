@@ -26,11 +26,11 @@ int ty_dtype_named(const char *name) {
     const char *name;
     int dtype;
   } others[] = {
-      {"float32", T_F32}, {"float64", T_F64}, {"float16", T_F16}, {"bfloat16", T_BF16},
-      {"float", T_F32},   {"double", T_F64},  {"half", T_F16},    {"int64", T_I64},
-      {"int32", T_I32},   {"int16", T_I16},   {"int8", T_I8},     {"uint8", T_U8},
-      {"long", T_I64},    {"int", T_I32},     {"short", T_I16},   {"byte", T_U8},
-      {"complex64", T_C64}, {"complex128", T_C128}, {"cfloat", T_C64}, {"cdouble", T_C128},
+      {"float32", T_F32},   {"float64", T_F64},     {"float16", T_F16}, {"bfloat16", T_BF16},
+      {"float", T_F32},     {"double", T_F64},      {"half", T_F16},    {"int64", T_I64},
+      {"int32", T_I32},     {"int16", T_I16},       {"int8", T_I8},     {"uint8", T_U8},
+      {"long", T_I64},      {"int", T_I32},         {"short", T_I16},   {"byte", T_U8},
+      {"complex64", T_C64}, {"complex128", T_C128}, {"cfloat", T_C64},  {"cdouble", T_C128},
   };
   for (int i = 0; i < TY_COUNT(others); i++)
     if (!strcmp(others[i].name, name)) return others[i].dtype;

@@ -280,8 +280,9 @@ static int grad_hooks(lua_State *L) {
     return ty_lua_error(L, "register_hook: %s does not require grad",
                         ty_lua_view_text(L, &x->type));
   if (ty_tensor_is_complex(x))
-    return ty_lua_error(L, "register_hook: not on a complex tensor, got %s (register it on "
-                           "ty.view_as_real(x), whose gradients are the same)",
+    return ty_lua_error(L,
+                        "register_hook: not on a complex tensor, got %s (register it on "
+                        "ty.view_as_real(x), whose gradients are the same)",
                         ty_lua_view_text(L, &x->type));
   if (x->offset || !ty_tensor_is_contiguous(x) || x->st->numel != ty_type_numel(&x->type))
     return ty_lua_error(L, "register_hook: the tensor is a view of part of another one, or in "

@@ -55,13 +55,15 @@ bool ty_complex_pairs(State *S, const char *who, const Tensor *x, Tensor *y) {
   char sx[SHOWN];
   const Type *t = &x->type;
   if (t->rank == 0 || t->dims[t->rank - 1] != 2 || (t->dtype != T_F32 && t->dtype != T_F64))
-    return ty_fail(S, "%s: needs f32 or f64 with a last dim of 2, the real and the imaginary part, "
-                      "got %s",
+    return ty_fail(S,
+                   "%s: needs f32 or f64 with a last dim of 2, the real and the imaginary part, "
+                   "got %s",
                    who, ty_record_show(t, sx));
   if (!ty_capture_decide(S, x, NULL)) return false;
   if (x->strides[t->rank - 1] != 1)
-    return ty_fail(S, "%s: real and imaginary parts of %s do not lie side by side (use "
-                      ":contiguous())",
+    return ty_fail(S,
+                   "%s: real and imaginary parts of %s do not lie side by side (use "
+                   ":contiguous())",
                    who, ty_record_show(t, sx));
   const Type own = type_of_pairs(t);
   ty_tensor_view(y, x, &own, x->offset, x->strides);
@@ -71,8 +73,9 @@ bool ty_complex_pairs(State *S, const char *who, const Tensor *x, Tensor *y) {
 bool ty_complex_refuse(State *S, const char *who, const Tensor *x) {
   char sx[SHOWN];
   if (TY_LIKELY(!ty_tensor_is_complex(x))) return true;
-  return ty_fail(S, "%s: not for complex numbers, got %s (they have no order; take :real(), :imag() "
-                    "or :abs())",
+  return ty_fail(S,
+                 "%s: not for complex numbers, got %s (they have no order; take :real(), :imag() "
+                 "or :abs())",
                  who, ty_record_show(&x->type, sx));
 }
 
@@ -180,7 +183,8 @@ bool ty_complex_map(State *S, const char *who, int op, int n, const Given *src, 
   const int first = op == OP_WHERE, dtype = meet(n - first, src + first);
   Tensor p[3] = {{0}};
   Given all[3] = {{0}};
-  if (!ty_complex_is_linear(op) || (first && src[0].kind == O_TENSOR && ty_tensor_is_complex(src[0].t)))
+  if (!ty_complex_is_linear(op) ||
+      (first && src[0].kind == O_TENSOR && ty_tensor_is_complex(src[0].t)))
     return ty_complex_refuse_all(S, who, n, src);
   bool ok = true;
   for (int i = 0; i < n && ok; i++) {
@@ -214,8 +218,8 @@ bool ty_complex_cast(State *S, const Tensor *x, int dtype, Tensor *y) {
   if (!ty_is_complex(dtype))
     return ty_fail(S, "to: complex numbers do not go into %s (take :real(), :imag() or :abs())",
                    ty_dtypes[dtype].name);
-  bool ok = ty_complex_reals(S, "to", x, &reals) &&
-            ty_record_cast(S, &reals, ty_dtype_part(dtype), y);
+  bool ok =
+      ty_complex_reals(S, "to", x, &reals) && ty_record_cast(S, &reals, ty_dtype_part(dtype), y);
   ty_tensor_release(&reals);
   return become(ok, y);
 }
@@ -240,8 +244,8 @@ bool ty_complex_reduce(State *S, const char *who, int op, const Tensor *x, u32 d
   if (op != OP_SUM) return ty_complex_refuse(S, who, x);
   if (!dims) dims = (1u << x->type.rank) - 1;
   if (!dims) return ty_complex_copy(S, x, y); /* a single number */
-  bool ok = ty_complex_reals(S, who, x, &reals) &&
-            ty_record_reduce(S, who, op, &reals, dims, keep, y);
+  bool ok =
+      ty_complex_reals(S, who, x, &reals) && ty_record_reduce(S, who, op, &reals, dims, keep, y);
   ty_tensor_release(&reals);
   return become(ok, y);
 }

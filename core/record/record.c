@@ -289,8 +289,9 @@ static bool record_map(State *S, const char *who, int op, int n, const Given *sr
   Type t = {0};
   int in, out;
   if (!ty_record_same_device(S, who, n, src)) return false;
+  if (!broadcast(S, who, n, src, &t)) return false;
   if (TY_UNLIKELY(ty_complex_among(n, src))) return ty_complex_map(S, who, op, n, src, y);
-  if (!infer_dtype(S, who, op, n, src, &in, &out) || !broadcast(S, who, n, src, &t)) return false;
+  if (!infer_dtype(S, who, op, n, src, &in, &out)) return false;
   if (n && !t.device) t.device = (u8)device_of(n, src);
   t.dtype = (u8)out;
   if (TY_UNLIKELY(ty_vmap_level_of(n, src)))
@@ -362,7 +363,8 @@ static bool record_product(State *S, const char *who, const Given *src, Tensor *
   for (int i = 0; i < 2; i++)
     if (src[i].kind != O_TENSOR)
       return ty_fail(S, "%s: argument %d must be a tensor, got a number", who, i + 1);
-  if (!ty_record_same_device(S, who, 2, src) || !ty_complex_refuse_all(S, who, 2, src)) return false;
+  if (!ty_record_same_device(S, who, 2, src) || !ty_complex_refuse_all(S, who, 2, src))
+    return false;
   for (int i = 0; i < 2; i++) {
     t[i] = src[i].t->type;
     if (t[i].rank) continue;

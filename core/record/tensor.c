@@ -563,8 +563,7 @@ void ty_tensor_release(Tensor *t) {
 }
 
 bool ty_tensor_is_contiguous(const Tensor *t) {
-  return ty_is_contiguous_by(t->type.rank, t->type.dims, t->strides,
-                             ty_dtype_width(t->type.dtype));
+  return ty_is_contiguous_by(t->type.rank, t->type.dims, t->strides, ty_dtype_width(t->type.dtype));
 }
 
 void ty_tensor_view(Tensor *y, const Tensor *x, const Type *t, i64 offset, const i64 *strides) {
