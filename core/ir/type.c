@@ -9,14 +9,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-const DTypeInfo ty_dtypes[T_COUNT] = {
+const DTypeInfo ty_dtypes[T_ALL] = {
 #define _(NAME, name, bytes, kind, ctype) [T_##NAME] = {name, bytes, kind, ctype},
-    TY_DTYPES(_)
+    TY_DTYPES(_) TY_COMPLEX_DTYPES(_)
 #undef _
 };
 
 int ty_dtype_find(const char *name) {
-  for (int d = 0; d < T_COUNT; d++)
+  for (int d = 0; d < T_ALL; d++)
     if (!strcmp(ty_dtypes[d].name, name)) return d;
   return -1;
 }
@@ -26,10 +26,11 @@ int ty_dtype_named(const char *name) {
     const char *name;
     int dtype;
   } others[] = {
-      {"float32", T_F32}, {"float64", T_F64}, {"float16", T_F16}, {"bfloat16", T_BF16},
-      {"float", T_F32},   {"double", T_F64},  {"half", T_F16},    {"int64", T_I64},
-      {"int32", T_I32},   {"int16", T_I16},   {"int8", T_I8},     {"uint8", T_U8},
-      {"long", T_I64},    {"int", T_I32},     {"short", T_I16},   {"byte", T_U8},
+      {"float32", T_F32},   {"float64", T_F64},     {"float16", T_F16}, {"bfloat16", T_BF16},
+      {"float", T_F32},     {"double", T_F64},      {"half", T_F16},    {"int64", T_I64},
+      {"int32", T_I32},     {"int16", T_I16},       {"int8", T_I8},     {"uint8", T_U8},
+      {"long", T_I64},      {"int", T_I32},         {"short", T_I16},   {"byte", T_U8},
+      {"complex64", T_C64}, {"complex128", T_C128}, {"cfloat", T_C64},  {"cdouble", T_C128},
   };
   for (int i = 0; i < TY_COUNT(others); i++)
     if (!strcmp(others[i].name, name)) return others[i].dtype;
@@ -54,6 +55,7 @@ _Static_assert(T_BOOL < T_U8 && T_U8 < T_I8 && T_I8 < T_I16 && T_I16 < T_I32 && 
 
 int ty_dtype_promote(int a, int b) {
   int low = TY_MIN(a, b), high = TY_MAX(a, b);
+  if (ty_is_complex(high)) return low == T_F64 ? T_C128 : high;
   if (low == T_U8 && high == T_I8) return T_I16;    /* neither holds the other's values */
   if (low == T_F16 && high == T_BF16) return T_F32; /* one has the precision, one the range */
   return high;
@@ -84,7 +86,7 @@ bool ty_type_fits(const Type *t) {
 }
 
 void ty_type_strides(const Type *t, i64 *strides) {
-  i64 n = 1;
+  i64 n = ty_dtype_width(t->dtype);
   for (int i = t->rank - 1; i >= 0; i--) {
     strides[i] = n;
     n *= TY_MAX(t->dims[i], 1);
@@ -280,7 +282,7 @@ double ty_elem_load(int dtype, const void *p) {
 
 bool ty_elem_fits(int dtype, double v) {
   u64 raw = 0;
-  if (ty_is_float(dtype)) return true;
+  if (ty_is_float(dtype) || ty_is_complex(dtype)) return true;
   ty_elem_store(dtype, &raw, v);
   return ty_elem_load(dtype, &raw) == v;
 }

@@ -130,7 +130,7 @@ static int loop_taped(lua_State *L) {
   lua_createtable(L, l->ntaped, 0);
   for (i32 i = 0; i < l->ntaped; i++) {
     const Tensor *x = &l->taped[i];
-    const Type t = ty_type_line(x->type.dtype, x->type.device, x->st->numel);
+    const Type t = ty_type_line(x->st->dtype, x->type.device, x->st->numel);
     ty_tensor_view(ty_lua_push(L), x, &t, 0, &(i64){1});
     lua_rawseti(L, -2, i + 1);
   }

@@ -12,6 +12,7 @@
 #include "base/system.h"
 #include "ir/site.h"
 #include "record/capture.h"
+#include "record/complex.h"
 #include "record/grad.h"
 #include "record/vmap.h"
 
@@ -243,6 +244,8 @@ bool ty_record_gather(State *S, const char *who, const Tensor *x, int dim, const
   bool later;
   who = ty_record_name(who, OP_GATHER);
   if (!check_index_shape(S, who, &x->type, &index->type, dim)) return false;
+  if (TY_UNLIKELY(ty_tensor_is_complex(x)))
+    return ty_complex_gather(S, who, x, dim, index, base, y);
   Given src[2] = {{.kind = O_TENSOR, .t = x}, {.kind = O_TENSOR, .t = index}};
   if (!ty_record_same_device(S, who, 2, src)) return false;
   if (TY_UNLIKELY(ty_vmap_level_of(2, src))) {
@@ -280,6 +283,8 @@ bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int d
   if (!ty_type_same_dims(&index->type, &src->type))
     return ty_fail(S, "%s: index and source differ in shape, %s and %s", who,
                    ty_record_show(&index->type, si), ty_record_show(&src->type, ss));
+  if (TY_UNLIKELY(ty_tensor_is_complex(x) || ty_tensor_is_complex(src)))
+    return ty_complex_scatter(S, who, op, x, dim, index, base, src, y);
   Given given[3] = {{.t = x}, {.t = index}, {.t = src}};
   if (!ty_record_same_device(S, who, 3, given)) return false;
   if (TY_UNLIKELY(ty_vmap_level_of(3, given))) {
@@ -311,6 +316,7 @@ bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, i64 
   Recording *b;
   Given src = {.t = x};
   Type t = x->type;
+  if (!ty_complex_refuse(S, who, x)) return false;
   if (keep >= 0 && t.rank) t.dims[dim] = keep;
   if (TY_UNLIKELY(x->st->batched != NULL)) {
     const VmapArg arg = {.dim = dim, .base = descending, .keep = keep};
@@ -364,6 +370,7 @@ bool ty_record_searchsorted(State *S, const Tensor *sorted, const Tensor *v, boo
   char ss[SHOWN], sv[SHOWN];
   Recording *b;
   const Type *a = &sorted->type, *q = &v->type;
+  if (!ty_complex_refuse(S, who, sorted) || !ty_complex_refuse(S, who, v)) return false;
   bool ok = a->rank >= 1 && a->rank == q->rank;
   for (int d = 0; ok && d < a->rank - 1; d++) ok = a->dims[d] == q->dims[d];
   if (!ok)

@@ -5,7 +5,7 @@
 ---@param row fun(r: table) adds a composite, see functions.lua
 return function(ty, check, row)
   local fail = check.fail
-  local order = { "bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64" }
+  local order = { "bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "c64", "c128" }
   local rank = {}
   for i, name in ipairs(order) do rank[name] = i end
 
@@ -27,6 +27,7 @@ return function(ty, check, row)
     low, high = order[low], order[high]
     if low == "u8" and high == "i8" then return "i16" end
     if low == "f16" and high == "bf16" then return "f32" end
+    if low == "f64" and high == "c64" then return "c128" end
     return high
   end
 

@@ -107,6 +107,8 @@ return function(ty)
       single = true, inplace = inplace, alias = of }
   end
 
+  local complex = require("tycho.complex")(ty, check, as_one)
+
   for _, group in ipairs { "maths", "reductions", "products", "neural", "activations", "losses", "ctc",
     "convolution", "pooling", "resample", "attention", "arrangement", "special", "dtypes", "places", "statistics",
     "draws" } do

@@ -33,6 +33,8 @@ return function(ty, define)
 
   local is_live = ty.internals.is_live
   local function is_float(v) return is_live(v) and floats[v.dtype] or false end
+  --- Whether v may have a gradient: floats, and complex numbers, which are pairs of them.
+  local function is_smooth(v) return is_live(v) and (floats[v.dtype] or ty.is_complex(v)) or false end
 
   local function callable(who, i, f)
     local meta = getmetatable(f)
@@ -90,6 +92,9 @@ return function(ty, define)
       if y:numel() ~= 1 then
         fail(who, "only a tensor of one element has a gradient to begin with, got %s; give one of its shape", text(y))
       end
+      if ty.is_complex(y) then
+        fail(who, "a complex result has no gradient to begin with, got %s; take :real() or :abs(), or give one", text(y))
+      end
       return ty.ones_like(y)
     end
     check.tensor(who, 2, g)
@@ -132,7 +137,7 @@ return function(ty, define)
   --- Replaces the float tensors of v, in nested tables too, by watched ones, which are listed.
   local function watch(v, list, seen)
     return map(v, function(x)
-      if not (is_tensor(x) and is_float(x)) then return nil end
+      if not (is_tensor(x) and is_smooth(x)) then return nil end
       local w = recall(seen, x)
       if w then return w end
       w = core.watch(x)
@@ -144,7 +149,7 @@ return function(ty, define)
 
   --- The gradients in the structure of v.
   local function gather(v, of, seen)
-    if is_tensor(v) then return is_float(v) and of[v] or nil end
+    if is_tensor(v) then return is_smooth(v) and of[v] or nil end
     if type(v) ~= "table" then return nil end
     if seen[v] then return seen[v] end
     local y = {}
@@ -217,7 +222,7 @@ return function(ty, define)
   --- Pairs the watched tensors of w with those of v, in nested tables too; where v has none the direction is zero.
   local function directions(w, v, list)
     if is_tensor(w) then
-      if v ~= nil and is_float(w) then
+      if v ~= nil and is_smooth(w) then
         first("jvp", w, check.tensor("jvp", 3, v), "direction")
         list[#list + 1] = { w, v }
       end
