@@ -29,6 +29,8 @@ local plan = {
     { "Reductions", "Sorting and searching" } },
   { "products", "Products and linear algebra", "Matrix products are Tycho's own; `ty.linalg` stands on LAPACK.",
     { "Products" }, "linalg" },
+  { "fft", "Fourier transforms", "`ty.fft` for any length, with gradients; windows, and transforms of pieces of a signal.",
+    { "Signals" }, "fft" },
   { "functions", "Functions of networks", "Activations, norms, attention, convolutions, losses, as functions; "
     .. "`ty.nn` has most of them as modules.", { "Activations and norms", "Losses", "Convolution and pooling" } },
   { "gradients", "Gradients", "`loss:backward()` fills `x.grad`; the rest are functions of functions.",
@@ -60,7 +62,7 @@ local files = {
   graph_passes = "Compilation", files = "Files", checkpoint = "Files", profile = "Looking at work", progress = "Looking at work",
   show = "Looking at work", help = "Looking at work", autocast = "Gradients", init = "Settings and devices",
   arrangement = "Joining, repeating, moving", special = "Mathematics", statistics = "Reductions",
-  places = "Joining, repeating, moving", draws = "Random numbers",
+  places = "Joining, repeating, moving", draws = "Random numbers", fourier = "Signals",
   dtypes = "Copies, dtypes, memory",
 }
 local moved = {

@@ -111,7 +111,7 @@ return function(ty)
 
   for _, group in ipairs { "maths", "reductions", "products", "neural", "activations", "losses", "ctc",
     "convolution", "pooling", "resample", "attention", "arrangement", "special", "dtypes", "places", "statistics",
-    "draws" } do
+    "draws", "fourier" } do
     require("tycho." .. group)(ty, check, row)
   end
   require("tycho.aliases")(alias)

@@ -655,7 +655,7 @@ return function(ty, define)
   end
   for name, f in pairs(modes) do core.captured[f] = "modes." .. name end
   core.captured[random_state] = "grad.random"
-  for _, name in ipairs { "check_index", "power", "attend", "attend_node" } do
+  for _, name in ipairs { "check_index", "power", "attend", "attend_node", "fft" } do
     core.captured[ty.internals[name]] = name
   end
 
