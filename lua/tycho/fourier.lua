@@ -42,7 +42,7 @@ return function(ty, check, row)
 
   --- n, dim, norm, or a table of them by name.
   local function options(who, n, dim, norm, names)
-    if not check.is_options(n) then return n, dim, norm end
+    if type(n) ~= "table" or (names and not check.is_options(n)) then return n, dim, norm end
     local o = check.options(who, n, names or known)
     return o[names and "s" or "n"], o.dim, o.norm
   end
@@ -638,10 +638,11 @@ return function(ty, check, row)
       return overlapped(v, hop)
     end
     local parts
-    if onesided then parts = { signal(transform(who, p, 3, HALF, norm, n_fft)) }
-    else
+    if complex then
       p = transform(who, p, 3, INVERSE, norm)
-      parts = { signal(p:select(-1, 1)), complex and signal(p:select(-1, 2)) or nil }
+      parts = { signal(p:select(-1, 1)), signal(p:select(-1, 2)) }
+    else
+      parts = { signal(transform(who, p:narrow(3, 1, floor(n_fft / 2) + 1), 3, HALF, norm, n_fft)) }
     end
     local count = p:size(2)
     local square = w and w * w or ty.ones(n_fft, { dtype = p.dtype, device = p.device })
