@@ -56,6 +56,9 @@ describe("Fourier transforms are PyTorch's,", function()
       for i, want in ipairs(list) do T.close(want, fft[name](({ 1, 2, 7, 8 })[i], 0.5, F64), name) end
     end
     assert.equal("f32", ty.hann_window(4).dtype)
+    assert.equal("f64", ty.hamming_window(4, F64).dtype)
+    assert.equal(ty.blackman_window(9)[5]:item(), ty.kaiser_window(9, false, 3)[5]:item())
+    assert.same({ 0, 1, 0 }, ty.bartlett_window(3, false):totable())
     assert.same({ 0 }, ty.hann_window(0).shape)
   end)
 end)
@@ -70,6 +73,33 @@ local function summed(x)
 end
 
 local function largest(x) return x:abs():max():item() end
+
+describe("transforms of several dims", function()
+  it("are those of each dim in turn, and come back", function()
+    local x = ty.randn(3, 6, 5, F64)
+    local function near(a, b) assert(largest(as_reals(a) - as_reals(b)) < 1e-13) end
+    near(fft.fftn(x), fft.fft(fft.fft(fft.fft(x), nil, 2), nil, 1))
+    near(fft.fft2(x), fft.fft(fft.fft(x), nil, 2))
+    near(fft.rfft2(x), fft.fft2(x):narrow(-1, 1, 3))
+    near(fft.rfftn(x), fft.fftn(x):narrow(-1, 1, 3))
+    near(fft.ifftn(fft.fftn(x)):real(), x)
+    near(fft.ifft2(fft.fft2(x)):real(), x)
+    near(fft.irfftn(fft.rfftn(x), { 3, 6, 5 }), x)
+    near(fft.irfft2(fft.rfft2(x), { s = { 6, 5 } }), x)
+    near(fft.ifft(fft.fft(x)):real(), x)
+    near(fft.hfft(fft.ihfft(x), 5), x)
+    near(fft.ifftshift(fft.fftshift(x)), x)
+    assert.same({ 0, 0.25, -0.5, -0.25 }, fft.fftfreq(4):totable())
+    assert.same({ 0, 0.25, 0.5 }, fft.rfftfreq(4):totable())
+  end)
+
+  it("find a signal again from its pieces", function()
+    for _, n in ipairs { 8, 15, 32 } do
+      local x, w = ty.randn(2, 100), ty.hann_window(n)
+      assert(largest(ty.istft(ty.stft(x, n, { window = w }), n, { window = w, length = 100 }) - x) < 1e-5)
+    end
+  end)
+end)
 
 describe("a transform of any length", function()
   -- passes of each radix, whole and odd; products of primes; primes by Bluestein's sum; on both sides of a split in two dims
