@@ -248,7 +248,7 @@ local function rebuilt(g)
     local inputs, args = {}, { dtype = typed[n.op] and n.dtype or nil, shape = shaped[n.op] and n.shape or nil }
     for i, a in ipairs(n.inputs) do inputs[i] = new[a] end
     for _, field in ipairs { "buffer", "number", "strides", "value", "bits", "word", "offset", "dims", "dim", "descending",
-      "right", "by", "causal", "dropout", "kind", "norm" } do
+      "right", "by", "causal", "dropout", "kind" } do
       args[field] = n[field]
     end
     if n.op == "scalar" then

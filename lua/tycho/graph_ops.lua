@@ -13,8 +13,8 @@
 --   scans, gather, scatter* dim
 --   argsort                 dim, descending; a shape that has less of the dim asks for the first ones alone
 --   searchsorted            right
---   fft                     dim, kind, norm           kind: one of `kinds` below; norm: "none", "n", "root"; "half" and
---                                                     "real_back" take the dim's size of a shape that is given
+--   fft                     dim, kind                 "forward", "inverse", "real" ..., "/n" or "/root" behind it; "half"
+--                                                     and "real_back" take the dim's size of a shape that is given
 --   positions               base, places, site        of an index that counts from base; site: the core's own number
 --   attend*                 causal, dropout, value    dropout in 2^-30; value: the scale
 --   matmul                  by                        "exact", "blas" or "amx"
@@ -165,23 +165,23 @@ return function(ty)
     read = function(n, given) n.by = ways[tonumber(given.k2)] end,
   }
 
-  local kinds, norms = { [0] = "forward", "inverse", "real", "real_back", "half", "half_back" }, { [0] = "none", "n", "root" }
-  local kind_number, norm_number = {}, {}
-  for i = 0, #kinds do kind_number[kinds[i]] = i end
-  for i = 0, #norms do norm_number[norms[i]] = i end
-  M.transforms = { kinds = kind_number, norms = norm_number }
+  local kinds = { "forward", "inverse", "real", "real_back", "half", "half_back" }
+  local kind_number, kind_name = {}, {}
+  for i, kind in ipairs(kinds) do
+    for norm, by in ipairs { "", "/n", "/root" } do
+      local number_of = i - 1 + 8 * (norm - 1)
+      kind_number[kind .. by], kind_name[number_of] = number_of, kind .. by
+    end
+  end
+  M.transforms = kind_number
 
   local transform = {
     field = "kind",
     write = function(n)
-      if not kind_number[n.kind] then refuse("kind", "\"forward\", \"inverse\", \"real\", \"half\" or one of these _back") end
-      if not norm_number[n.norm] then refuse("norm", "\"none\", \"n\" or \"root\"") end
-      return ("k2=%d"):format(kind_number[n.kind] + 8 * norm_number[n.norm])
+      if not kind_number[n.kind] then refuse("kind", "a transform, such as \"forward\" or \"half/n\"") end
+      return "k2=" .. kind_number[n.kind]
     end,
-    read = function(n, given)
-      local k2 = tonumber(given.k2)
-      n.kind, n.norm = kinds[k2 % 8], norms[(k2 - k2 % 8) / 8]
-    end,
+    read = function(n, given) n.kind = kind_name[tonumber(given.k2)] end,
   }
 
   local places = {
@@ -371,11 +371,11 @@ return function(ty)
       return "i64", copy(b.shape)
     end
     if n.op == "fft" then
-      local shape, rank = copy(a.shape), #a.shape
-      n.kind, n.norm, n.dim = n.kind or "forward", n.norm or "none", n.dim or rank - (n.kind == "real" and 0 or 1)
-      if n.kind == "real" or n.kind == "half_back" then
+      local shape, rank, kind = copy(a.shape), #a.shape, (n.kind or "forward"):match "^[^/]*"
+      n.kind, n.dim = n.kind or kind, n.dim or rank - (kind == "real" and 0 or 1)
+      if kind == "real" or kind == "half_back" then
         shape[n.dim], shape[rank + 1] = (shape[n.dim] - shape[n.dim] % 2) / 2 + 1, 2
-      elseif n.kind == "half" or n.kind == "real_back" then
+      elseif kind == "half" or kind == "real_back" then
         shape[n.dim], shape[rank] = 2 * ((shape[n.dim] or 1) - 1), nil
       end
       return a.dtype, shape

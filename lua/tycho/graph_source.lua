@@ -301,8 +301,9 @@ return function(ty, ops)
   say.attend_grad = say.attend
 
   function say.fft(n, a)
-    return ("ty.internals.fft(%q, %s, %d, %d, %d, %.0f)"):format("fft", a, n.dim, ops.transforms.kinds[n.kind],
-      ops.transforms.norms[n.norm], n.shape[n.dim])
+    local number = ops.transforms[n.kind]
+    return ("ty.internals.fft(\"fft\", %s, %d, %d, %d, %.0f)"):format(a, n.dim, number % 8, math.floor(number / 8),
+      n.shape[n.dim])
   end
 
   function say.to(n, a) return ("%s:to(%q)"):format(a, n.device or "cpu") end
