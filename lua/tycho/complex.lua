@@ -79,8 +79,8 @@ return function(ty, check, as_one)
     local ratio = where(eq(p, 0), 0, q / p)
     local scale = 1 / (p + q * ratio)
     local none = eq(p, 0) -- by zero: each part by itself
-    local re, im = (u + v * ratio) * scale, (v - u * ratio) * scale
-    return where(none, a / abs(c), re), where(none, b / abs(c), where(swap, -im, im))
+    local re, im = (u + v * ratio) * scale, where(swap, u * ratio - v, v - u * ratio) * scale
+    return where(none, a / abs(c), re), where(none, b / abs(c), im)
   end
 
   function rows.div(x, y)
@@ -394,11 +394,9 @@ return function(ty, check, as_one)
     return column and y:squeeze(-1) or y
   end
 
-  for name, fn in pairs(rows) do rows[name] = fn end
   local called = {}
   for name, fn in pairs(rows) do called[name] = as_one(fn) end
   ty.internals.complex(called)
 
-  return { rows = rows, join = join, parts = parts, meet = meet, conjugate = conjugate, hypot = hypot,
-    zero = zero, minimum = minimum }
+  return { join = join, conjugate = conjugate }
 end
