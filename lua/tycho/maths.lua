@@ -11,7 +11,7 @@ return function(ty, check, row)
   local bitwise_not, is_complex = ty.bitwise_not, ty.is_complex
   local INF = math.huge
 
-  local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
+  local floats = { f16 = true, bf16 = true, f32 = true, f64 = true, c64 = true, c128 = true } -- and pairs of them
   local halves = { f16 = true, bf16 = true }
 
   --- x in f32 and its dtype when that is a half float; else x alone.
