@@ -15,9 +15,9 @@ const FileCodeInfo ty_file_codes[E_COUNT] = {
 #undef _
 };
 
-static const u8 dtype_bytes[T_COUNT] = {
+static const u8 dtype_bytes[T_ALL] = {
 #define _(NAME, name, bytes, kind, ctype) [T_##NAME] = bytes,
-    TY_DTYPES(_)
+    TY_DTYPES(_) TY_COMPLEX_DTYPES(_)
 #undef _
 };
 
@@ -36,9 +36,10 @@ bool ty_entry_size(const Type *t, int code, i64 *numel, i64 *bytes) {
 }
 
 int ty_entry_code(int dtype) {
-  static const u8 codes[T_COUNT] = {
+  static const u8 codes[T_ALL] = {
       [T_BOOL] = E_BOOL, [T_U8] = E_U8,   [T_I8] = E_I8,     [T_I16] = E_I16, [T_I32] = E_I32,
-      [T_I64] = E_I64,   [T_F16] = E_F16, [T_BF16] = E_BF16, [T_F32] = E_F32, [T_F64] = E_F64};
+      [T_I64] = E_I64,   [T_F16] = E_F16, [T_BF16] = E_BF16, [T_F32] = E_F32, [T_F64] = E_F64,
+      [T_C64] = E_C64,   [T_C128] = E_C128};
   return codes[dtype];
 }
 
@@ -129,7 +130,8 @@ static void widen(int code, const u8 *p, i64 n, void *to) {
 /* Elements that have the size of our own: in place. */
 static bool settle(Archive *a, const Entry *e, void *to, i64 n) {
   const FileCodeInfo *c = &ty_file_codes[e->code];
-  if (e->swapped && c->bytes > 1) swap_bytes(to, n, c->bytes);
+  const int width = ty_dtype_width(c->dtype); /* each part of a complex number by itself */
+  if (e->swapped && c->bytes > 1) swap_bytes(to, n * width, c->bytes / width);
   if (e->code == E_BOOL) /* any other byte counts as true, as in NumPy */
     for (i64 i = 0; i < n; i++) ((u8 *)to)[i] = ((u8 *)to)[i] != 0;
   if (e->code != E_U64) return true;

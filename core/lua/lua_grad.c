@@ -433,7 +433,7 @@ static bool own_gradient(State *S, Tensor *g, const Tensor *x, Tensor *y);
 static bool own_gradient_pairs(State *S, Tensor *g, const Tensor *x, Tensor *y) {
   Tensor reals = {0}, own = {0};
   bool ok = ty_complex_reals(S, "grad", x, &reals) && own_gradient(S, g, &reals, &own) &&
-            ty_complex_pairs(S, "grad", &own, y);
+            ty_complex_pack(S, &own, y);
   ty_tensor_release(&reals);
   ty_tensor_release(&own);
   return ok;

@@ -51,6 +51,14 @@ static Type type_of_pairs(const Type *t) {
   return y;
 }
 
+bool ty_complex_become(Tensor *y) {
+  y->type = type_of_pairs(&y->type);
+  y->strides[y->type.rank] = 0;
+  return true;
+}
+
+static bool become(bool ok, Tensor *y) { return ok && ty_complex_become(y); }
+
 bool ty_complex_pairs(State *S, const char *who, const Tensor *x, Tensor *y) {
   char sx[SHOWN];
   const Type *t = &x->type;
@@ -70,6 +78,13 @@ bool ty_complex_pairs(State *S, const char *who, const Tensor *x, Tensor *y) {
   return true;
 }
 
+bool ty_complex_pack(State *S, const Tensor *x, Tensor *y) {
+  const Type own = type_of_pairs(&x->type);
+  if (x->strides[own.rank] != 1) return become(ty_record_copy(S, x, y), y);
+  ty_tensor_view(y, x, &own, x->offset, x->strides);
+  return true;
+}
+
 bool ty_complex_refuse(State *S, const char *who, const Tensor *x) {
   char sx[SHOWN];
   if (TY_LIKELY(!ty_tensor_is_complex(x))) return true;
@@ -85,13 +100,6 @@ bool ty_complex_refuse_all(State *S, const char *who, int n, const Given *src) {
   return true;
 }
 
-/* y, if ok, which a record has just made of reals [.., 2], becomes complex. */
-static bool become(bool ok, Tensor *y) {
-  if (!ok) return false;
-  y->type = type_of_pairs(&y->type);
-  y->strides[y->type.rank] = 0;
-  return true;
-}
 
 /* Another number of dims behind: an index or a condition, the same for both parts. */
 static bool for_parts(State *S, const char *who, const Tensor *x, i64 size, Tensor *y) {
@@ -134,8 +142,7 @@ static bool record_reals(State *S, const Type *t, const Given *x, Tensor *y) {
   return ok;
 }
 
-/* The reals of dims t. */
-static bool type_of_reals(State *S, const char *who, const Type *t, Type *y) {
+bool ty_complex_type_of_reals(State *S, const char *who, const Type *t, Type *y) {
   char st[SHOWN];
   *y = *t;
   if (t->rank == MAX_RANK)
@@ -148,14 +155,14 @@ static bool type_of_reals(State *S, const char *who, const Type *t, Type *y) {
 
 bool ty_complex_number(State *S, const Type *t, const Given *x, Tensor *y) {
   Type reals;
-  if (!type_of_reals(S, "full", t, &reals)) return false;
+  if (!ty_complex_type_of_reals(S, "full", t, &reals)) return false;
   if (!x->symbol && x->v == 0) return become(ty_record_full(S, &reals, 0, y), y);
   return become(record_reals(S, t, x, y), y);
 }
 
 bool ty_complex_empty(State *S, const Type *t, Tensor *y) {
   Type reals;
-  return type_of_reals(S, "empty", t, &reals) && become(ty_record_empty(S, &reals, y), y);
+  return ty_complex_type_of_reals(S, "empty", t, &reals) && become(ty_record_empty(S, &reals, y), y);
 }
 
 /* --- the same operation on the reals */

@@ -18,6 +18,11 @@ bool ty_complex_reals(State *S, const char *who, const Tensor *x, Tensor *y);
 void ty_complex_part(const Tensor *x, int part, Tensor *y);
 /* x, of f32 or f64 [.., 2] with pairs side by side, as complex numbers: a view. */
 bool ty_complex_pairs(State *S, const char *who, const Tensor *x, Tensor *y);
+/* The same of reals in any layout: a copy where the pairs lie apart. */
+bool ty_complex_pack(State *S, const Tensor *x, Tensor *y);
+/* y, contiguous reals [.., 2] that a record has just made, becomes complex; true. And their type for a complex one. */
+bool ty_complex_become(Tensor *y);
+bool ty_complex_type_of_reals(State *S, const char *who, const Type *t, Type *y);
 /* Whether x is of reals; else says that the function does not take complex numbers. */
 bool ty_complex_refuse(State *S, const char *who, const Tensor *x);
 bool ty_complex_refuse_all(State *S, const char *who, int n, const Given *src);

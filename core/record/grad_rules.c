@@ -6,6 +6,7 @@
 ** Whatever dims a rule ends with are made the operand's: what was broadcast is summed, what was reduced is
 ** expanded, the dtype is cast. Then the operand's view is undone.
 */
+#include "record/complex.h"
 #include "record/grad.h"
 #include "record/grad_words.h"
 
@@ -27,8 +28,18 @@ static bool put(Tensor *x, Tensor *y) {
   return true;
 }
 
+/* The same of complex numbers, which keep their pairs side by side. */
+static bool see_pairs(State *S, const Tensor *g, const Tensor *x, i64 numel, Tensor *y) {
+  Tensor own = *x, reals = {0};
+  if (!ty_complex_as_reals(x, &own.type, own.strides)) return ty_complex_reals(S, WHO, x, y);
+  bool ok = ty_rule_see(S, g, &own, numel, &reals) && ty_complex_pack(S, &reals, y);
+  ty_tensor_release(&reals);
+  return ok;
+}
+
 bool ty_rule_see(State *S, const Tensor *g, const Tensor *x, i64 numel, Tensor *y) {
   Tensor flat = {0};
+  if (TY_UNLIKELY(ty_tensor_is_complex(x))) return see_pairs(S, g, x, numel, y);
   Type all = {.rank = 1, .dims = {numel}}, t = x->type;
   if (!ty_record_reshape(S, g, &all, &flat)) return false;
   i64 step = numel > 1 ? flat.strides[0] : 1, strides[MAX_RANK];

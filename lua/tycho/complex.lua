@@ -79,8 +79,8 @@ return function(ty, check, as_one)
     local ratio = where(eq(p, 0), 0, q / p)
     local scale = 1 / (p + q * ratio)
     local none = eq(p, 0) -- by zero: each part by itself
-    local re, im = (u + v * ratio) * scale, (v - u * ratio) * scale
-    return where(none, a / abs(c), re), where(none, b / abs(c), where(swap, -im, im))
+    local re, im = (u + v * ratio) * scale, where(swap, u * ratio - v, v - u * ratio) * scale
+    return where(none, a / abs(c), re), where(none, b / abs(c), im)
   end
 
   function rows.div(x, y)
@@ -113,6 +113,8 @@ return function(ty, check, as_one)
     return bitwise_or(ty.ne(a, c), ty.ne(b or 0, d or 0))
   end
 
+  function rows.nonzero(z) return ty.nonzero(rows.ne(z, 0)) end
+
   function rows.abs(z) return hypot(z:real(), z:imag()) end
 
   ------------------------------------------------------------------------------------------------------ functions
@@ -128,13 +130,14 @@ return function(ty, check, as_one)
     end
   end
 
+  local HUGE, TINY = { f32 = 2 ^ 120, f64 = 2 ^ 1000 }, { f32 = 2 ^ -100, f64 = 2 ^ -960 }
   local LARGEST = { f32 = 88, f64 = 709 } -- exp of more overflows
 
   --- What exp divides, so that the product with a cosine may be finite: e^a = y * factor.
   local function exponential(a)
     local most = LARGEST[a.dtype]
     local large = lt(most, a)
-    return exp(where(large, a - most, a)), where(large, math.exp(most), 1)
+    return exp(where(large, a - most, a)), where(large, ty.full_like(a, math.exp(most)), 1)
   end
 
   local function exp_of(z)
@@ -143,7 +146,9 @@ return function(ty, check, as_one)
     local still = eq(b, 0) -- else infinity times 0
     local none = eq(a, -INF) -- 0, whatever the angle
     local re = where(still, y, where(none, copysign(zero(a), cos(b)), y * cos(b))) * factor
-    return join(re, where(still, b, where(none, copysign(zero(a), sin(b)), y * sin(b) * factor)))
+    local wild = ty.ne(b - b, 0)
+    re = where(bitwise_and(eq(a, INF), wild), INF, re) -- of no known sign
+    return join(re, where(still, b, where(none, copysign(zero(a), where(wild, b, sin(b))), y * sin(b) * factor)))
   end
   rows.exp = holomorphic(exp_of, exp_of)
 
@@ -152,9 +157,10 @@ return function(ty, check, as_one)
     local p, q = abs(a), abs(b)
     local m, n = maximum(p, q), minimum(p, q)
     local near = bitwise_and(lt(0.5, m), lt(m, 2))
-    local h = hypot(a, b)
-    near = bitwise_and(near, lt(n, 2))
-    return where(near, 0.5 * ty.log1p((m - 1) * (m + 1) + n * n), log(h))
+    local large = lt(HUGE[a.dtype], m)
+    local scale = where(large, 2 ^ -4, 1):to(a.dtype)
+    local h = log(hypot(a * scale, b * scale)) + where(large, ty.full_like(a, 4 * math.log(2)), 0)
+    return where(near, 0.5 * ty.log1p((m - 1) * (m + 1) + n * n), h)
   end
 
   local function reciprocal(z) return rows.div(1, z) end
@@ -179,7 +185,6 @@ return function(ty, check, as_one)
   end
   rows.expm1 = holomorphic(expm1_of, exp_of)
 
-  local HUGE, TINY = { f32 = 2 ^ 120, f64 = 2 ^ 1000 }, { f32 = 2 ^ -100, f64 = 2 ^ -960 }
   local UP, DOWN = { f32 = 2 ^ 48, f64 = 2 ^ 120 }, 2 ^ -4
 
   local function root(z)
@@ -394,11 +399,9 @@ return function(ty, check, as_one)
     return column and y:squeeze(-1) or y
   end
 
-  for name, fn in pairs(rows) do rows[name] = fn end
   local called = {}
   for name, fn in pairs(rows) do called[name] = as_one(fn) end
   ty.internals.complex(called)
 
-  return { rows = rows, join = join, parts = parts, meet = meet, conjugate = conjugate, hypot = hypot,
-    zero = zero, minimum = minimum }
+  return { join = join, conjugate = conjugate }
 end

@@ -38,6 +38,10 @@ return function(ty, check, row)
   ---@return tycho.dtype
   local function result_type(a, b)
     check.pair("result_type", a, b)
+    if ty.is_complex(a) or ty.is_complex(b) then
+      if ty.is_tensor(a) and ty.is_tensor(b) then return promote_types(a.dtype, b.dtype) end
+      return (ty.is_tensor(a) and a or b).dtype
+    end
     local function empty(v) return ty.is_tensor(v) and ty.empty({ 0 }, { dtype = v.dtype }) or v end
     return ty.maximum(empty(a), empty(b)).dtype
   end
@@ -49,12 +53,13 @@ return function(ty, check, row)
     i32 = { 32, -2 ^ 31, 2 ^ 31 - 1 }, i64 = { 64, -2 ^ 63, 2 ^ 63 } }
 
   --- The limits of a float dtype: bits, max, min, eps (from 1 to the next number), tiny (the smallest normal number),
-  --- smallest_subnormal, resolution.
+  --- smallest_subnormal, resolution. Of a complex dtype those of its parts.
   --- Raises where the dtype is no float.
   ---@param dtype tycho.dtype
   ---@return table<string, number>
   local function finfo(dtype)
     local name = named("finfo", 1, dtype)
+    name = name == "c64" and "f32" or name == "c128" and "f64" or name -- of the parts
     local f = formats[name]
     if not f then fail("finfo", "argument 1 must be a float dtype, got %s", name) end
     local most, eps = (2 - 2 ^ (1 - f[2])) * 2 ^ f[4], 2 ^ (1 - f[2])
@@ -130,10 +135,23 @@ return function(ty, check, row)
   ---@return tycho.Tensor # the sizes of x
   local function byte(x) return check.tensor("byte", 1, x):to("u8") end
 
+  --- x in c64. Raises where x is no tensor.
+  ---@param x tycho.Tensor
+  ---@return tycho.Tensor # the sizes of x
+  local function cfloat(x) return check.tensor("cfloat", 1, x):to("c64") end
+
+  --- x in c128. Raises where x is no tensor.
+  ---@param x tycho.Tensor
+  ---@return tycho.Tensor # the sizes of x
+  local function cdouble(x) return check.tensor("cdouble", 1, x):to("c128") end
+
   --- Whether each element is not zero. Raises where x is no tensor.
   ---@param x tycho.Tensor
   ---@return tycho.Tensor # the sizes of x, bool
-  local function bool(x) return check.tensor("bool", 1, x):to("bool") end
+  local function bool(x)
+    check.tensor("bool", 1, x)
+    return ty.is_complex(x) and ty.ne(x, 0) or x:to("bool")
+  end
 
   local function cast(name, fn, dtype)
     row { name, "x", fn, "x converted to " .. dtype, shape = "x", dtype = dtype, only = "method", single = true }
@@ -147,6 +165,8 @@ return function(ty, check, row)
   cast("short", short, "i16")
   cast("char", char, "i8")
   cast("byte", byte, "u8")
+  cast("cfloat", cfloat, "c64")
+  cast("cdouble", cdouble, "c128")
   row { "bool", "x", bool, "bool: not zero", shape = "x", dtype = "bool", only = "method", single = true }
 
   --- x in the dtype of other. Raises where an argument is no tensor.
@@ -163,6 +183,7 @@ return function(ty, check, row)
   ---@return integer
   local function element_size(x)
     local dtype = check.tensor("element_size", 1, x).dtype
+    if ty.is_complex(x) then return dtype == "c64" and 8 or 16 end
     return (formats[dtype] or integers[dtype] or { 8 })[1] / 8
   end
 

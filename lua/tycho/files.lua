@@ -86,6 +86,7 @@ function M.save(path, value, opts) return format_of("save", "save", path).save(p
 
 local npy_types = {
   bool = "|b1", u8 = "|u1", i8 = "|i1", i16 = "<i2", i32 = "<i4", i64 = "<i8", f16 = "<f2", f32 = "<f4", f64 = "<f8",
+  c64 = "<c8", c128 = "<c16",
 }
 
 --- The front of an npy file of such a tensor; elements begin at a multiple of 64 bytes.
@@ -330,10 +331,10 @@ add("npz", "npz", {
 --- As the reference implementation sorts: widest elements first, so that all are aligned, then by name.
 local safe_types = {
   bool = "BOOL", u8 = "U8", i8 = "I8", i16 = "I16", f16 = "F16", bf16 = "BF16", i32 = "I32", f32 = "F32", f64 = "F64",
-  i64 = "I64",
+  i64 = "I64", c64 = "C64",
 }
 local safe_order, widths = {}, {}
-for i, dtype in ipairs { "bool", "u8", "i8", "i16", "f16", "bf16", "i32", "f32", "f64", "i64" } do
+for i, dtype in ipairs { "bool", "u8", "i8", "i16", "f16", "bf16", "i32", "f32", "c64", "f64", "i64" } do
   safe_order[dtype] = i
   widths[dtype] = i <= 3 and 1 or i <= 6 and 2 or i <= 8 and 4 or 8
 end
@@ -371,6 +372,9 @@ local function save_safetensors(who, path, tensors, metadata, durable)
   for _, name in ipairs(names) do
     if name == "__metadata__" then check.fail(who, "no tensor can have the name __metadata__") end
     local t = tensors[name]
+    if not safe_types[t.dtype] then
+      check.fail(who, "safetensors have no %s, of which %s is (use ty.view_as_real, or .npz)", t.dtype, name)
+    end
     local bytes, sizes = t:numel() * widths[t.dtype], t.shape
     for d, n in ipairs(sizes) do sizes[d] = ("%d"):format(n) end
     header[#header + 1] = ('%s:{"dtype":"%s","shape":[%s],"data_offsets":[%.0f,%.0f]}'):format(quoted(name),

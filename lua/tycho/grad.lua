@@ -358,7 +358,7 @@ return function(ty, define)
     for i = 1, args.n do
       local v = args[i]
       inputs[i] = is_tensor(v) and v or 0
-      any = any or (is_float(v) and v.requires_grad)
+      any = any or (is_smooth(v) and v.requires_grad)
     end
     return any and mode() and core.join(kept, inputs, results, nil, saved, pure) or results
   end
@@ -379,7 +379,7 @@ return function(ty, define)
     for i = 1, args.n do id = max(id, batch.level(args[i])) end
     local beyond = false
     for i = 1, id > 0 and mode() and args.n or 0 do
-      beyond = beyond or (is_float(args[i]) and batch.tracked(args[i]))
+      beyond = beyond or (is_smooth(args[i]) and batch.tracked(args[i]))
     end
     if beyond then results = batch.taped(taped, id, args, results, rule) end
     return ruled(args, results, rule)
@@ -535,7 +535,7 @@ return function(ty, define)
     local results = pack(restore(modes.random(what.random), pcall(repeated, what, given)))
     for k, i in ipairs(what.at) do
       local y, g = results[i], gradients[k]
-      if g and not (is_float(y) and y.requires_grad) then
+      if g and not (is_smooth(y) and y.requires_grad) then
         fail("checkpoint", "result %d is %s when the function runs again; it must do the same twice", i, show(y))
       end
       if g then core.seed(back, y, first("checkpoint", y, g)) end
@@ -563,7 +563,7 @@ return function(ty, define)
     local results = pack(restore(scope, pcall(f, ...)))
     what.after = modes.parted(scope) and random_state() -- others may have drawn random numbers meanwhile
     for i = 1, results.n do
-      if is_float(results[i]) and results[i].requires_grad then
+      if is_smooth(results[i]) and results[i].requires_grad then
         what.at[#what.at + 1], list[#list + 1] = i, results[i]
       end
     end
