@@ -194,6 +194,24 @@ describe("exported operations", function()
     check(function(v) return v:argsort(1), v:argsort(1, true) end, { special("i8", 3) })
   end)
 
+  it("transform in the canonical order", function()
+    for _, dtype in ipairs { "f32", "f64" } do
+      local given = {}
+      for i, n in ipairs { 1, 6, 23, 57, 210 } do given[i] = ty.randn(3, n, 2, { dtype = dtype }) end
+      check(function(...)
+        local out = {}
+        for _, v in ipairs { ... } do
+          local h = ty.fft.rfft(v, nil, 2)
+          out[#out + 1] = ty.view_as_real(ty.fft.ifft(ty.view_as_complex(v), nil, 1, "ortho"))
+          out[#out + 1], out[#out + 2] = ty.view_as_real(h), ty.fft.irfft(h, v:size(2), 2)
+        end
+        return unpack(out)
+      end, given)
+    end
+    check(function(v, w) return ty.view_as_real(ty.fft.fft(v)), ty.view_as_real(ty.fft.rfft(w)) end,
+      { ty.randn(17280), ty.randn(8209) })
+  end)
+
   it("attend in the canonical order", function()
     local q, k, v = ty.randn(2, 3, 100, 24), ty.randn(2, 3, 150, 24), ty.randn(2, 3, 150, 40)
     check(function(q, k, v, m)

@@ -1,4 +1,4 @@
---- export/routines.lua -- steps that are no loop programs, as C: copies, sorts, searches, scatters, attention.
+--- export/routines.lua -- steps that are no loop programs, as C: copies, sorts, searches, scatters, attention (and fourier.lua).
 -- In: a step and a kit {add(format, ...), use(piece), slot(number, dtype), refuse(what)}. Out: lines of its function;
 -- the bytes of scratch that it takes.
 
@@ -9,7 +9,7 @@ local sizes = require "tycho.export.sizes"
 local format, concat, gsub, ipairs, tonumber = string.format, table.concat, string.gsub, ipairs, tonumber
 local text = sizes.text
 
-local M = {}
+local M = { fft = require("tycho.export.fourier").fft }
 
 function M.copy(s, kit)
   local node = s.node
