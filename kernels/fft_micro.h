@@ -321,10 +321,9 @@ static ATTR void NAME(gather)(void *ar, void *ai, const FftLine *x, i64 col, i64
   else if (re && (row == 1 || (row == 2 && im == re + 1)) && col > 2)
     for (; from + 8 <= cols; from += 8) {
       i64 i = 0;
-      for (; i + VL <= n; i += VL)
-        NAME(turn_in)
-        (yr + i * cols + from, yi + i * cols + from, re + i * row + from * col,
-         im ? im + i * row + from * col : im, row, col, cols);
+      for (; i + VL <= n; i += VL) NAME(turn_in)
+      (yr + i * cols + from, yi + i * cols + from, re + i * row + from * col,
+       im ? im + i * row + from * col : im, row, col, cols);
       for (; i < n; i++)
         for (i64 c = from; c < from + 8; c++) {
           yr[i * cols + c] = re[i * row + c * col];
@@ -369,10 +368,9 @@ static ATTR void NAME(scatter)(const FftLine *y, i64 col, const void *ar, const 
   else if (re && (row == 1 || (row == 2 && im == re + 1)) && col > 2)
     for (; from + 8 <= cols; from += 8) {
       i64 i = 0;
-      for (; i + VL <= n; i += VL)
-        NAME(turn_out)
-        (re + i * row + from * col, im ? im + i * row + from * col : im, row, col,
-         xr + i * cols + from, xi + i * cols + from, cols, by);
+      for (; i + VL <= n; i += VL) NAME(turn_out)
+      (re + i * row + from * col, im ? im + i * row + from * col : im, row, col,
+       xr + i * cols + from, xi + i * cols + from, cols, by);
       for (; i < n; i++)
         for (i64 c = from; c < from + 8; c++) {
           re[i * row + c * col] = xr[i * cols + c] * by;
