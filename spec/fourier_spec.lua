@@ -10,7 +10,6 @@ local fft = ty.fft
 local fixtures = dofile(H.root .. "spec/fixtures/fourier.lua")
 local F64 = { dtype = "f64" }
 
-local function as_given(row) return row.complex and ty.view_as_complex(T.tensor(row.x)) or T.tensor(row.x) end
 local function as_reals(y) return ty.is_complex(y) and ty.view_as_real(y) or y end
 
 --- The call that a row of the fixtures tells.
