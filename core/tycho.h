@@ -71,6 +71,9 @@ typedef enum ty_dtype {
   TY_BF16,
   TY_F32,
   TY_F64,
+  TY_U16,
+  TY_U32,
+  TY_U64,
   TY_C64,  /* pairs of TY_F32, the real part first, as C's float _Complex */
   TY_C128, /* pairs of TY_F64 */
   TY_NUMBER, /* a number of Lua's, in `number`; a compiled model takes another one without another capture */

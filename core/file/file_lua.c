@@ -108,7 +108,7 @@ static int l_info(lua_State *L) {
 static bool in_place(const Archive *a, const Entry *e) {
   const FileCodeInfo *c = &ty_file_codes[e->code];
   return a->file.map && !a->read && !e->swapped && !e->why[0] && e->bytes > 0 && c->elements == 1 &&
-         e->code != E_BOOL && e->code != E_U16 && e->code != E_U32 && e->code != E_U64 &&
+         e->code != E_BOOL &&
          (uintptr_t)(a->file.data + e->at) % (c->bytes / ty_dtype_width(c->dtype)) == 0;
 }
 

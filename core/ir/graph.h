@@ -65,7 +65,7 @@ static inline int ty_rule_dtype(int rule, int d, int floating) {
   case TR_FLOAT: return ty_is_float(d) ? d : floating;
   case TR_INT: return ty_is_int(d) ? d : -1;
   case TR_BITS: return ty_is_float(d) ? -1 : d;
-  case TR_SUM: return ty_is_float(d) ? d : T_I64;
+  case TR_SUM: return ty_is_float(d) ? d : d >= T_U16 && d <= T_U64 ? T_U64 : T_I64;
   case TR_CMP:
   case TR_INDEX:
   case TR_NONE:

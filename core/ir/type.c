@@ -26,11 +26,12 @@ int ty_dtype_named(const char *name) {
     const char *name;
     int dtype;
   } others[] = {
-      {"float32", T_F32},   {"float64", T_F64},     {"float16", T_F16}, {"bfloat16", T_BF16},
-      {"float", T_F32},     {"double", T_F64},      {"half", T_F16},    {"int64", T_I64},
-      {"int32", T_I32},     {"int16", T_I16},       {"int8", T_I8},     {"uint8", T_U8},
-      {"long", T_I64},      {"int", T_I32},         {"short", T_I16},   {"byte", T_U8},
-      {"complex64", T_C64}, {"complex128", T_C128}, {"cfloat", T_C64},  {"cdouble", T_C128},
+      {"float32", T_F32},     {"float64", T_F64}, {"float16", T_F16},  {"bfloat16", T_BF16},
+      {"float", T_F32},       {"double", T_F64},  {"half", T_F16},     {"int64", T_I64},
+      {"int32", T_I32},       {"int16", T_I16},   {"int8", T_I8},      {"uint8", T_U8},
+      {"long", T_I64},        {"int", T_I32},     {"short", T_I16},    {"byte", T_U8},
+      {"uint16", T_U16},      {"uint32", T_U32},  {"uint64", T_U64},   {"complex64", T_C64},
+      {"complex128", T_C128}, {"cfloat", T_C64},  {"cdouble", T_C128},
   };
   for (int i = 0; i < TY_COUNT(others); i++)
     if (!strcmp(others[i].name, name)) return others[i].dtype;
@@ -48,13 +49,25 @@ int ty_device_find(const char *name) {
   return -1;
 }
 
-/* The enum is in ascending order within a kind, so a maximum joins all but two pairs. */
+/* The enum is in ascending order within a kind, so a maximum joins all but two pairs; u16 to u64 stand apart. */
 _Static_assert(T_BOOL < T_U8 && T_U8 < T_I8 && T_I8 < T_I16 && T_I16 < T_I32 && T_I32 < T_I64 &&
                    T_I64 < T_F16 && T_F16 < T_BF16 && T_BF16 < T_F32 && T_F32 < T_F64,
                "promotion relies on the order of dtypes");
 
+/* Where one is u16, u32 or u64: of integers the smallest one that holds both, f64 where there is none. */
+static int promote_unsigned(int a, int b) {
+  const bool wide = a >= T_U16 && a <= T_U64;
+  const int u = wide ? a : b, other = wide ? b : a, bytes = ty_dtypes[u].bytes;
+  if (!ty_is_int(other)) return other == T_BOOL ? u : other;
+  if (ty_dtypes[other].kind == 'u') return ty_dtypes[other].bytes > bytes ? other : u;
+  if (ty_dtypes[other].bytes > bytes) return other;
+  return bytes == 2 ? T_I32 : bytes == 4 ? T_I64 : T_F64;
+}
+
 int ty_dtype_promote(int a, int b) {
   int low = TY_MIN(a, b), high = TY_MAX(a, b);
+  if ((high >= T_U16 && high <= T_U64) || (low >= T_U16 && low <= T_U64))
+    return promote_unsigned(a, b);
   if (ty_is_complex(high)) return low == T_F64 ? T_C128 : high;
   if (low == T_U8 && high == T_I8) return T_I16;    /* neither holds the other's values */
   if (low == T_F16 && high == T_BF16) return T_F32; /* one has the precision, one the range */
@@ -246,6 +259,11 @@ void ty_elem_store(int dtype, void *p, double v) {
   case T_I16: STORE(i16, saturate(v, INT16_MIN, INT16_MAX)); break;
   case T_I32: STORE(i32, saturate(v, INT32_MIN, INT32_MAX)); break;
   case T_I64: STORE(i64, saturate(v, INT64_MIN, INT64_MAX)); break;
+  case T_U16: STORE(u16, saturate(v, 0, UINT16_MAX)); break;
+  case T_U32: STORE(u32, saturate(v, 0, UINT32_MAX)); break;
+  case T_U64:
+    STORE(u64, v >= 0x1p64 ? UINT64_MAX : v >= 0x1p63 ? (u64)v : (u64)saturate(v, 0, INT64_MAX));
+    break;
   case T_F16: STORE(u16, narrow(v, 5, 10)); break;
   case T_BF16: STORE(u16, narrow(v, 8, 7)); break;
   case T_F32: STORE(u32, narrow(v, 8, 23)); break;
@@ -271,6 +289,9 @@ double ty_elem_load(int dtype, const void *p) {
   case T_I16: return LOAD(i16);
   case T_I32: return LOAD(i32);
   case T_I64: return (double)LOAD(i64);
+  case T_U16: return LOAD(u16);
+  case T_U32: return LOAD(u32);
+  case T_U64: return (double)LOAD(u64);
   case T_F16: return widen(ty_f16_to_f32(LOAD(u16)));
   case T_BF16: return widen(ty_bf16_to_f32(LOAD(u16)));
   case T_F32: return widen(LOAD(float));

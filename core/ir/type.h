@@ -20,7 +20,10 @@
   _(F16, "f16", 2, 'f', C_F32) \
   _(BF16, "bf16", 2, 'f', C_F32) \
   _(F32, "f32", 4, 'f', C_F32) \
-  _(F64, "f64", 8, 'f', C_F64)
+  _(F64, "f64", 8, 'f', C_F64) \
+  _(U16, "u16", 2, 'u', C_I32) \
+  _(U32, "u32", 4, 'u', C_I64) \
+  _(U64, "u64", 8, 'u', C_I64)
 
 /* Pairs of reals, the real part first, as in C, NumPy and PyTorch. They are dtypes of tensors alone: a storage, a node and
 ** a kernel hold the reals (record/complex.h). */
@@ -72,6 +75,11 @@ static inline bool ty_is_complex(int d) { return d >= T_COUNT; }
 static inline int ty_dtype_part(int d) { return d == T_C64 ? T_F32 : d == T_C128 ? T_F64 : d; }
 /* The complex dtype whose parts hold the values of a real one. */
 static inline int ty_dtype_complex(int d) { return d == T_F64 || d == T_C128 ? T_C128 : T_C64; }
+/* How a kernel and a routine see elements: u16, u32 and u64 as the signed ones of their size, whose bits those of unsigned
+** arithmetic are made of (lower_value.h). */
+static inline int ty_dtype_stored(int d) {
+  return d == T_U16 ? T_I16 : d == T_U32 ? T_I32 : d == T_U64 ? T_I64 : d;
+}
 /* How many elements of its storage an element is. */
 static inline int ty_dtype_width(int d) { return ty_is_complex(d) ? 2 : 1; }
 static inline bool ty_is_int(int d) { return ty_dtypes[d].kind == 'i' || ty_dtypes[d].kind == 'u'; }
@@ -79,7 +87,7 @@ static inline bool ty_is_int(int d) { return ty_dtypes[d].kind == 'i' || ty_dtyp
 int ty_dtype_find(const char *name);  /* -1 when unknown */
 int ty_dtype_named(const char *name); /* the same, of NumPy's and PyTorch's names too */
 int ty_dtype_promote(int a,
-                     int b); /* the JAX lattice: u8+i8 = i16, int+f16 = f16, f16+bf16 = f32 */
+                     int b); /* the JAX lattice: u8+i8 = i16, u64+i8 = f64, int+f16 = f16, f16+bf16 = f32 */
 bool ty_type_equal(const Type *a, const Type *b);
 bool ty_type_same_dims(const Type *a, const Type *b);
 i64 ty_type_numel(const Type *t); /* at most 2^48: checked where types are made */

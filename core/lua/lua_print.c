@@ -78,8 +78,9 @@ static int print_elem(const Print *p, const void *elem, char *buf) {
   if (ty_is_float(dtype)) return print_float(p, ty_elem_load(dtype, elem), buf);
   if (dtype == T_BOOL) return snprintf(buf, CELL, *(const u8 *)elem ? "true" : "false");
   i64 v;
-  if (dtype == T_I64) memcpy(&v, elem, 8);
+  if (dtype == T_I64 || dtype == T_U64) memcpy(&v, elem, 8);
   else v = (i64)ty_elem_load(dtype, elem);
+  if (dtype == T_U64) return snprintf(buf, CELL, "%llu", (unsigned long long)v);
   return snprintf(buf, CELL, "%lld", (long long)v);
 }
 

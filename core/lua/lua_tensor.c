@@ -474,6 +474,13 @@ static void push_element(lua_State *L, const char *who, int dtype, const void *p
     if (d >= 9223372036854775808.0 || (i64)d != v)
       ty_lua_error(L, "%s: i64 %lld is not exact as a number of Lua", who, (long long)v);
     lua_pushnumber(L, d);
+  } else if (dtype == T_U64) {
+    u64 v;
+    memcpy(&v, p, 8);
+    double d = (double)v;
+    if (d >= 18446744073709551616.0 || (u64)d != v)
+      ty_lua_error(L, "%s: u64 %llu is not exact as a number of Lua", who, (unsigned long long)v);
+    lua_pushnumber(L, d);
   } else {
     lua_pushnumber(L, ty_elem_load(dtype, p));
   }

@@ -71,14 +71,15 @@ typedef struct Places {
 #define ROWS(isa, target) \
   ROW(u8, isa, target) \
   ROW(i8, isa, target) \
+  ROW(u16, isa, target) \
+  ROW(u32, isa, target) \
   ROW(i16, isa, target) \
   ROW(i32, isa, target) \
   ROW(i64, isa, target) \
-  static BadFn *const bad##isa[T_COUNT] = {[T_U8] = bad_u8##isa, \
-                                           [T_I8] = bad_i8##isa, \
-                                           [T_I16] = bad_i16##isa, \
-                                           [T_I32] = bad_i32##isa, \
-                                           [T_I64] = bad_i64##isa};
+  static BadFn *const bad##isa[T_COUNT] = { \
+      [T_U8] = bad_u8##isa,   [T_I8] = bad_i8##isa,   [T_U16] = bad_u16##isa, \
+      [T_U32] = bad_u32##isa, [T_I16] = bad_i16##isa, [T_I32] = bad_i32##isa, \
+      [T_I64] = bad_i64##isa};
 typedef bool BadFn(const void *p, i64 n, i64 stride, const Places *k);
 ROWS(, )
 #if defined(__x86_64__)
@@ -174,6 +175,7 @@ bool ty_record_check_index(State *S, const char *who, const Tensor *index, i64 s
   if (!ty_is_int(d))
     return ty_fail(S, "%s: the index must be of integers, got %s%s", who, ty_dtypes[d].name,
                    ty_is_float(d) ? " (use :to(\"i64\"))" : "");
+  if (d == T_U64) return ty_fail(S, "%s: an index of u64 is not taken (use :to(\"i64\"))", who);
   switch (look_at(S, index, size, base, &from)) {
   case NEVER: return true;
   case BEFORE: return ty_capture_check(S, &from, size, base, skip);

@@ -8,7 +8,7 @@ local ty, Tensor = {}, {}
 
 ------ Making tensors
 
----@alias tycho.dtype "bool"|"u8"|"i8"|"i16"|"i32"|"i64"|"f16"|"bf16"|"f32"|"f64"
+---@alias tycho.dtype "bool"|"u8"|"i8"|"i16"|"i32"|"i64"|"f16"|"bf16"|"f32"|"f64"|"u16"|"u32"|"u64"
 
 --- Data are copied. Numbers give the default dtype (f32), booleans bool; `{}` is an empty vector.
 --- Raises where nested tables are ragged, hold something else, or a number does not fit the dtype.

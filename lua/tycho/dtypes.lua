@@ -6,6 +6,8 @@
 return function(ty, check, row)
   local fail = check.fail
   local order = { "bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "c64", "c128" }
+  local unsigned = { u16 = 2, u32 = 4, u64 = 8 }
+  local signed = { i8 = 1, i16 = 2, i32 = 4, i64 = 8 }
   local rank = {}
   for i, name in ipairs(order) do rank[name] = i end
 
@@ -16,13 +18,20 @@ return function(ty, check, row)
   end
 
   --- The dtype in which two meet, as in a sum of tensors of both: the larger of a kind, the float of a float and an
-  --- integer; i16 for u8 and i8, f32 for f16 and bf16.
+  --- integer; i16 for u8 and i8, f32 for f16 and bf16; of unsigned and signed integers the smallest that holds both,
+  --- f64 for u64 and a signed one.
   --- Raises where a name is no dtype.
   ---@param a tycho.dtype
   ---@param b tycho.dtype
   ---@return tycho.dtype
   local function promote_types(a, b)
     a, b = named("promote_types", 1, a), named("promote_types", 2, b)
+    if unsigned[a] or unsigned[b] then
+      if not unsigned[a] or (unsigned[b] or 0) > unsigned[a] then a, b = b, a end -- a is unsigned, the widest
+      if unsigned[b] or b == "u8" or b == "bool" then return a end
+      if not signed[b] then return b end
+      return signed[b] > unsigned[a] and b or ({ u16 = "i32", u32 = "i64", u64 = "f64" })[a]
+    end
     local low, high = math.min(rank[a], rank[b]), math.max(rank[a], rank[b])
     low, high = order[low], order[high]
     if low == "u8" and high == "i8" then return "i16" end
@@ -50,7 +59,8 @@ return function(ty, check, row)
   local formats = { f16 = { 16, 11, -14, 15 }, bf16 = { 16, 8, -126, 127 }, f32 = { 32, 24, -126, 127 },
     f64 = { 64, 53, -1022, 1023 } }
   local integers = { u8 = { 8, 0, 255 }, i8 = { 8, -128, 127 }, i16 = { 16, -32768, 32767 },
-    i32 = { 32, -2 ^ 31, 2 ^ 31 - 1 }, i64 = { 64, -2 ^ 63, 2 ^ 63 } }
+    i32 = { 32, -2 ^ 31, 2 ^ 31 - 1 }, i64 = { 64, -2 ^ 63, 2 ^ 63 },
+    u16 = { 16, 0, 65535 }, u32 = { 32, 0, 2 ^ 32 - 1 }, u64 = { 64, 0, 2 ^ 64 } }
 
   --- The limits of a float dtype: bits, max, min, eps (from 1 to the next number), tiny (the smallest normal number),
   --- smallest_subnormal, resolution. Of a complex dtype those of its parts.
@@ -68,7 +78,8 @@ return function(ty, check, row)
       resolution = 10 ^ -math.floor(-math.log10(eps)) }
   end
 
-  --- The limits of an integer dtype: bits, min, max. The largest of i64 is 2^63 - 1, which Lua's numbers round to 2^63.
+  --- The limits of an integer dtype: bits, min, max. The largest of i64 is 2^63 - 1, which Lua's numbers round to 2^63,
+  --- that of u64 2^64 - 1, rounded to 2^64.
   --- Raises where the dtype is no integer.
   ---@param dtype tycho.dtype
   ---@return table<string, number>

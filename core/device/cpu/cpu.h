@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "device/device.h"
 
-/* What is done for every dtype: its name here, and how an element is stored. */
+/* What is done for every dtype that kernels see: its name here, and how an element is stored. */
 #define STORED(_) \
   _(BOOL, bool, u8) \
   _(U8, u8, u8) \

@@ -8,7 +8,7 @@ local schema = require "tycho.onnx.schema"
 local select, ipairs = select, ipairs
 local T = values.tensor
 
-local integers = { u8 = true, i8 = true, i16 = true, i32 = true, i64 = true }
+local integers = { u8 = true, i8 = true, i16 = true, i32 = true, i64 = true, u16 = true, u32 = true, u64 = true }
 
 --- As a float of the tensor's own dtype, where a function gave another.
 local function as(x, like) return x.dtype == like.dtype and x or x:to(like.dtype) end
