@@ -155,6 +155,7 @@ function M.specials(dtype)
   local top = bit.lshift(1LL, d.bytes * 8 - 1)
   if d.kind == "u" then
     for _, v in ipairs { 128LL, 254LL, 255LL } do list[#list + 1] = v end
+    for _, v in ipairs(d.bytes > 1 and { top, top - 1, top + 1, -1LL, -2LL, -3LL } or {}) do list[#list + 1] = v end
   else
     for _, v in ipairs { -1LL, -2LL, -3LL, -7LL, -64LL, top - 1, top - 2, -top, 1 - top } do list[#list + 1] = v end
   end
