@@ -37,9 +37,9 @@ bool ty_entry_size(const Type *t, int code, i64 *numel, i64 *bytes) {
 
 int ty_entry_code(int dtype) {
   static const u8 codes[T_ALL] = {
-      [T_BOOL] = E_BOOL, [T_U8] = E_U8,   [T_I8] = E_I8,     [T_I16] = E_I16, [T_I32] = E_I32,
-      [T_I64] = E_I64,   [T_F16] = E_F16, [T_BF16] = E_BF16, [T_F32] = E_F32, [T_F64] = E_F64,
-      [T_C64] = E_C64,   [T_C128] = E_C128};
+      [T_BOOL] = E_BOOL, [T_U8] = E_U8,   [T_I8] = E_I8,   [T_I16] = E_I16,
+      [T_I32] = E_I32,   [T_I64] = E_I64, [T_F16] = E_F16, [T_BF16] = E_BF16,
+      [T_F32] = E_F32,   [T_F64] = E_F64, [T_C64] = E_C64, [T_C128] = E_C128};
   return codes[dtype];
 }
 

@@ -68,8 +68,8 @@ return function(ty, check, row)
     return back(1 / sqrt(w), half)
   end
 
-  --- -1, 0 or 1 as x is below, equal to or above zero; NaN stays, and so does the sign of zero. Of a complex x x / |x|, 0
-  --- at 0.
+  --- -1, 0 or 1 as x is below, equal to or above zero; NaN stays, and so does the sign of zero. Of complex numbers
+  --- x / |x|, and 0 at 0.
   --- Raises where an argument is neither a tensor nor a number.
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # shape and dtype of x; bool gives i64
@@ -316,6 +316,9 @@ return function(ty, check, row)
   ---@return tycho.Tensor # the broadcast shape, floats
   local function hypot(a, b)
     check.numbers("hypot", a, b)
+    for i, v in pairs { a, b } do
+      if is_complex(v) then check.float("hypot", i, v) end
+    end
     local half = half_of(a, b)
     local function magnitude(v) return is_tensor(v) and abs((wide(v))) or math.abs(v) end
     local function infinite(v) return is_tensor(v) and eq(v, INF) or v == INF end
