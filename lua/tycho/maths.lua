@@ -98,8 +98,7 @@ return function(ty, check, row)
   --- Raises where an argument is neither a tensor nor a number.
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # bool, shape of x
-  local isinf, isfinite
-  function isinf(x)
+  local function isinf(x)
     check.tensor("isinf", 1, x)
     if is_complex(x) then return bitwise_or(isinf(x:real()), isinf(x:imag())) end
     if not floats[x.dtype] then return ne(x, x) end
@@ -110,7 +109,7 @@ return function(ty, check, row)
   --- Raises where an argument is neither a tensor nor a number.
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # bool, shape of x
-  function isfinite(x)
+  local function isfinite(x)
     check.tensor("isfinite", 1, x)
     if is_complex(x) then return bitwise_and(isfinite(x:real()), isfinite(x:imag())) end
     if not floats[x.dtype] then return eq(x, x) end
