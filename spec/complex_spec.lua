@@ -250,3 +250,332 @@ describe("complex numbers have the values of other libraries:", function()
     end
   end
 end)
+
+local function numbers(...) return ty.complex({ ... }, 0) end
+local function reals_of(z) return H.list(R(z)) end
+
+describe("a complex tensor is a view of reals:", function()
+  it("it shares memory with its reals, its parts, and what it was made of", function()
+    local x = ty.zeros(3, 2)
+    local z = C(x)
+    z[2] = ty.complex(5, -6)
+    x[{ 3, 2 }] = 7
+    z:real():add_(1)
+    R(z)[{ {}, 2 }]:mul_(2)
+    assert.same({ 1, 0, 6, -12, 1, 14 }, reals_of(z))
+    assert.same(reals_of(z), H.list(x))
+  end)
+
+  it("slices, steps and transposes are views, and their strides count numbers", function()
+    local z = C(ty.arange(24):reshape(3, 4, 2))
+    assert.same({ 4, 1 }, z:stride())
+    local s = z[{ { 3, 1, -2 }, { 2, 4, 2 } }]
+    assert.same({ -8, 2 }, s:stride())
+    assert.same({ 18, 19, 22, 23, 2, 3, 6, 7 }, reals_of(s))
+    s:zero_()
+    assert.same({ 0, 1, 0, 0, 4, 5, 0, 0 }, reals_of(z[1]))
+    assert.same({ 1, 4 }, z:t():stride())
+    assert.is_false(z:t():is_contiguous())
+    assert.is_true(z:t():contiguous():is_contiguous())
+    assert.equal(96, z.nbytes)
+    assert.equal(8, z:element_size())
+  end)
+
+  it("pairs may begin at any real, and overlap, but are not written then", function()
+    local x = ty.arange(6)
+    assert.same({ 1, 2, 3, 4 }, reals_of(C(x:narrow(1, 2, 4):reshape(2, 2))))
+    local o = C(x:unfold(1, 2, 1))
+    assert.same({ 0, 1, 1, 2, 2, 3, 3, 4, 4, 5 }, reals_of(o))
+    assert.error_matches(function() o:zero_() end, "its elements share memory")
+    assert.same({ 0, 2, 2, 4, 4, 6, 6, 8, 8, 10 }, reals_of(ty.grad(function(v) return (R(v) ^ 2):sum() end)(o)))
+  end)
+
+  it("view_as_complex refuses what is not pairs side by side", function()
+    assert.error_matches(function() C(ty.zeros(3)) end, "view_as_complex: needs f32 or f64 with a last dim of 2.*f32%[3%]")
+    assert.error_matches(function() C(ty.zeros(2, { dtype = "i64" })) end, "got i64%[2%]")
+    assert.error_matches(function() C(ty.zeros(2, 2):t()) end, "do not lie side by side %(use :contiguous%(%)%)")
+    assert.error_matches(function() R(ty.zeros(3)) end, "view_as_real: needs a complex tensor, got f32%[3%]")
+    local most = ty.zeros({ 1, 1, 1, 1, 1, 1, 1 }, { dtype = "c64" })
+    assert.equal(8, R(most).ndim)
+    assert.error_matches(function() R(most:unsqueeze(1)) end, "no room for a dim of real and imaginary parts")
+    assert.error_matches(function() ty.zeros({ 1, 1, 1, 1, 1, 1, 1, 1 }, { dtype = "c64" }) end, "too many dims")
+  end)
+
+  it("a compiled function sees a tensor and its reals share memory, as plain Lua does", function()
+    local function f(z, x)
+      x:add_(1)
+      return z * 1, R(z):sum()
+    end
+    local compiled = ty.compile(f)
+    for n = 1, 6 do
+      local x, y = ty.arange(2 * n):reshape(n, 2), ty.arange(2 * n):reshape(n, 2)
+      local apart = n % 2 == 0
+      local p, q = f(C(x), apart and x:clone() or x)
+      local r, s = compiled(C(y), apart and y:clone() or y)
+      H.same(R(p), R(r), "numbers")
+      H.same(q, s, "sum")
+      H.same(x, y, "memory")
+    end
+  end)
+
+  it("a compiled function serves any sizes and layouts", function()
+    local function f(z, w, k) return z * w + k, (z / w):abs():sum(), z:matmul(w:conj()) end
+    local compiled = ty.compile(f)
+    for n = 1, 7 do
+      local z, w = C(ty.randn(2 * n, 2))[{ { 1, 2 * n, 2 } }], C(ty.randn(n, 2)):flip()
+      same_results(flat(f(z, w, n / 3)), flat(compiled(z, w, n / 3)))
+    end
+    assert.same({}, ty.explain(compiled).aborts)
+    assert.truthy(ty.explain(compiled).captures <= 3)
+  end)
+end)
+
+describe("complex numbers and Lua:", function()
+  it("items are two numbers, tables hold pairs, elements are set by one or two", function()
+    local z = ty.complex({ 1, -2 }, { 0.5, 3 })
+    assert.same({ 1, 0.5 }, { z[1]:item() })
+    assert.same({ -2, 3 }, { z:get(-1) })
+    assert.same({ { 1, 0.5 }, { -2, 3 } }, z:totable())
+    assert.same({ 1, 0.5 }, z[1]:totable())
+    z:set(1, 4, 5):set(2, 6)
+    assert.same({ 4, 5, 6, 0 }, reals_of(z))
+    assert.same(reals_of(z), reals_of(C(ty.tensor(z:totable()))))
+    assert.error_matches(function() z:set(1) end, "set: needs 1 indices for c64%[2%], then a real and an imaginary part")
+    z[{ { 1 } }] = { 9 }
+    z[2] = -1
+    assert.same({ 9, 0, -1, 0 }, reals_of(z))
+  end)
+
+  it("they are printed as 1+2j in one format", function()
+    assert.equal("{ 1.5+2.0j, -3.0-0.5j} [c64 2 cpu]", tostring(ty.complex({ 1.5, -3 }, { 2, -0.5 })))
+    assert.equal("{{1+0j},\n {nan+infj}}\n[c128 2x1 cpu]", (tostring(ty.complex({ { 1 }, { 0 / 0 } },
+      { { 0 }, { 1 / 0 } }, { dtype = "c128" })):gsub(" +1", "1"):gsub(" +nan", "nan")))
+    assert.equal("0-1j [c64 cpu]", tostring(ty.complex(0, -1)))
+    assert.equal("{} [c64 0 cpu]", tostring(ty.zeros(0, { dtype = "c64" })))
+  end)
+
+  it("they are made of parts, of reals, by name, at random", function()
+    assert.equal("c64", ty.complex(1, 2).dtype)
+    assert.equal("c128", ty.complex(ty.zeros(2, { dtype = "f64" }), 1).dtype)
+    assert.equal("c64", ty.complex(ty.tensor({ 1, 2 }, { dtype = "i64" }), ty.zeros(2, { dtype = "f16" })).dtype)
+    assert.same({ 1, 3, 1, 4, 2, 3, 2, 4 }, reals_of(ty.complex({ { 1 }, { 2 } }, ty.tensor { 3, 4 })))
+    assert.is_true(ty.complex(1, 2, { requires_grad = true }).requires_grad)
+    assert.same({ 1, 0, 2, 0 }, reals_of(ty.tensor({ 1, 2 }, { dtype = "c64" })))
+    assert.same({ 0, 0, 1, 0, 2, 0 }, reals_of(ty.arange(3, { dtype = "complex128" })))
+    assert.same({ 1, 0, 0, 0, 0, 0, 1, 0 }, reals_of(ty.eye(2, { dtype = "complex64" })))
+    assert.same({ 1, 0, 1, 0 }, reals_of(ty.ones(2, { dtype = "c64" })))
+    assert.same({ 2.5, 0 }, reals_of(ty.full({ 1 }, 2.5, { dtype = "cdouble" })))
+    assert.equal("c128", ty.tensor({ 1 }):cdouble().dtype)
+    assert.equal("c64", ty.tensor({ 1 }):cfloat().dtype)
+    assert.equal("c64", ty.zeros(2, { dtype = "c64" }):new_ones(3).dtype)
+    ty.manual_seed(3)
+    local n = ty.randn(20000, { dtype = "c64" })
+    assert.near(1, n:var():item(), 0.03)
+    assert.near(0.5, n:imag():var():item(), 0.02)
+    local u = ty.rand(20000, { dtype = "c128" })
+    assert.near(0.5, u:imag():mean():item(), 0.01)
+    assert.error_matches(function() ty.complex(ty.complex(1, 2), 1) end, "complex: argument 1 must be of reals, got c64%[%]")
+    assert.error_matches(function() ty.complex(1, 2, { dtype = "f32" }) end, "dtype must be c64 or c128, got f32")
+    assert.error_matches(function() ty.complex(ty.zeros(2), ty.zeros(3)) end, "complex: sizes do not broadcast")
+  end)
+
+  it("they meet other dtypes as NumPy's do; numbers of Lua's are weak", function()
+    local c64, c128 = ty.zeros(1, { dtype = "c64" }), ty.zeros(1, { dtype = "c128" })
+    local kinds = { bool = "c64", u8 = "c64", i64 = "c64", f16 = "c64", bf16 = "c64", f32 = "c64", f64 = "c128" }
+    for dtype, want in pairs(kinds) do
+      local x = ty.ones(1, { dtype = dtype })
+      assert.equal(want, (c64 + x).dtype, dtype)
+      assert.equal(want, (x * c64).dtype, dtype)
+      assert.equal(want, (c64 / x).dtype, dtype)
+      assert.equal("c128", (x - c128).dtype, dtype)
+      assert.equal(want, ty.promote_types("c64", dtype))
+      assert.equal(want, ty.result_type(c64, x))
+      assert.equal(want, ty.cat({ c64, x }).dtype)
+      assert.equal(want, ty.where(ty.ones(1):gt(0), x, c64).dtype)
+    end
+    assert.equal("c128", (c64 * c128).dtype)
+    assert.equal("c64", (c64 * 2.5 + 1).dtype)
+    assert.equal("c64", (2 ^ c64).dtype)
+    assert.equal("f32", c64:abs().dtype)
+    assert.equal("f64", c128:angle().dtype)
+    assert.equal(ty.finfo("f32").eps, ty.finfo("c64").eps)
+  end)
+
+  it("forms with a trailing _ write through the first argument", function()
+    local z = ty.complex({ 1, 2 }, { 3, 4 })
+    local view = z:imag()
+    z:mul_(2):add_(1):conj_()
+    assert.same({ 3, -6, 5, -8 }, reals_of(z))
+    assert.same({ -6, -8 }, H.list(view))
+    z:div_(z)
+    z:sub_(ty.complex(0, 1))
+    z:neg_()
+    assert.same({ -1, 1, -1, 1 }, reals_of(z))
+    assert.error_matches(function() ty.ones(2):mul_(z) end, "complex numbers do not go into f32%[2%]")
+    assert.error_matches(function() ty.ones(2):copy_(z) end, "complex numbers do not go into f32%[2%]")
+    assert.error_matches(function() z:mul_(ty.ones(3, 2)) end, "broadcast")
+    z:fill_(3)
+    z:copy_(ty.tensor { 1, 2 })
+    assert.same({ 1, 0, 2, 0 }, reals_of(z))
+  end)
+
+  it("what needs an order, bits or reals says so, by its name", function()
+    local z, x = numbers(1, 2, 3), ty.tensor { 1, 2, 3 }
+    for _, name in ipairs { "lt", "le", "gt", "ge", "maximum", "minimum", "floor_divide", "remainder", "fmod", "atan2",
+      "copysign", "bitwise_and", "lshift" } do
+      assert.error_matches(function() ty[name](z, x) end, "^[^\n]*" .. name .. "[^\n]*complex", name)
+      assert.error_matches(function() ty[name](x, z) end, "^[^\n]*complex", name)
+    end
+    for _, name in ipairs { "floor", "ceil", "round", "trunc", "max", "min", "argmax", "sort", "argsort", "median", "unique",
+      "topk", "cummax", "clamp", "relu", "softmax", "erf", "quantile", "histc", "logsumexp", "bitwise_not", "gelu",
+      "nanmean", "cov", "logcumsumexp", "mse_loss", "layer_norm", "interpolate" } do
+      local args = { clamp = 0, topk = 1, cummax = 1, logcumsumexp = 1, mse_loss = x, quantile = 0.5, histc = 3 }
+      assert.error_matches(function() ty[name](z, args[name]) end, "complex", name)
+    end
+    for _, name in ipairs { "mse_loss", "l1_loss", "huber_loss", "bce_with_logits", "kl_div" } do
+      assert.error_matches(function() ty[name](x, z) end, "complex", name)
+    end
+    for _, dtype in ipairs { "f32", "f64", "i64", "bool", "f16" } do
+      assert.error_matches(function() z:to(dtype) end, "to: complex numbers do not go into " .. dtype)
+    end
+    assert.error_matches(function() z:view_as("i64") end, "view_as: not for complex numbers")
+    assert.error_matches(function() x:view_as("c64") end, "use ty.view_as_complex")
+    assert.error_matches(function() return z[z] end, "index tensor must be of integers")
+    assert.error_matches(function() return z + ty.ones(2) end, "add: sizes do not broadcast, c64%[3%] and f32%[2%]")
+    assert.error_matches(function() return z * ty.ones(2) end, "mul: sizes do not broadcast, c64%[3%] and f32%[2%]")
+    assert.error_matches(function() return z:matmul(ty.ones(2)) end, "matmul: inner sizes differ, c64%[3%] x f32%[2%]")
+    assert.error_matches(function() z:uniform_() end, "needs a float tensor, got c64")
+    assert.error_matches(function() ty.linalg.inv(ty.eye(2, { dtype = "c64" })) end, "complex")
+    assert.error_matches(function() z:data() end, "complex")
+  end)
+end)
+
+describe("gradients of complex numbers", function()
+  it("are dL/dre + i dL/dim, and a step against them descends", function()
+    local z = ty.complex({ 3, -1 }, { 4, 2 }, { requires_grad = true })
+    z:abs():pow(2):sum():backward()
+    assert.same({ 6, 8, -2, 4 }, reals_of(z.grad))
+    assert.equal("c64", z.grad.dtype)
+    z.grad = ty.complex({ 1, 2 }, 0)
+    z:real():sum():backward()
+    assert.same({ 2, 0, 3, 0 }, reals_of(z.grad))
+  end)
+
+  it("begin with one that is given where the result is complex", function()
+    local z = ty.complex({ 1, 2 }, { 3, 4 }, { requires_grad = true })
+    local y = z * ty.complex(0, 1)
+    y:backward(ty.complex({ 1, 0 }, { 0, 1 }))
+    assert.same({ 0, -1, 1, 0 }, reals_of(z.grad)) -- g conj(i)
+    assert.error_matches(function() (z * 1):sum():backward() end, "a complex result has no gradient to begin with")
+    assert.error_matches(function() ty.grad(function(v) return v:sum() end)(z) end, "must give a float tensor of one element")
+  end)
+
+  it("go through rules of Lua's, checkpoints, scans, slices that were written, twice", function()
+    local twice = ty.custom_grad(function(a) return a * 2, a end, function(_, g) return g * 2 end)
+    local z = C(ty.randn(4, 2))
+    local function f(v) return (R(twice(v * v)) ^ 2):sum() end
+    local function plain(v) return (R(2 * (v * v)) ^ 2):sum() end
+    local want = ty.grad(plain)(z)
+    assert.is_true(ty.allclose(want, ty.grad(f)(z), { rtol = 1e-5 }))
+    assert.is_true(ty.allclose(want, ty.grad(function(v)
+      return (R(ty.checkpoint(function(u) return 2 * (u * u) end, v)) ^ 2):sum()
+    end)(z), { rtol = 1e-5 }))
+    assert.is_true(ty.allclose(want, ty.compile(function(v) return ty.grad(f)(v) end)(z), { rtol = 1e-5 }))
+    local g = ty.grad(function(v)
+      local y = ty.zeros_like(v)
+      y[{ { 1, 2 } }] = v[{ { 3, 4 } }] * 3
+      y[4] = v[1]
+      return R(y):sum()
+    end)(z)
+    assert.same({ 1, 1, 0, 0, 3, 3, 3, 3 }, reals_of(g))
+    local second = ty.grad(function(v) return ty.grad(function(u) return (u * u * u):real():sum() end)(v):real():sum() end)(z)
+    assert.is_true(ty.allclose(second, 6 * z:conj(), { rtol = 1e-4 })) -- of 3 conj(z^2), the real part
+  end)
+
+  it("of a compiled function are those of plain Lua, to the bit", function()
+    local function f(z, w) return (z:matmul(w) * w):exp():abs():sum() + (z / (w + 3)):sqrt():real():sum() end
+    local compiled = ty.compile(f)
+    for _ = 1, 4 do
+      local grads = {}
+      for i, g in ipairs { f, compiled } do
+        local z, w = C(ty.arange(8):reshape(2, 2, 2) / 7), C(ty.arange(4):reshape(2, 2) / 5 - 0.3)
+        z:requires_grad_()
+        w:requires_grad_()
+        g(z, w):backward()
+        grads[i] = { z.grad, w.grad }
+      end
+      same_results(grads[1], grads[2])
+    end
+  end)
+
+  it("say that hooks belong on the reals", function()
+    local z = ty.complex(1, 2, { requires_grad = true })
+    assert.error_matches(function() z:register_hook(print) end, "register it on ty.view_as_real")
+    local seen
+    R(z):register_hook(function(g) seen = g:totable() end)
+    z:abs():pow(2):backward()
+    assert.near(2, seen[1], 1e-6)
+    assert.near(4, seen[2], 1e-6)
+  end)
+end)
+
+describe("complex numbers elsewhere:", function()
+  it("a module has complex parameters, which optimisers step as pairs of reals", function()
+    for _, name in ipairs { "SGD", "Adam", "AdamW", "RMSprop", "Adagrad" } do
+      local function run(complex)
+        local data = ty.arange(6):reshape(3, 2) / 3 - 0.5
+        local m = { w = complex and C(data):requires_grad_() or data:clone():requires_grad_() }
+        local opt = ty.optim[name]({ m.w }, { lr = 0.1 })
+        for _ = 1, 4 do
+          opt:zero_grad()
+          local x = complex and R(m.w) or m.w
+          local loss = ((x - 1) ^ 2 * ty.tensor { 1, 3 }):sum()
+          loss:backward()
+          opt:step()
+        end
+        return complex and R(m.w:detach()) or m.w:detach()
+      end
+      H.same(run(false), run(true), name)
+    end
+  end)
+
+  it("files keep them: npy, npz, safetensors", function()
+    local path = os.tmpname()
+    for _, dtype in ipairs { "c64", "c128" } do
+      local z = C(ty.randn(3, 4, 2)):to(dtype)
+      for _, ending in ipairs { ".npy", ".npz", ".safetensors" } do
+        local name = path .. ending
+        if ending == ".npy" then
+          assert.is_true(ty.save(name, z:t()))
+          assert.same({ 4, 3 }, ty.load(name).shape)
+          H.same(R(z:t()), R(ty.load(name)), dtype)
+          H.same(R(z:t()), R(ty.load(name, { mmap = true })), dtype)
+        elseif dtype == "c128" and ending == ".safetensors" then
+          assert.error_matches(function() ty.save(name, { a = z }) end, "safetensors have no c128")
+        else
+          assert.is_true(ty.save(name, { a = z, b = ty.ones(2), c = z[1] }))
+          local t = assert(ty.load(name))
+          assert.equal(dtype, t.a.dtype)
+          H.same(R(z), R(t.a), dtype)
+          H.same(R(z[1]), R(t.c), dtype)
+        end
+        os.remove(name)
+      end
+    end
+    os.remove(path)
+  end)
+
+  it("vmap takes them along any dim, batched or not, and writes to what is made inside", function()
+    local z, w = C(ty.randn(3, 5, 2)), C(ty.randn(3, 2))
+    local got = ty.vmap(function(v, u)
+      local y = ty.zeros_like(u)
+      y[1] = v:sum()
+      return y * u + v[1]
+    end, { 2, false })(z, w)
+    for i = 1, 5 do
+      local v, y = z[{ {}, i }], ty.zeros_like(w)
+      y[1] = v:sum()
+      H.same(R(y * w + v[1]), R(got[i]), "example")
+    end
+  end)
+end)

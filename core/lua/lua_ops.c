@@ -314,13 +314,13 @@ static int l_contract(lua_State *L) {
   const char *who = "contract";
   State *S = ty_lua_enter(L);
   Tensor *a = ty_lua_check(L, who, 1), *b = ty_lua_check(L, who, 2);
+  i64 n[2] = {ty_lua_int(L, who, 3, "lead"), ty_lua_int(L, who, 4, "summed")};
+  for (int i = 0; i < 2; i++) n[i] = TY_MAX(-1, TY_MIN(n[i], MAX_RANK + 1)); /* refused */
   const Given both[2] = {{.kind = O_TENSOR, .t = a}, {.kind = O_TENSOR, .t = b}};
   if (TY_UNLIKELY(ty_complex_among(2, both))) {
     ty_lua_complex(L, S, who, who, 2, both);
     return 1;
   }
-  i64 n[2] = {ty_lua_int(L, who, 3, "lead"), ty_lua_int(L, who, 4, "summed")};
-  for (int i = 0; i < 2; i++) n[i] = TY_MAX(-1, TY_MIN(n[i], MAX_RANK + 1)); /* refused */
   Tensor *y = push_result(L, S, a);
   TY_LUA_MUST(L, S, ty_record_contract(S, who, a, b, (int)n[0], (int)n[1], y));
   return 1;

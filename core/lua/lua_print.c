@@ -223,7 +223,8 @@ static int l_tostring(lua_State *L) {
     TY_LUA_MUST(L, S, ty_vmap_lift(S, x, ty_vmap_level(x), -1, 0, all));
     x = all;
   }
-  Print p = {.x = x, .bytes = ty_dtypes[x->st->dtype].bytes, .summary = ty_type_numel(&x->type) > SUMMARY};
+  Print p = {
+      .x = x, .bytes = ty_dtypes[x->st->dtype].bytes, .summary = ty_type_numel(&x->type) > SUMMARY};
   lua_getfield(L, LUA_REGISTRYINDEX, KEY_PRECISION);
   int precision = lua_isnil(L, -1) ? PRECISION : (int)lua_tonumber(L, -1);
   if (ty_type_numel(&x->type) > 0 && !(p.data = ty_tensor_bits(S, x))) return ty_lua_fail(L, S);

@@ -570,8 +570,8 @@ static int l_get(lua_State *L) {
   Tensor *x = ty_lua_check(L, "get", 1);
   i64 offset = element_offset(L, "get", x, lua_gettop(L) - 1);
   if (ty_tensor_is_complex(x))
-    return push_number(
-        L, x, (const char *)must_bits(L, S, x) + offset * ty_dtypes[x->st->dtype].bytes);
+    return push_number(L, x,
+                       (const char *)must_bits(L, S, x) + offset * ty_dtypes[x->st->dtype].bytes);
   const char *p = must_read(L, S, x);
   push_element(L, "get", x->type.dtype, p + offset * ty_dtypes[x->type.dtype].bytes);
   return 1;

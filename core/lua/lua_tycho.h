@@ -312,7 +312,7 @@ void ty_lua_complex(lua_State *L, State *S, const char *who, const char *name, i
                     const Given *src);
 /* The reals [.., 2] of a complex x, pushed; x itself where it is real. */
 const Tensor *ty_lua_complex_reals(lua_State *L, State *S, const char *who, const Tensor *x);
-void ty_lua_open_select(lua_State *L, int m, int t);  /* shapes that depend on data; sorting */
+void ty_lua_open_select(lua_State *L, int m, int t); /* shapes that depend on data; sorting */
 int ty_lua_unique_with(lua_State *L);
 void ty_lua_open_random(lua_State *L, int m, int t);   /* random numbers */
 void ty_lua_open_linalg(lua_State *L, int m, int t);   /* ty.linalg by LAPACK */

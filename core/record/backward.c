@@ -119,8 +119,11 @@ static bool is_asked(const Back *b, Record *r) {
 /* The same of complex numbers, of their reals. */
 static bool seed_reals(Back *b, const Tensor *y, const Tensor *g) {
   Tensor p[2] = {{0}};
-  bool ok = ty_complex_reals(b->S, "backward", y, &p[0]) &&
-            ty_complex_reals(b->S, "backward", g, &p[1]) && ty_back_seed(b, &p[0], &p[1]);
+  bool ok =
+      ty_complex_reals(b->S, "backward", y, &p[0]) && ty_complex_reals(b->S, "backward", g, &p[1]);
+  p[0].detached = y->detached; /* also where gradients are off */
+  p[1].detached = g->detached;
+  ok = ok && ty_back_seed(b, &p[0], &p[1]);
   for (int i = 0; i < 2; i++) ty_tensor_release(&p[i]);
   return ok;
 }

@@ -100,7 +100,6 @@ bool ty_complex_refuse_all(State *S, const char *who, int n, const Given *src) {
   return true;
 }
 
-
 /* Another number of dims behind: an index or a condition, the same for both parts. */
 static bool for_parts(State *S, const char *who, const Tensor *x, i64 size, Tensor *y) {
   char sx[SHOWN];
@@ -162,7 +161,8 @@ bool ty_complex_number(State *S, const Type *t, const Given *x, Tensor *y) {
 
 bool ty_complex_empty(State *S, const Type *t, Tensor *y) {
   Type reals;
-  return ty_complex_type_of_reals(S, "empty", t, &reals) && become(ty_record_empty(S, &reals, y), y);
+  return ty_complex_type_of_reals(S, "empty", t, &reals) &&
+         become(ty_record_empty(S, &reals, y), y);
 }
 
 /* --- the same operation on the reals */

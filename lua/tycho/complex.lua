@@ -1,6 +1,6 @@
 --- complex.lua -- complex numbers by arithmetic on their real and imaginary parts.
--- In: the core module. Out: functions of complex numbers; for rows of the table of operations what they do where an operand
--- is complex (rows), and for composites whose formula for reals is another one (of).
+-- In: the core module. Out: for rows of the table of operations what they do where an operand is complex, which the
+-- binding asks for; and words of the composites in complex_rows.lua.
 --
 -- 1. A complex tensor is a view of reals, so every formula here is made of operations on reals, and its gradient is
 --    theirs: that of a number is dL/dre + i dL/dim, as PyTorch has it. Where a formula has branches that meet, the
@@ -377,11 +377,15 @@ return function(ty, check, as_one)
   end
 
   function rows.matmul(a, b)
+    check.tensor("matmul", 1, a)
+    check.tensor("matmul", 2, b)
     a, b = meet(a, b)
     local z = is_complex(a) and a or b
     a = is_complex(a) and a or like_parts(a, z)
     b = is_complex(b) and b or like_parts(b, z)
-    if a.ndim == 0 or b.ndim == 0 then fail("matmul", "operands need at least one dim, %s x %s", check.text(a), check.text(b)) end
+    if a.ndim == 0 or b.ndim == 0 then
+      fail("matmul", "operands need at least one dim, %s x %s", check.text(a), check.text(b))
+    end
     local column = b.ndim == 1
     if a:size(-1) ~= b:size(column and 1 or -2) then
       fail("matmul", "inner sizes differ, %s x %s", check.text(a), check.text(b))

@@ -23,7 +23,10 @@ return function(ty, check, row, complex)
   local function two(who, a, b, opts)
     if check.is_options(b) and opts == nil then b, opts = nil, b end
     opts = check.options(who, opts, { dtype = "string", device = "string", requires_grad = "boolean" })
-    local dtype = opts.dtype and ty.empty({ 0 }, { dtype = opts.dtype }).dtype
+    for i, v in pairs { a, b } do
+      if is_tensor(v) then check.tensor(who, i, v) end
+    end
+    local dtype = opts.dtype and check.named(who, "empty", ty.empty, { 0 }, { dtype = opts.dtype }).dtype
     if dtype and dtype ~= "c64" and dtype ~= "c128" then fail(who, "dtype must be c64 or c128, got %s", dtype) end
     local part = dtype and (dtype == "c128" and "f64" or "f32")
     local first = is_tensor(a) and a or is_tensor(b) and b or nil

@@ -109,8 +109,7 @@ local function turned(t, reversed)
 end
 
 add("npy", "npy", {
-  --- A tensor of a .npy file. u16 becomes i32, u32 and u64 i64 (so it takes up to twice the file's size); column-major
-  --- files give a view with turned strides.
+  --- A tensor of a .npy file. Column-major files give a view with turned strides.
   --- Raises where the path is no string, or an option is not known. What cannot be read gives nil and a message.
   ---@param path string
   ---@param opts? {mmap: boolean?} mmap: the elements stay in the file, which must not be cut short meanwhile

@@ -93,7 +93,7 @@ return function(ty, define)
         fail(who, "only a tensor of one element has a gradient to begin with, got %s; give one of its shape", text(y))
       end
       if ty.is_complex(y) then
-        fail(who, "a complex result has no gradient to begin with, got %s; take :real() or :abs(), or give one", text(y))
+        fail(who, "a complex result has no gradient to begin with, got %s; take :real(), :abs(), or give one", text(y))
       end
       return ty.ones_like(y)
     end

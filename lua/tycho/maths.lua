@@ -68,8 +68,8 @@ return function(ty, check, row)
     return back(1 / sqrt(w), half)
   end
 
-  --- -1, 0 or 1 as x is below, equal to or above zero; NaN stays, and so does the sign of zero. Of a complex x x / |x|, 0
-  --- at 0.
+  --- -1, 0 or 1 as x is below, equal to or above zero; NaN stays, and so does the sign of zero. Of complex numbers
+  --- x / |x|, and 0 at 0.
   --- Raises where an argument is neither a tensor nor a number.
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # shape and dtype of x; bool gives i64
@@ -98,8 +98,7 @@ return function(ty, check, row)
   --- Raises where an argument is neither a tensor nor a number.
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # bool, shape of x
-  local isinf, isfinite
-  function isinf(x)
+  local function isinf(x)
     check.tensor("isinf", 1, x)
     if is_complex(x) then return bitwise_or(isinf(x:real()), isinf(x:imag())) end
     if not floats[x.dtype] then return ne(x, x) end
@@ -110,7 +109,7 @@ return function(ty, check, row)
   --- Raises where an argument is neither a tensor nor a number.
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # bool, shape of x
-  function isfinite(x)
+  local function isfinite(x)
     check.tensor("isfinite", 1, x)
     if is_complex(x) then return bitwise_and(isfinite(x:real()), isfinite(x:imag())) end
     if not floats[x.dtype] then return eq(x, x) end
@@ -316,6 +315,9 @@ return function(ty, check, row)
   ---@return tycho.Tensor # the broadcast shape, floats
   local function hypot(a, b)
     check.numbers("hypot", a, b)
+    for i, v in pairs { a, b } do
+      if is_complex(v) then check.float("hypot", i, v) end
+    end
     local half = half_of(a, b)
     local function magnitude(v) return is_tensor(v) and abs((wide(v))) or math.abs(v) end
     local function infinite(v) return is_tensor(v) and eq(v, INF) or v == INF end

@@ -2,7 +2,7 @@
 -- luacheck: ignore
 -- Made by `make meta` from the texts of ty.help: not to be edited. Language servers read it, nothing runs it.
 
----@alias tycho.dtype "bool"|"u8"|"i8"|"i16"|"i32"|"i64"|"f16"|"bf16"|"f32"|"f64"
+---@alias tycho.dtype "bool"|"u8"|"i8"|"i16"|"i32"|"i64"|"f16"|"bf16"|"f32"|"f64"|"c64"|"c128"
 
 ---a tensor; its functions are also methods
 ---@class tycho.Tensor
@@ -212,6 +212,12 @@ function Tensor:addr(a, b, opts) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:addr_(a, b, opts) end
 
+---The conjugate transposes of matrices. A real x as a view.
+---Shape of the result: [.., m, n]
+---Raises where x has fewer than two dims.
+---@return tycho.Tensor # [.., m, n]
+function Tensor:adjoint() end
+
 ---The grid of an affine map of the places of an image: for each place of the result, theta times its coordinates
 ---{x, y, 1} or {x, y, z, 1}.
 ---Options: align_corners = false, as of grid_sample.
@@ -261,6 +267,12 @@ function Tensor:amin(dims, keepdim) end
 ---@return tycho.Tensor least
 ---@return tycho.Tensor largest # x without the dims; the dtype of x
 function Tensor:aminmax(dims, keepdim) end
+
+---The angles in radians, from -pi to pi: atan2(im, re). Of reals 0, or pi below zero; NaN stays.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x; f32 or f64
+function Tensor:angle() end
 
 ---Whether any element is not zero.
 ---Shape of the result: x without the dims
@@ -710,6 +722,12 @@ function Tensor:cbrt_() end
 ---@return tycho.Tensor # [.., n, m]; floats
 function Tensor:cdist(b, p) end
 
+---x converted to c128
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x
+function Tensor:cdouble() end
+
 ---the next whole number above
 ---Accuracy: exact, or rounded once.
 ---Raises where an argument is neither a tensor nor a number.
@@ -736,6 +754,12 @@ function Tensor:celu(alpha) end
 ---@param alpha? number # 1
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:celu_(alpha) end
+
+---x converted to c64
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x
+function Tensor:cfloat() end
 
 ---x converted to i8
 ---Shape of the result: x
@@ -808,6 +832,36 @@ function Tensor:clone() end
 ---@param with_replacement? boolean # false; true: an element may come more than once
 ---@return tycho.Tensor # [count, r]
 function Tensor:combinations(r, with_replacement) end
+
+---The conjugates: the imaginary parts negative. A real x as it is.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:conj() end
+
+---the conjugates: imaginary parts negative; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:conj_() end
+
+---the same as conj: the conjugates: imaginary parts negative
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:conj_physical() end
+
+---the same as conj: the conjugates: imaginary parts negative; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:conj_physical_() end
+
+---the same as conj: the conjugates: imaginary parts negative
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:conjugate() end
 
 ---x if its elements lie row by row, else such a copy
 ---Raises where x is no tensor.
@@ -1534,7 +1588,8 @@ function Tensor:ger(b) end
 ---one element as a number or boolean
 ---Raises where there is not one index for each dim, or one is out of range.
 ---@param ... integer # one index for each dim, 1-based, negative from the end
----@return number|boolean
+---@return number|boolean value
+---@return number? imaginary # of a complex number both parts
 function Tensor:get(...) end
 
 ---The first half of a dim times the sigmoid of the second. Dauphin and others 2016, arXiv:1612.08083.
@@ -1732,6 +1787,11 @@ function Tensor:i1() end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:i1_() end
 
+---the imaginary parts of complex numbers, a view; 0 where x is real
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x; f32 of c64, f64 of c128
+function Tensor:imag() end
+
 ---x with src's places added at the positions of a dim that the index names, one after the other.
 ---Shape of the result: x
 ---Raises where the index is not of integers or out of range, or the source has other sizes.
@@ -1853,6 +1913,10 @@ function Tensor:interpolate(opts) end
 ---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted
 function Tensor:invert() end
 
+---whether x is a tensor of complex numbers
+---@return boolean
+function Tensor:is_complex() end
+
 ---whether the elements lie row by row
 ---Raises where x is no tensor.
 ---@return boolean
@@ -1867,6 +1931,12 @@ function Tensor:is_contiguous() end
 ---@param opts? {rtol: number?, atol: number?, equal_nan: boolean?}
 ---@return tycho.Tensor # bool, the broadcast shape
 function Tensor:isclose(b, opts) end
+
+---Whether the imaginary part is not 0.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # bool, shape of x
+function Tensor:iscomplex() end
 
 ---Whether x is neither infinite nor NaN.
 ---Shape of the result: x
@@ -1894,10 +1964,17 @@ function Tensor:isinf() end
 ---@return tycho.Tensor # bool, shape of x
 function Tensor:isnan() end
 
+---Whether the imaginary part is 0; so of all reals.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # bool, shape of x
+function Tensor:isreal() end
+
 ---the only element as a number or boolean.
 ---Waits for what computes x. Within a compiled function it ends a part.
----Raises where x has another number of elements than one, or an i64 is no Lua number exactly.
----@return number|boolean
+---Raises where x has another number of elements than one, or an i64 is no Lua number exactly. A complex number gives its real and its imaginary part.
+---@return number|boolean value
+---@return number? imaginary
 function Tensor:item() end
 
 ---How far target, a distribution, is from x, logarithms of one: target * (log(target) - x); 0 where target is.
@@ -2985,6 +3062,11 @@ function Tensor:rand_like(opts) end
 ---@return tycho.Tensor # the sizes of x
 function Tensor:randn_like(opts) end
 
+---the real parts of complex numbers, a view; x itself if it is real
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x; f32 of c64, f64 of c128
+function Tensor:real() end
+
 ---1 / x, element by element; inf at zero.
 ---Shape of the result: x
 ---Raises where an argument is neither a tensor nor a number.
@@ -3254,7 +3336,7 @@ function Tensor:selu_() end
 
 ---writes one element, returns x
 ---Raises where there is not one index for each dim, one is out of range, or the value does not fit the dtype.
----@param ... integer|number|boolean # one index for each dim, then the value
+---@param ... integer|number|boolean # one index for each dim, then the value; of a complex number one part or both
 ---@return tycho.Tensor # x itself
 function Tensor:set(...) end
 
@@ -3282,7 +3364,8 @@ function Tensor:sigmoid() end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:sigmoid_() end
 
---- -1, 0 or 1 as x is below, equal to or above zero; NaN stays, and so does the sign of zero.
+--- -1, 0 or 1 as x is below, equal to or above zero; NaN stays, and so does the sign of zero. Of complex numbers
+---x / |x|, and 0 at 0.
 ---Shape of the result: x
 ---Raises where an argument is neither a tensor nor a number.
 ---@return tycho.Tensor # shape and dtype of x; bool gives i64
@@ -3706,7 +3789,7 @@ function Tensor:to(where) end
 
 ---the same as totable: the elements in nested tables; a number when x has no dims
 ---Raises where x is no tensor, or an i64 is no Lua number exactly.
----@return table|number|boolean # nested tables, one level a dim
+---@return table|number|boolean # nested tables, one level a dim; complex numbers are {real, imaginary}
 function Tensor:tolist() end
 
 ---two results: the k largest (or smallest) elements of a dim in order; and their positions
@@ -3720,7 +3803,7 @@ function Tensor:topk(k, dim, largest) end
 
 ---the elements in nested tables; a number when x has no dims
 ---Raises where x is no tensor, or an i64 is no Lua number exactly.
----@return table|number|boolean # nested tables, one level a dim
+---@return table|number|boolean # nested tables, one level a dim; complex numbers are {real, imaginary}
 function Tensor:totable() end
 
 ---The sum of a matrix's main diagonal.
@@ -3879,7 +3962,8 @@ function Tensor:unsqueeze(dim) end
 ---@return tycho.Tensor # [n, columns]
 function Tensor:vander(columns, increasing) end
 
----The variance, in two passes: the squares of what differs from the mean, divided by count - correction.
+---The variance, in two passes: the squares of what differs from the mean, divided by count - correction; of complex
+---numbers those of the magnitudes.
 ---Shape of the result: x without the dims
 ---Formula: sum((x - mean(x))^2) / (n - correction)
 ---Raises where a dim is out of range or given twice.
@@ -3899,14 +3983,14 @@ function Tensor:var(dims, keepdim, opts) end
 ---@return tycho.Tensor mean # x without the dims; floats
 function Tensor:var_mean(dims, keepdim, opts) end
 
----the same as dot: the sum of the products of two vectors
+---The inner product of two vectors: the sum of the products of a's conjugates with b.
 ---Shape of the result: 0-d
 ---Raises where an argument is no vector, or the sizes differ.
 ---@param b tycho.Tensor # [n]
 ---@return tycho.Tensor # 0-d
 function Tensor:vdot(b) end
 
----Sums of products along a dim.
+---Sums of products along a dim; of complex numbers with the conjugates of a.
 ---Shape of the result: broadcast without the dim
 ---Raises where sizes do not broadcast.
 ---@param b tycho.Tensor # broadcasts with a
@@ -3926,6 +4010,18 @@ function Tensor:view(sizes, ...) end
 ---@param dtype tycho.dtype # as wide as that of x
 ---@return tycho.Tensor # the sizes of x, in that dtype
 function Tensor:view_as(dtype) end
+
+---a view of f32 or f64 [..., 2] as complex numbers; the pairs must lie side by side.
+---Memory and gradient are the same: what is written to one is seen in the other.
+---Raises where x is neither f32 nor f64, its last dim is not 2, or the two do not lie side by side.
+---@return tycho.Tensor # without the last dim; c64 or c128
+function Tensor:view_as_complex() end
+
+---a view of complex numbers as f32 or f64 [..., 2], the real and the imaginary part.
+---Memory and gradient are the same: what is written to one is seen in the other.
+---Raises where x is of reals, or has 8 dims.
+---@return tycho.Tensor # [..., 2], f32 or f64: the real and the imaginary part
+function Tensor:view_as_real() end
 
 ---b where the condition holds, else c.
 ---An element of a where the condition holds, of b elsewhere.
@@ -4182,6 +4278,13 @@ function ty.addr(c, a, b, opts) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.addr_(c, a, b, opts) end
 
+---The conjugate transposes of matrices. A real x as a view.
+---Shape of the result: [.., m, n]
+---Raises where x has fewer than two dims.
+---@param x tycho.Tensor # [.., n, m]
+---@return tycho.Tensor # [.., m, n]
+function ty.adjoint(x) end
+
 ---The grid of an affine map of the places of an image: for each place of the result, theta times its coordinates
 ---{x, y, 1} or {x, y, z, 1}.
 ---Options: align_corners = false, as of grid_sample.
@@ -4237,6 +4340,13 @@ function ty.amin(x, dims, keepdim) end
 ---@return tycho.Tensor least
 ---@return tycho.Tensor largest # x without the dims; the dtype of x
 function ty.aminmax(x, dims, keepdim) end
+
+---The angles in radians, from -pi to pi: atan2(im, re). Of reals 0, or pi below zero; NaN stays.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # shape of x; f32 or f64
+function ty.angle(x) end
 
 ---Whether any element is not zero.
 ---Shape of the result: x without the dims
@@ -4967,6 +5077,15 @@ function ty.combinations(x, r, with_replacement) end
 ---@return function|table # of the same arguments and results
 function ty.compile(f, opts) end
 
+---complex numbers of real and imaginary parts: tensors, numbers, nested tables
+---Shape of the result: broadcast of both
+---Raises where sizes do not broadcast, or a part is complex itself.
+---@param re tycho.Tensor|number|table # the real parts: a tensor, a number, nested tables
+---@param im? tycho.Tensor|number|table # the imaginary parts; 0
+---@param opts? {dtype: tycho.dtype?, device: string?, requires_grad: boolean?} # dtype: c128 for f64, else c64
+---@return tycho.Tensor # the broadcast shape, c64 or c128
+function ty.complex(re, im, opts) end
+
 ---the same as cat: the tensors of a list behind each other along a dim
 ---Raises where the list is empty, or sizes differ in another dim.
 ---@param list tycho.Tensor[]
@@ -4980,6 +5099,41 @@ function ty.concat(list, dim) end
 ---@param dim? integer # 1
 ---@return tycho.Tensor # the sizes of that dim added up
 function ty.concatenate(list, dim) end
+
+---The conjugates: the imaginary parts negative. A real x as it is.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # shape and dtype of x
+function ty.conj(x) end
+
+---the conjugates: imaginary parts negative; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.conj_(x) end
+
+---the same as conj: the conjugates: imaginary parts negative
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # shape and dtype of x
+function ty.conj_physical(x) end
+
+---the same as conj: the conjugates: imaginary parts negative; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.conj_physical_(x) end
+
+---the same as conj: the conjugates: imaginary parts negative
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # shape and dtype of x
+function ty.conjugate(x) end
 
 ---x if its elements lie row by row, else such a copy
 ---Raises where x is no tensor.
@@ -5716,7 +5870,7 @@ function ty.eye(n, m, opts) end
 function ty.fill_(x, value) end
 
 ---The limits of a float dtype: bits, max, min, eps (from 1 to the next number), tiny (the smallest normal number),
----smallest_subnormal, resolution.
+---smallest_subnormal, resolution. Of a complex dtype those of its parts.
 ---Shape of the result: a table
 ---Raises where the dtype is no float.
 ---@param dtype tycho.dtype
@@ -5950,7 +6104,8 @@ function ty.ger(a, b) end
 ---Raises where there is not one index for each dim, or one is out of range.
 ---@param x tycho.Tensor
 ---@param ... integer # one index for each dim, 1-based, negative from the end
----@return number|boolean
+---@return number|boolean value
+---@return number? imaginary # of a complex number both parts
 function ty.get(x, ...) end
 
 ---The first half of a dim times the sigmoid of the second. Dauphin and others 2016, arXiv:1612.08083.
@@ -6225,6 +6380,12 @@ function ty.i1_(x) end
 ---@return table<string, number>
 function ty.iinfo(dtype) end
 
+---the imaginary parts of complex numbers, a view; 0 where x is real
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # the sizes of x; f32 of c64, f64 of c128
+function ty.imag(x) end
+
 ---x with src's places added at the positions of a dim that the index names, one after the other.
 ---Shape of the result: x
 ---Raises where the index is not of integers or out of range, or the source has other sizes.
@@ -6353,6 +6514,11 @@ function ty.interpolate(x, opts) end
 ---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted
 function ty.invert(x) end
 
+---whether x is a tensor of complex numbers
+---@param x any
+---@return boolean
+function ty.is_complex(x) end
+
 ---whether the elements lie row by row
 ---Raises where x is no tensor.
 ---@param x tycho.Tensor
@@ -6375,6 +6541,13 @@ function ty.is_tensor(v) end
 ---@param opts? {rtol: number?, atol: number?, equal_nan: boolean?}
 ---@return tycho.Tensor # bool, the broadcast shape
 function ty.isclose(a, b, opts) end
+
+---Whether the imaginary part is not 0.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # bool, shape of x
+function ty.iscomplex(x) end
 
 ---Whether x is neither infinite nor NaN.
 ---Shape of the result: x
@@ -6406,11 +6579,19 @@ function ty.isinf(x) end
 ---@return tycho.Tensor # bool, shape of x
 function ty.isnan(x) end
 
+---Whether the imaginary part is 0; so of all reals.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # bool, shape of x
+function ty.isreal(x) end
+
 ---the only element as a number or boolean.
 ---Waits for what computes x. Within a compiled function it ends a part.
----Raises where x has another number of elements than one, or an i64 is no Lua number exactly.
+---Raises where x has another number of elements than one, or an i64 is no Lua number exactly. A complex number gives its real and its imaginary part.
 ---@param x tycho.Tensor # of one element
----@return number|boolean
+---@return number|boolean value
+---@return number? imaginary
 function ty.item(x) end
 
 ---A function of f's arguments that gives the derivatives of f's result by argument `argnums` (or each of a list), a
@@ -7581,6 +7762,15 @@ function ty.poisson(rate) end
 ---@return tycho.Tensor # 0-d, or the broadcast shape
 function ty.poisson_nll_loss(x, target, opts) end
 
+---Complex numbers of magnitudes and angles: abs * (cos(angle) + i sin(angle)).
+---Shape of the result: broadcast of both
+---Raises where sizes do not broadcast, or an argument is complex.
+---@param size tycho.Tensor|number|table # the magnitudes
+---@param angle tycho.Tensor|number|table # in radians
+---@param opts? {dtype: tycho.dtype?, device: string?, requires_grad: boolean?} # dtype: c128 for f64, else c64
+---@return tycho.Tensor # the broadcast shape, c64 or c128
+function ty.polar(size, angle, opts) end
+
 ---The coefficients of the polynomial of that degree that fits points best, in the sense of least squares; the
 ---highest power's first. As NumPy's. Stands on LAPACK.
 ---Shape of the result: [degree + 1]
@@ -7798,6 +7988,12 @@ function ty.randperm(n, opts) end
 ---@return tycho.Tensor # [floor((stop - start) / step) + 1]; f32
 ---@overload fun(stop: number, opts?: {dtype: tycho.dtype?, device: string?}): tycho.Tensor
 function ty.range(start, stop, step, opts) end
+
+---the real parts of complex numbers, a view; x itself if it is real
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # the sizes of x; f32 of c64, f64 of c128
+function ty.real(x) end
 
 ---1 / x, element by element; inf at zero.
 ---Shape of the result: x
@@ -8157,7 +8353,7 @@ function ty.selu_(x) end
 ---writes one element, returns x
 ---Raises where there is not one index for each dim, one is out of range, or the value does not fit the dtype.
 ---@param x tycho.Tensor
----@param ... integer|number|boolean # one index for each dim, then the value
+---@param ... integer|number|boolean # one index for each dim, then the value; of a complex number one part or both
 ---@return tycho.Tensor # x itself
 function ty.set(x, ...) end
 
@@ -8196,7 +8392,8 @@ function ty.sigmoid(x) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.sigmoid_(x) end
 
---- -1, 0 or 1 as x is below, equal to or above zero; NaN stays, and so does the sign of zero.
+--- -1, 0 or 1 as x is below, equal to or above zero; NaN stays, and so does the sign of zero. Of complex numbers
+---x / |x|, and 0 at 0.
 ---Shape of the result: x
 ---Raises where an argument is neither a tensor nor a number.
 ---@param x tycho.Tensor # any shape
@@ -8731,7 +8928,7 @@ function ty.to(x, where) end
 ---the same as totable: the elements in nested tables; a number when x has no dims
 ---Raises where x is no tensor, or an i64 is no Lua number exactly.
 ---@param x tycho.Tensor
----@return table|number|boolean # nested tables, one level a dim
+---@return table|number|boolean # nested tables, one level a dim; complex numbers are {real, imaginary}
 function ty.tolist(x) end
 
 ---two results: the k largest (or smallest) elements of a dim in order; and their positions
@@ -8747,7 +8944,7 @@ function ty.topk(x, k, dim, largest) end
 ---the elements in nested tables; a number when x has no dims
 ---Raises where x is no tensor, or an i64 is no Lua number exactly.
 ---@param x tycho.Tensor
----@return table|number|boolean # nested tables, one level a dim
+---@return table|number|boolean # nested tables, one level a dim; complex numbers are {real, imaginary}
 function ty.totable(x) end
 
 ---The sum of a matrix's main diagonal.
@@ -8966,7 +9163,8 @@ function ty.value_and_grad(f, argnums) end
 ---@return tycho.Tensor # [n, columns]
 function ty.vander(x, columns, increasing) end
 
----The variance, in two passes: the squares of what differs from the mean, divided by count - correction.
+---The variance, in two passes: the squares of what differs from the mean, divided by count - correction; of complex
+---numbers those of the magnitudes.
 ---Shape of the result: x without the dims
 ---Formula: sum((x - mean(x))^2) / (n - correction)
 ---Raises where a dim is out of range or given twice.
@@ -8988,7 +9186,7 @@ function ty.var(x, dims, keepdim, opts) end
 ---@return tycho.Tensor mean # x without the dims; floats
 function ty.var_mean(x, dims, keepdim, opts) end
 
----the same as dot: the sum of the products of two vectors
+---The inner product of two vectors: the sum of the products of a's conjugates with b.
 ---Shape of the result: 0-d
 ---Raises where an argument is no vector, or the sizes differ.
 ---@param a tycho.Tensor # [n]
@@ -8996,7 +9194,7 @@ function ty.var_mean(x, dims, keepdim, opts) end
 ---@return tycho.Tensor # 0-d
 function ty.vdot(a, b) end
 
----Sums of products along a dim.
+---Sums of products along a dim; of complex numbers with the conjugates of a.
 ---Shape of the result: broadcast without the dim
 ---Raises where sizes do not broadcast.
 ---@param a tycho.Tensor
@@ -9019,6 +9217,20 @@ function ty.view(x, sizes, ...) end
 ---@param dtype tycho.dtype # as wide as that of x
 ---@return tycho.Tensor # the sizes of x, in that dtype
 function ty.view_as(x, dtype) end
+
+---a view of f32 or f64 [..., 2] as complex numbers; the pairs must lie side by side.
+---Memory and gradient are the same: what is written to one is seen in the other.
+---Raises where x is neither f32 nor f64, its last dim is not 2, or the two do not lie side by side.
+---@param x tycho.Tensor # [..., 2], f32 or f64
+---@return tycho.Tensor # without the last dim; c64 or c128
+function ty.view_as_complex(x) end
+
+---a view of complex numbers as f32 or f64 [..., 2], the real and the imaginary part.
+---Memory and gradient are the same: what is written to one is seen in the other.
+---Raises where x is of reals, or has 8 dims.
+---@param x tycho.Tensor # c64 or c128
+---@return tycho.Tensor # [..., 2], f32 or f64: the real and the imaginary part
+function ty.view_as_real(x) end
 
 ---A function that computes f for all examples at once, as a loop over them would: f sees tensors without the dim of
 ---the examples, which in_dims tells for each argument and out_dims for each result: one for all, or tables of them,
