@@ -67,7 +67,7 @@ local function special(dtype, shift)
     if not H.is_float(dtype) then
       if v ~= v or math.abs(v) > 100 then v = (i * 37) % 200 - 100 end
       v = math.floor(v)
-      if dtype == "u8" then v = v % 256 elseif dtype == "bool" then v = v % 2 end
+      if H.dtype[dtype].kind == "u" then v = v % 256 elseif dtype == "bool" then v = v % 2 end
     end
     list[i] = v
   end
@@ -116,7 +116,7 @@ describe("exported operations", function()
   end
 
   local shapes = { {}, { 0 }, { 1 }, { 2 }, { 15 }, { 16 }, { 17 }, { 33 }, { 3, 70, 5 }, { 0, 3 }, { 3, 0 }, { 4, 1, 3 } }
-  for _, dtype in ipairs { "f32", "f64", "f16", "bf16", "i32", "i64", "u8", "bool" } do
+  for _, dtype in ipairs { "f32", "f64", "f16", "bf16", "i32", "i64", "u8", "u64", "bool" } do
     it("reduce and scan in the canonical order, of " .. dtype, function()
       local list, inputs = {}, {}
       for k, shape in ipairs(shapes) do

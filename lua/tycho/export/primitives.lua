@@ -222,7 +222,8 @@ end
 M.loaded, M.to_store = loaded, to_store
 
 local limits = { bool = { "0.0", "1.0" }, u8 = { "0.0", "255.0" }, i8 = { "-128.0", "127.0" },
-  i16 = { "-32768.0", "32767.0" }, i32 = { "-0x1p31", "0x1.fffffffcp30" }, i64 = { "-0x1p63", "0x1.fffffffffffffp62" } }
+  i16 = { "-32768.0", "32767.0" }, i32 = { "-0x1p31", "0x1.fffffffcp30" }, i64 = { "-0x1p63", "0x1.fffffffffffffp62" },
+  u16 = { "0.0", "65535.0" }, u32 = { "0.0", "4294967295.0" }, u64 = { "0.0", "0x1.fffffffffffffp62" } }
 
 --- The lowest and the highest number of a dtype that a double is.
 function M.limits(dtype) return limits[dtype][1], limits[dtype][2] end
