@@ -23,11 +23,9 @@
 #if VBYTES > 16 || !defined(__x86_64__)
 #define LARGE 1
 #define UNROLL _Pragma("GCC unroll 8")
-#define PAIRS _Pragma("GCC unroll 2")
 #else
 #define LARGE 0
 #define UNROLL _Pragma("GCC unroll 1")
-#define PAIRS UNROLL
 #endif
 
 /* Two vectors as one list of elements, of which some are taken. */
@@ -94,7 +92,6 @@
 #undef MOVED
 #undef LARGE
 #undef UNROLL
-#undef PAIRS
 #undef BACK16
 #undef EVEN16
 #undef ODD16

@@ -79,39 +79,42 @@ INLINE void NAME(put)(const NAME(Job) * j, const T *w, T *yr, T *yi, int k, V re
   } else AT(yr) = re, AT(yi) = im;
 }
 
-/* An odd r: sums and differences of elements that lie opposite, then cosines and sines of them, ascending. */
-INLINE void NAME(odd)(const NAME(Job) * j, const T *w, const T *xr, const T *xi, T *yr, T *yi,
-                      int r) {
-  const int h = r / 2;
-  const T *turn = j->turn;
-  V re[FFT_RADIX_MOST], im[FFT_RADIX_MOST];         /* sums below r / 2, differences above */
-  V ur[FFT_RADIX_MOST / 2], ui[FFT_RADIX_MOST / 2]; /* outputs from the last on: see rule 3 */
-  V r0 = GET(xr), i0 = GET(xi);
-  re[0] = r0, im[0] = i0;
-  PAIRS
-  for (int k = 1; k <= h; k++) {
-    const V ar = GET(xr + k * j->xs), ai = GET(xi + k * j->xs);
-    const V br = GET(xr + (r - k) * j->xs), bi = GET(xi + (r - k) * j->xs);
-    re[k] = ar + br, im[k] = ai + bi, re[r - k] = ar - br, im[r - k] = ai - bi;
-    r0 += re[k], i0 += im[k];
+/* An odd r: sums and differences of elements that lie opposite, then cosines and sines of them, ascending. re, im: sums
+** below r / 2, differences above; ur, ui: outputs from the last on (rule 3). EACH: how loops are written out. */
+#define ODD(name, EACH) \
+  INLINE void NAME(name)(const NAME(Job) * j, const T *w, const T *xr, const T *xi, T *yr, T *yi, \
+                         int r) { \
+    const int h = r / 2; \
+    const T *turn = j->turn; \
+    V re[FFT_RADIX_MOST], im[FFT_RADIX_MOST]; \
+    V ur[FFT_RADIX_MOST / 2], ui[FFT_RADIX_MOST / 2]; \
+    V r0 = GET(xr), i0 = GET(xi); \
+    re[0] = r0, im[0] = i0; \
+    EACH for (int k = 1; k <= h; k++) { \
+      const V ar = GET(xr + k * j->xs), ai = GET(xi + k * j->xs); \
+      const V br = GET(xr + (r - k) * j->xs), bi = GET(xi + (r - k) * j->xs); \
+      re[k] = ar + br, im[k] = ai + bi, re[r - k] = ar - br, im[r - k] = ai - bi; \
+      r0 += re[k], i0 += im[k]; \
+    } \
+    AT(yr) = r0, AT(yi) = i0; \
+    EACH for (int k = 1; k <= h; k++) { \
+      V mr = re[0] + re[1] * turn[k], mi = im[0] + im[1] * turn[k]; \
+      V nr = re[r - 1] * turn[r + k], ni = im[r - 1] * turn[r + k]; \
+      EACH for (int i = 2, at = 2 * k; i <= h; i++, at += k) { \
+        at = at >= r ? at - r : at; \
+        mr += re[i] * turn[at], mi += im[i] * turn[at]; \
+        nr += re[r - i] * turn[r + at], ni += im[r - i] * turn[r + at]; \
+      } \
+      NAME(put)(j, w, yr, yi, k, mr + ni, mi - nr); \
+      ur[k - 1] = mr - ni, ui[k - 1] = mi + nr; \
+    } \
+    EACH for (int k = h; k > 0; k--) NAME(put)(j, w, yr, yi, r - k, ur[k - 1], ui[k - 1]); \
   }
-  AT(yr) = r0, AT(yi) = i0;
-  PAIRS
-  for (int k = 1; k <= h; k++) {
-    V mr = re[0] + re[1] * turn[k], mi = im[0] + im[1] * turn[k];
-    V nr = re[r - 1] * turn[r + k], ni = im[r - 1] * turn[r + k];
-    PAIRS
-    for (int i = 2, at = 2 * k; i <= h; i++, at += k) {
-      at = at >= r ? at - r : at;
-      mr += re[i] * turn[at], mi += im[i] * turn[at];
-      nr += re[r - i] * turn[r + at], ni += im[r - i] * turn[r + at];
-    }
-    NAME(put)(j, w, yr, yi, k, mr + ni, mi - nr);
-    ur[k - 1] = mr - ni, ui[k - 1] = mi + nr;
-  }
-  PAIRS
-  for (int k = h; k > 0; k--) NAME(put)(j, w, yr, yi, r - k, ur[k - 1], ui[k - 1]);
-}
+ODD(odd, )
+#if LARGE
+ODD(small, _Pragma("GCC unroll 2"))
+#endif
+#undef ODD
 
 INLINE void NAME(even)(const NAME(Job) * j, const T *w, const T *xr, const T *xi, T *yr, T *yi,
                        int r) {
@@ -142,8 +145,8 @@ RADIX(4, even, 4)
 RADIX(8, even, 8)
 RADIX(_odd, odd, j->r)
 #if LARGE
-RADIX(3, odd, 3)
-RADIX(5, odd, 5)
+RADIX(3, small, 3)
+RADIX(5, small, 5)
 #endif
 #undef RADIX
 

@@ -131,6 +131,7 @@ describe("a model of an ONNX file", function()
       { "f32", { float_data = ("\0\0\128\63"):rep(2) } }, { "i64", { int64_data = "\1\1" } }, { "i32", { int32_data = "\1\1" } },
       { "bool", { int32_data = "\1\1" } }, { "f16", { int32_data = W.varint(0x3c00):rep(2) } }, { "i8", { int32_data = "\1\1" } },
       { "f64", { double_data = ("\0\0\0\0\0\0\240\63"):rep(2) } }, { "u8", { raw_data = "\1\1" } },
+      { "u16", { int32_data = "\1\1" } }, { "u32", { uint64_data = "\1\1" } }, { "u64", { uint64_data = "\1\1" } },
     }
     for _, c in ipairs(lists) do
       local t = { name = "w", dims = { 2, 1 }, data_type = W.numbers[c[1]] }
@@ -141,6 +142,9 @@ describe("a model of an ONNX file", function()
     local negative = { name = "w", dims = { 1, 1 }, data_type = 7, int64_data = W.varint(-5) }
     local m = assert(load { node = { node("Identity", { "w" }, { "y" }) }, initializer = { negative }, output = { value "y" } })
     assert.equal(-5, m():item())
+    local all = { name = "w", dims = { 1 }, data_type = 13, uint64_data = W.varint(-1) }
+    m = assert(load { node = { node("Cast", { "w" }, { "y" }, { to = 4 }) }, initializer = { all }, output = { value "y" } })
+    H.same(ty.tensor({ 65535 }, { dtype = "u16" }), m():detach())
   end)
 
   it("takes elements from a file beside it, never from elsewhere", function()
