@@ -219,6 +219,7 @@ end
 
 --- The bytes of a tensor's elements in order, and their count.
 function M.bytes(t)
+  if ty.is_complex(t) then t = ty.view_as_real(t) end
   local c = t:clone():to("cpu")
   local n, size = c:numel(), M.dtype[c.dtype].bytes
   local to = M.buffer(c.dtype, n)
