@@ -229,6 +229,7 @@ end
 
 --- Elements as doubles.
 function M.doubles(t)
+  if ty.is_complex(t) then t = ty.view_as_real(t) end
   local bytes, n = M.bytes(t)
   local y = ffi.new("double[?]", math.max(1, n))
   oracle.oracle_load(t.dtype, bytes, n, y)
