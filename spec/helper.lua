@@ -220,6 +220,7 @@ end
 
 --- The bytes of a tensor's elements in order, and their count.
 function M.bytes(t)
+  if ty.is_complex(t) then t = ty.view_as_real(t) end
   local c = t:clone():to("cpu")
   local n, size = c:numel(), M.dtype[c.dtype].bytes
   local to = M.buffer(c.dtype, n)
@@ -229,6 +230,7 @@ end
 
 --- Elements as doubles.
 function M.doubles(t)
+  if ty.is_complex(t) then t = ty.view_as_real(t) end
   local bytes, n = M.bytes(t)
   local y = ffi.new("double[?]", math.max(1, n))
   oracle.oracle_load(t.dtype, bytes, n, y)

@@ -293,32 +293,6 @@ function ty.view(x, sizes, ...) end
 ---@return tycho.Tensor # the sizes of x, in that dtype
 function ty.view_as(x, dtype) end
 
---- Memory and gradient are the same: what is written to one is seen in the other.
---- Raises where x is of reals, or has 8 dims.
----@param x tycho.Tensor c64 or c128
----@return tycho.Tensor # [..., 2], f32 or f64: the real and the imaginary part
-function ty.view_as_real(x) end
-
---- Memory and gradient are the same: what is written to one is seen in the other.
---- Raises where x is neither f32 nor f64, its last dim is not 2, or the two do not lie side by side.
----@param x tycho.Tensor [..., 2], f32 or f64
----@return tycho.Tensor # without the last dim; c64 or c128
-function ty.view_as_complex(x) end
-
---- Raises where x is no tensor.
----@param x tycho.Tensor
----@return tycho.Tensor # the sizes of x; f32 of c64, f64 of c128
-function ty.real(x) end
-
---- Raises where x is no tensor.
----@param x tycho.Tensor
----@return tycho.Tensor # the sizes of x; f32 of c64, f64 of c128
-function ty.imag(x) end
-
----@param x any
----@return boolean
-function ty.is_complex(x) end
-
 --- Raises where a dim that is not 1 would change.
 ---@param x tycho.Tensor
 ---@param sizes integer|integer[] one by one, or in a table; new dims stand in front
@@ -439,6 +413,35 @@ function ty.diagonal(x, offset, dim1, dim2) end
 ---@param ... integer the others, where they stand one by one
 ---@return tycho.Tensor # a view
 function ty.flip(x, dims, ...) end
+
+------ Complex numbers
+
+--- Memory and gradient are the same: what is written to one is seen in the other.
+--- Raises where x is of reals, or has 8 dims.
+---@param x tycho.Tensor c64 or c128
+---@return tycho.Tensor # [..., 2], f32 or f64: the real and the imaginary part
+function ty.view_as_real(x) end
+
+--- Memory and gradient are the same: what is written to one is seen in the other.
+--- Raises where x is neither f32 nor f64, its last dim is not 2, or the two do not lie side by side.
+---@param x tycho.Tensor [..., 2], f32 or f64
+---@return tycho.Tensor # without the last dim; c64 or c128
+function ty.view_as_complex(x) end
+
+--- Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # the sizes of x; f32 of c64, f64 of c128
+function ty.real(x) end
+
+--- Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # the sizes of x; f32 of c64, f64 of c128
+function ty.imag(x) end
+
+--- Raises nothing: what is no tensor is not.
+---@param x any
+---@return boolean
+function ty.is_complex(x) end
 
 ------ Joining, repeating, moving
 

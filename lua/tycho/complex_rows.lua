@@ -59,13 +59,13 @@ return function(ty, check, row, complex)
 
   --- Complex numbers of magnitudes and angles: abs * (cos(angle) + i sin(angle)).
   --- Raises where sizes do not broadcast, or an argument is complex.
-  ---@param size tycho.Tensor|number|table the magnitudes
+  ---@param abs tycho.Tensor|number|table the magnitudes
   ---@param angle tycho.Tensor|number|table in radians
   ---@param opts? {dtype: tycho.dtype?, device: string?, requires_grad: boolean?} dtype: c128 for f64, else c64
   ---@return tycho.Tensor # the broadcast shape, c64 or c128
-  local function polar(size, angle, opts)
+  local function polar(abs, angle, opts)
     local a, b
-    a, b, opts = two("polar", size, angle, opts)
+    a, b, opts = two("polar", abs, angle, opts)
     return made(complex.join(a * ty.cos(b), a * ty.sin(b)), opts)
   end
 

@@ -1914,6 +1914,7 @@ function Tensor:interpolate(opts) end
 function Tensor:invert() end
 
 ---whether x is a tensor of complex numbers
+---Raises nothing: what is no tensor is not.
 ---@return boolean
 function Tensor:is_complex() end
 
@@ -2934,7 +2935,7 @@ function Tensor:pixel_unshuffle(factor) end
 ---mean is a sum of several draws.
 ---Shape of the result: rate
 ---Formula: the least k with u < sum of exp(-rate) rate^i / i!, i = 0 to k
----Raises where a mean is negative or not finite.
+---Raises where a mean is negative, not finite, or above 1e6.
 ---@return tycho.Tensor # shape and dtype of rate
 function Tensor:poisson() end
 
@@ -6515,6 +6516,7 @@ function ty.interpolate(x, opts) end
 function ty.invert(x) end
 
 ---whether x is a tensor of complex numbers
+---Raises nothing: what is no tensor is not.
 ---@param x any
 ---@return boolean
 function ty.is_complex(x) end
@@ -7745,7 +7747,7 @@ function ty.plot(opts) end
 ---mean is a sum of several draws.
 ---Shape of the result: rate
 ---Formula: the least k with u < sum of exp(-rate) rate^i / i!, i = 0 to k
----Raises where a mean is negative or not finite.
+---Raises where a mean is negative, not finite, or above 1e6.
 ---@param rate tycho.Tensor # floats from 0
 ---@return tycho.Tensor # shape and dtype of rate
 function ty.poisson(rate) end
@@ -7765,11 +7767,11 @@ function ty.poisson_nll_loss(x, target, opts) end
 ---Complex numbers of magnitudes and angles: abs * (cos(angle) + i sin(angle)).
 ---Shape of the result: broadcast of both
 ---Raises where sizes do not broadcast, or an argument is complex.
----@param size tycho.Tensor|number|table # the magnitudes
+---@param abs tycho.Tensor|number|table # the magnitudes
 ---@param angle tycho.Tensor|number|table # in radians
 ---@param opts? {dtype: tycho.dtype?, device: string?, requires_grad: boolean?} # dtype: c128 for f64, else c64
 ---@return tycho.Tensor # the broadcast shape, c64 or c128
-function ty.polar(size, angle, opts) end
+function ty.polar(abs, angle, opts) end
 
 ---The coefficients of the polynomial of that degree that fits points best, in the sense of least squares; the
 ---highest power's first. As NumPy's. Stands on LAPACK.
