@@ -173,7 +173,7 @@ return function(ty, check, row)
   define("rfft", "x, n = nil, dim = -1, norm = \"backward\"", "the first half of a real tensor's Fourier transform",
     function(x, n, dim, norm) return numbers(real_one("fft.rfft", x, n, dim, norm, divided_there)) end)
 
-  --- fft.irfft(x, n = 2 (size - 1), dim = -1, norm = "backward"): the real tensor whose transform begins with x. The
+  --- fft.irfft(x, n = 2 size - 2, dim = -1, norm = "backward"): the real tensor whose transform begins with x. The
   --- imaginary parts of the first number, and of the last for an even n, are not looked at.
   --- Raises where x has no such dim, the dim is empty, or n is below 1.
   ---@param x tycho.Tensor complex, or real
@@ -184,7 +184,7 @@ return function(ty, check, row)
   define("irfft", "x, n = nil, dim = -1, norm = \"backward\"", "the inverse of rfft",
     function(x, n, dim, norm) return half_one("fft.irfft", x, n, dim, norm, divided_back) end)
 
-  --- fft.hfft(x, n = 2 (size - 1), dim = -1, norm = "backward"): the transform, which is real, of a Hermitian signal whose
+  --- fft.hfft(x, n = 2 size - 2, dim = -1, norm = "backward"): the transform, which is real, of a Hermitian signal whose
   --- first half is x.
   --- Raises where x has no such dim, the dim is empty, or n is below 1.
   ---@param x tycho.Tensor complex, or real

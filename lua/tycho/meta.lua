@@ -2,7 +2,7 @@
 -- luacheck: ignore
 -- Made by `make meta` from the texts of ty.help: not to be edited. Language servers read it, nothing runs it.
 
----@alias tycho.dtype "bool"|"u8"|"i8"|"i16"|"i32"|"i64"|"f16"|"bf16"|"f32"|"f64"|"c64"|"c128"
+---@alias tycho.dtype "bool"|"u8"|"i8"|"i16"|"i32"|"i64"|"f16"|"bf16"|"f32"|"f64"|"u16"|"u32"|"u64"|"c64"|"c128"
 
 ---a tensor; its functions are also methods
 ---@class tycho.Tensor
@@ -1971,6 +1971,15 @@ function Tensor:isnan() end
 ---@return tycho.Tensor # bool, shape of x
 function Tensor:isreal() end
 
+---The signal whose pieces have these transforms, in the sense of least squares: the inverse of ty.stft. As
+---torch.istft; places that no window reaches are NaN, where PyTorch raises.
+---Shape of the result: [..., places]
+---Raises where x has not the frequencies of n_fft, or an option does not fit.
+---@param n_fft integer # the places of a piece
+---@param opts? {hop_length: integer?, win_length: integer?, window: tycho.Tensor?, center: boolean?, normalized: boolean?, onesided: boolean?, length: integer?, return_complex: boolean?} # as ty.stft was given; length: the places of the result; return_complex: false
+---@return tycho.Tensor # real [places] or [batch, places]
+function Tensor:istft(n_fft, opts) end
+
 ---the only element as a number or boolean.
 ---Waits for what computes x. Within a compiled function it ends a part.
 ---Raises where x has another number of elements than one, or an i64 is no Lua number exactly. A complex number gives its real and its imaginary part.
@@ -3620,6 +3629,15 @@ function Tensor:std(dims, keepdim, opts) end
 ---@return tycho.Tensor mean # x without the dims; floats
 function Tensor:std_mean(dims, keepdim, opts) end
 
+---Transforms of short pieces of a signal: piece t are n_fft places from t hop_length on, times the window. As
+---torch.stft.
+---Shape of the result: [..., frequencies, pieces]
+---Raises where x has not one or two dims or is shorter than a piece, or an option does not fit.
+---@param n_fft integer # the places of a piece
+---@param opts? {hop_length: integer?, win_length: integer?, window: tycho.Tensor?, center: boolean?, pad_mode: "reflect"|"replicate"|"circular"|"constant"|nil, normalized: boolean?, onesided: boolean?, return_complex: boolean?} # n_fft / 4; n_fft; none; true: piece t has its middle at t hop_length, x is padded; "reflect"; false: divided by the root of n_fft; true for real x; true, false: pairs
+---@return tycho.Tensor # complex [..., frequencies, pieces]
+function Tensor:stft(n_fft, opts) end
+
 ---elements in memory from one place of a dim to the next, or a table of all; where the size is 1, as in a contiguous tensor
 ---Raises where the dim is out of range.
 ---@param dim? integer # 1-based, negative from the end
@@ -4691,6 +4709,15 @@ function ty.backward(y, g, opts) end
 ---@return tycho.Tensor # [batch, n, m]
 function ty.baddbmm(c, a, b, opts) end
 
+---Bartlett's window, a triangle.
+---Shape of the result: [n]
+---Raises where n is negative or no whole number.
+---@param n integer # its length
+---@param periodic? boolean # true: of period n, for transforms; false: symmetric
+---@param opts? {dtype: string?, device: string?}
+---@return tycho.Tensor # [n]
+function ty.bartlett_window(n, periodic, opts) end
+
 ---Of logits and chances in 0..1: -(y log sigmoid(x) + (1 - y) log(1 - sigmoid(x))), without overflow.
 ---Options: reduction; weight, which multiplies the losses; pos_weight, which multiplies those of y.
 ---Shape of the result: 0-d, or the broadcast of x and y
@@ -4816,6 +4843,15 @@ function ty.bitwise_xor(a, b) end
 ---@param b tycho.Tensor|number # integers or bool, any shape that broadcasts
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.bitwise_xor_(a, b) end
+
+---Blackman's window, 0.42 - 0.5 cos(2 pi k / n) + 0.08 cos(4 pi k / n).
+---Shape of the result: [n]
+---Raises where n is negative or no whole number.
+---@param n integer # its length
+---@param periodic? boolean # true: of period n, for transforms; false: symmetric
+---@param opts? {dtype: string?, device: string?}
+---@return tycho.Tensor # [n]
+function ty.blackman_window(n, periodic, opts) end
 
 ---whether OpenBLAS computes large f32 and f64 products, whose last bits may then differ from machine to machine; nil and a message when it is not there.
 ---Compiled equals eager in both; without it products are Tycho's own, the same on every machine. Gives nil and a
@@ -6194,6 +6230,24 @@ function ty.gt(a, b) end
 ---@return tycho.Tensor # shape and dtype of x
 function ty.gumbel_softmax(x, opts) end
 
+---Hamming's window, 0.54 - 0.46 cos(2 pi k / n).
+---Shape of the result: [n]
+---Raises where n is negative or no whole number.
+---@param n integer # its length
+---@param periodic? boolean # true: of period n, for transforms; false: symmetric
+---@param opts? {dtype: string?, device: string?}
+---@return tycho.Tensor # [n]
+function ty.hamming_window(n, periodic, opts) end
+
+---Hann's window: one turn of a raised cosine
+---Shape of the result: [n]
+---Raises where n is negative or no whole number.
+---@param n integer # its length
+---@param periodic? boolean # true: of period n, for transforms; false: symmetric
+---@param opts? {dtype: string?, device: string?}
+---@return tycho.Tensor # [n]
+function ty.hann_window(n, periodic, opts) end
+
 ---0 within -lambda..lambda, else x. NaN stays.
 ---Shape of the result: x
 ---Raises where x is not floating.
@@ -6374,7 +6428,8 @@ function ty.i1(x) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.i1_(x) end
 
----The limits of an integer dtype: bits, min, max. The largest of i64 is 2^63 - 1, which Lua's numbers round to 2^63.
+---The limits of an integer dtype: bits, min, max. The largest of i64 is 2^63 - 1, which Lua's numbers round to 2^63,
+---that of u64 2^64 - 1, rounded to 2^64.
 ---Shape of the result: a table
 ---Raises where the dtype is no integer.
 ---@param dtype tycho.dtype
@@ -6588,6 +6643,16 @@ function ty.isnan(x) end
 ---@return tycho.Tensor # bool, shape of x
 function ty.isreal(x) end
 
+---The signal whose pieces have these transforms, in the sense of least squares: the inverse of ty.stft. As
+---torch.istft; places that no window reaches are NaN, where PyTorch raises.
+---Shape of the result: [..., places]
+---Raises where x has not the frequencies of n_fft, or an option does not fit.
+---@param x tycho.Tensor # complex [..., frequencies, pieces], or pairs of reals in one more dim
+---@param n_fft integer # the places of a piece
+---@param opts? {hop_length: integer?, win_length: integer?, window: tycho.Tensor?, center: boolean?, normalized: boolean?, onesided: boolean?, length: integer?, return_complex: boolean?} # as ty.stft was given; length: the places of the result; return_complex: false
+---@return tycho.Tensor # real [places] or [batch, places]
+function ty.istft(x, n_fft, opts) end
+
 ---the only element as a number or boolean.
 ---Waits for what computes x. Within a compiled function it ends a part.
 ---Raises where x has another number of elements than one, or an i64 is no Lua number exactly. A complex number gives its real and its imaginary part.
@@ -6612,6 +6677,16 @@ function ty.jacobian(f, argnums) end
 ---@return tycho.Tensor value
 ---@return tycho.Tensor derivative # both in the structure and sizes of f(x)
 function ty.jvp(f, x, v) end
+
+---Kaiser's window, i0(beta sqrt(1 - (2 k / n - 1)^2)) / i0(beta).
+---Shape of the result: [n]
+---Raises where n is negative or no whole number.
+---@param n integer # its length
+---@param periodic? boolean # true: of period n, for transforms; false: symmetric
+---@param beta? number # 12: how steep it is
+---@param opts? {dtype: string?, device: string?}
+---@return tycho.Tensor # [n]
+function ty.kaiser_window(n, periodic, beta, opts) end
 
 ---How far target, a distribution, is from x, logarithms of one: target * (log(target) - x); 0 where target is.
 ---Options: reduction, also "batchmean": the sum divided by the size of dim 1; log_target = false: target holds
@@ -7874,7 +7949,8 @@ function ty.profile(fn, path) end
 function ty.progress(what, opts) end
 
 ---The dtype in which two meet, as in a sum of tensors of both: the larger of a kind, the float of a float and an
----integer; i16 for u8 and i8, f32 for f16 and bf16.
+---integer; i16 for u8 and i8, f32 for f16 and bf16; of unsigned and signed integers the smallest that holds both,
+---f64 for u64 and a signed one.
 ---Shape of the result: a dtype
 ---Raises where a name is no dtype.
 ---@param a tycho.dtype
@@ -8714,6 +8790,16 @@ function ty.std(x, dims, keepdim, opts) end
 ---@return tycho.Tensor deviation
 ---@return tycho.Tensor mean # x without the dims; floats
 function ty.std_mean(x, dims, keepdim, opts) end
+
+---Transforms of short pieces of a signal: piece t are n_fft places from t hop_length on, times the window. As
+---torch.stft.
+---Shape of the result: [..., frequencies, pieces]
+---Raises where x has not one or two dims or is shorter than a piece, or an option does not fit.
+---@param x tycho.Tensor # real or complex [places] or [batch, places]
+---@param n_fft integer # the places of a piece
+---@param opts? {hop_length: integer?, win_length: integer?, window: tycho.Tensor?, center: boolean?, pad_mode: "reflect"|"replicate"|"circular"|"constant"|nil, normalized: boolean?, onesided: boolean?, return_complex: boolean?} # n_fft / 4; n_fft; none; true: piece t has its middle at t hop_length, x is padded; "reflect"; false: divided by the root of n_fft; true for real x; true, false: pairs
+---@return tycho.Tensor # complex [..., frequencies, pieces]
+function ty.stft(x, n_fft, opts) end
 
 ---elements in memory from one place of a dim to the next, or a table of all; where the size is 1, as in a contiguous tensor
 ---Raises where the dim is out of range.
@@ -9798,6 +9884,176 @@ function data.tensors(first, ...) end
 
 ty.data = data
 
+---@class tycho.fft
+local fft = {}
+
+---the discrete Fourier transform, sum over j of
+---x_j exp(-2 pi i j k / n), along a dim that is first cut, or filled up with zeros, to n.
+---Raises where x has no such dim, the dim is empty, or n is below 1.
+---@param x tycho.Tensor # real or complex
+---@param n? integer|table # the size, or all arguments by name: {n, dim, norm}
+---@param dim? integer # -1
+---@param norm? "backward"|"ortho"|"forward" # divides by nothing, the root of n, n
+---@return tycho.Tensor # complex; f16 and bf16 go by way of f32
+function fft.fft(x, n, dim, norm) end
+
+---the Fourier transform along two dims: see ty.fft.fftn.
+---Raises where a dim is given twice or is empty, or s and dim differ in number.
+---@param x tycho.Tensor # real or complex
+---@param s? integer[]|table # sizes, -1: as it is; or all arguments by name: {s, dim, norm}
+---@param dim? integer|integer[] # the last two
+---@param norm? "backward"|"ortho"|"forward"
+---@return tycho.Tensor # complex
+function fft.fft2(x, s, dim, norm) end
+
+---the frequencies of fft.fft's numbers: 0, 1, ... then the negative ones, by
+---n d.
+---Raises where n is no whole number from 1.
+---@param n integer # the length of the transform
+---@param d? number # the distance of samples
+---@param opts? {dtype: string?, device: string?}
+---@return tycho.Tensor # [n], cycles per unit of d
+function fft.fftfreq(n, d, opts) end
+
+---the Fourier transform along several dims, cut or filled up with
+---zeros to the sizes s; of s alone the last dims.
+---Raises where a dim is given twice or is empty, or s and dim differ in number.
+---@param x tycho.Tensor # real or complex
+---@param s? integer[]|table # sizes, -1: as it is; or all arguments by name: {s, dim, norm}
+---@param dim? integer|integer[] # all
+---@param norm? "backward"|"ortho"|"forward"
+---@return tycho.Tensor # complex
+function fft.fftn(x, s, dim, norm) end
+
+---the frequency 0 in the middle of each dim.
+---Raises where a dim is out of range or given twice.
+---@param x tycho.Tensor
+---@param dim? integer|integer[] # all
+---@return tycho.Tensor # shape of x
+function fft.fftshift(x, dim) end
+
+---the transform, which is real, of a Hermitian signal whose
+---first half is x.
+---Raises where x has no such dim, the dim is empty, or n is below 1.
+---@param x tycho.Tensor # complex, or real
+---@param n? integer|table # the size of the result, or all arguments by name: {n, dim, norm}
+---@param dim? integer # -1
+---@param norm? "backward"|"ortho"|"forward" # divides by nothing, the root of n, n
+---@return tycho.Tensor # real, n in that dim
+function fft.hfft(x, n, dim, norm) end
+
+---the inverse of fft.fft along a dim.
+---Raises where x has no such dim, the dim is empty, or n is below 1.
+---@param x tycho.Tensor # real or complex
+---@param n? integer|table # the size, or all arguments by name: {n, dim, norm}
+---@param dim? integer # -1
+---@param norm? "backward"|"ortho"|"forward" # divides by n, its root, nothing
+---@return tycho.Tensor # complex
+function fft.ifft(x, n, dim, norm) end
+
+---the inverse of fft.fft2.
+---Raises where a dim is given twice or is empty, or s and dim differ in number.
+---@param x tycho.Tensor # real or complex
+---@param s? integer[]|table # sizes, -1: as it is; or all arguments by name: {s, dim, norm}
+---@param dim? integer|integer[] # the last two
+---@param norm? "backward"|"ortho"|"forward"
+---@return tycho.Tensor # complex
+function fft.ifft2(x, s, dim, norm) end
+
+---the inverse of fft.fftn.
+---Raises where a dim is given twice or is empty, or s and dim differ in number.
+---@param x tycho.Tensor # real or complex
+---@param s? integer[]|table # sizes, -1: as it is; or all arguments by name: {s, dim, norm}
+---@param dim? integer|integer[] # all
+---@param norm? "backward"|"ortho"|"forward"
+---@return tycho.Tensor # complex
+function fft.ifftn(x, s, dim, norm) end
+
+---the inverse of fft.fftshift.
+---Raises where a dim is out of range or given twice.
+---@param x tycho.Tensor
+---@param dim? integer|integer[] # all
+---@return tycho.Tensor # shape of x
+function fft.ifftshift(x, dim) end
+
+---the inverse of fft.hfft: the first half of a Hermitian signal.
+---Raises where x is complex or has no such dim, the dim is empty, or n is below 1.
+---@param x tycho.Tensor # real
+---@param n? integer|table # the size, or all arguments by name: {n, dim, norm}
+---@param dim? integer # -1
+---@param norm? "backward"|"ortho"|"forward" # divides by n, its root, nothing
+---@return tycho.Tensor # complex, n / 2 + 1 in that dim
+function fft.ihfft(x, n, dim, norm) end
+
+---the real tensor whose transform begins with x. The
+---imaginary parts of the first number, and of the last for an even n, are not looked at.
+---Raises where x has no such dim, the dim is empty, or n is below 1.
+---@param x tycho.Tensor # complex, or real
+---@param n? integer|table # the size of the result, or all arguments by name: {n, dim, norm}
+---@param dim? integer # -1
+---@param norm? "backward"|"ortho"|"forward" # divides by n, its root, nothing
+---@return tycho.Tensor # real, n in that dim
+function fft.irfft(x, n, dim, norm) end
+
+---the inverse of fft.rfft2.
+---Raises where a dim is given twice or is empty, or s and dim differ in number.
+---@param x tycho.Tensor # complex, or real
+---@param s? integer[]|table # sizes of the result, -1: as it is; or all arguments by name: {s, dim, norm}
+---@param dim? integer|integer[] # the last two
+---@param norm? "backward"|"ortho"|"forward"
+---@return tycho.Tensor # real
+function fft.irfft2(x, s, dim, norm) end
+
+---the inverse of fft.rfftn; the last of the dims gets
+---2 (size - 1) places, or what s says.
+---Raises where a dim is given twice or is empty, or s and dim differ in number.
+---@param x tycho.Tensor # complex, or real
+---@param s? integer[]|table # sizes of the result, -1: as it is; or all arguments by name: {s, dim, norm}
+---@param dim? integer|integer[] # all
+---@param norm? "backward"|"ortho"|"forward"
+---@return tycho.Tensor # real
+function fft.irfftn(x, s, dim, norm) end
+
+---the first n / 2 + 1 numbers of the transform of a real x; the
+---others are their conjugates.
+---Raises where x is complex or has no such dim, the dim is empty, or n is below 1.
+---@param x tycho.Tensor # real
+---@param n? integer|table # the size, or all arguments by name: {n, dim, norm}
+---@param dim? integer # -1
+---@param norm? "backward"|"ortho"|"forward" # divides by nothing, the root of n, n
+---@return tycho.Tensor # complex, n / 2 + 1 in that dim
+function fft.rfft(x, n, dim, norm) end
+
+---fft.rfft along the last of two dims, then fft.fft along
+---the other.
+---Raises where x is complex, a dim is given twice or is empty, or s and dim differ in number.
+---@param x tycho.Tensor # real
+---@param s? integer[]|table # sizes, -1: as it is; or all arguments by name: {s, dim, norm}
+---@param dim? integer|integer[] # the last two
+---@param norm? "backward"|"ortho"|"forward"
+---@return tycho.Tensor # complex, n / 2 + 1 in the last of the dims
+function fft.rfft2(x, s, dim, norm) end
+
+---the frequencies of fft.rfft's numbers: 0 to n / 2, by n d.
+---Raises where n is no whole number from 1.
+---@param n integer # the length of the transform
+---@param d? number # the distance of samples
+---@param opts? {dtype: string?, device: string?}
+---@return tycho.Tensor # [n / 2 + 1], cycles per unit of d
+function fft.rfftfreq(n, d, opts) end
+
+---fft.rfft along the last of the dims, then fft.fft along the
+---others.
+---Raises where x is complex, a dim is given twice or is empty, or s and dim differ in number.
+---@param x tycho.Tensor # real
+---@param s? integer[]|table # sizes, -1: as it is; or all arguments by name: {s, dim, norm}
+---@param dim? integer|integer[] # all
+---@param norm? "backward"|"ortho"|"forward"
+---@return tycho.Tensor # complex, n / 2 + 1 in the last of the dims
+function fft.rfftn(x, s, dim, norm) end
+
+ty.fft = fft
+
 ---@class tycho.files
 local files = {}
 
@@ -9886,8 +10142,7 @@ function files.load_weights(path, opts) end
 ---@class tycho.files.npy
 files.npy = {}
 
----A tensor of a .npy file. u16 becomes i32, u32 and u64 i64 (so it takes up to twice the file's size); column-major
----files give a view with turned strides.
+---A tensor of a .npy file. Column-major files give a view with turned strides.
 ---Raises where the path is no string, or an option is not known. What cannot be read gives nil and a message.
 ---@param path string
 ---@param opts? {mmap: boolean?} # mmap: the elements stay in the file, which must not be cut short meanwhile
