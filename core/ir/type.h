@@ -86,8 +86,8 @@ static inline bool ty_is_int(int d) { return ty_dtypes[d].kind == 'i' || ty_dtyp
 
 int ty_dtype_find(const char *name);  /* -1 when unknown */
 int ty_dtype_named(const char *name); /* the same, of NumPy's and PyTorch's names too */
-int ty_dtype_promote(int a,
-                     int b); /* the JAX lattice: u8+i8 = i16, u64+i8 = f64, int+f16 = f16, f16+bf16 = f32 */
+int ty_dtype_promote(
+    int a, int b); /* the JAX lattice: u8+i8 = i16, u64+i8 = f64, int+f16 = f16, f16+bf16 = f32 */
 bool ty_type_equal(const Type *a, const Type *b);
 bool ty_type_same_dims(const Type *a, const Type *b);
 i64 ty_type_numel(const Type *t); /* at most 2^48: checked where types are made */
