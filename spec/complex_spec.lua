@@ -594,3 +594,67 @@ describe("complex numbers elsewhere:", function()
     end
   end)
 end)
+
+describe("random expressions of complex numbers", function()
+  local unary = { "neg", "conj", "exp", "sin", "cos", "tanh", "sqrt", "log", "square", "sigmoid", "sinh", "atan" }
+  local shapes = { function(z) return z:t():t() end, function(z) return z:flip(2) end, function(z) return z:roll(1, 1) end,
+    function(z) return z:cumsum(2) end, function(z) return ty.cat({ z[{ { 2, 3 } }], z[{ { 1 } }] }, 1) end,
+    function(z) return z:reshape(4, 3):reshape(3, 4) end, function(z) return z - z:mean(2, true) end,
+    function(z) return z:matmul(z:t()):matmul(z) * 0.1 end, function(z) return ty.complex(z:imag(), z:real()) end,
+    function(z) return z / (z:abs() + 1) end, function(z) return z:real():gt(0):where(z, -z) end,
+    function(z)
+      local y = z:clone()
+      y[2] = z[1]
+      y:imag():mul_(0.5)
+      return y
+    end }
+
+  --- A function of two tensors [3, 4] and a number, by a seed.
+  local function program(seed)
+    local r, steps = H.random(seed), {}
+    for i = 1, r.whole(2, 5) do
+      local kind, k = r.whole(1, 4), r.whole(1, 100)
+      steps[i] = function(y, z, w, s)
+        if kind == 1 then return y[unary[k % #unary + 1]](y) end
+        if kind == 2 then return shapes[k % #shapes + 1](y) end
+        local other = k % 3 == 0 and s or k % 3 == 1 and w or z:real()
+        local op = k % 4
+        if op == 0 then return y + other elseif op == 1 then return other * y elseif op == 2 then return y - other end
+        return k % 2 == 0 and y / (other + 3) or other / (y + 3)
+      end
+    end
+    return function(z, w, s)
+      local y = z
+      for i = 1, #steps do y = steps[i](y, z, w, s) end
+      return y, y:abs():sum()
+    end
+  end
+
+  local function data(seed)
+    ty.manual_seed(seed)
+    return ty.randn(3, 4, { dtype = seed % 3 == 0 and "c128" or "c64" }), ty.randn(3, 4, { dtype = "c64" })
+  end
+
+  it("give the bits of plain Lua when compiled, and their gradients; by vmap those of a loop", function()
+    for seed = 1, 90 do
+      local f, what = program(seed), "seed " .. seed
+      local compiled = ty.compile(f)
+      for call = 1, 3 do
+        local z, w = data(10 * seed + call)
+        local results = { {}, {} }
+        for i, g in ipairs { f, compiled } do
+          local a, b = z:clone():requires_grad_(), w:clone():requires_grad_()
+          local y, size = g(a, b, call / 2)
+          size:backward()
+          results[i] = { R(y:detach()), size:detach(), R(a.grad), b.grad and R(b.grad) or ty.zeros(1) }
+        end
+        for k = 1, 4 do H.same(results[1][k], results[2][k], what .. ", result " .. k) end
+      end
+      local z, w = data(seed)
+      local v, u = data(3 * seed + 3 * (seed % 3))
+      local both = ty.vmap(f, { 1, 1, false })(ty.stack { z, v:to(z.dtype) }, ty.stack { w, u }, 1.5)
+      H.same(R((f(z, w, 1.5))), R(both[1]), what .. " by vmap")
+      H.same(R((f(v:to(z.dtype), u, 1.5))), R(both[2]), what .. " by vmap")
+    end
+  end)
+end)
