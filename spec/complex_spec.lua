@@ -658,3 +658,33 @@ describe("random expressions of complex numbers", function()
     end
   end)
 end)
+
+describe("where complex numbers are not carried, the error names what is:", function()
+  local z = numbers(1, 2)
+
+  it("scans, exports, checks of gradients", function()
+    assert.error_matches(function() ty.scan(function(c, x) return c * x, c end, z[1], z) end,
+      "scan: complex numbers are not carried.*c64%[%].*ty.view_as_real")
+    local path = os.tmpname() .. ".c"
+    assert.error_matches(function() ty.export(function(x) return x * x end, path, { z }) end,
+      "export: argument 1 is complex.*view_as_real")
+    local ok, why = pcall(ty.export, function(x) return C(x) * 2 end, path, { ty.zeros(2, 2) })
+    assert.truthy(not ok and tostring(why):find "a result is complex: give ty.view_as_real of it", tostring(why))
+    assert.truthy(ty.export(function(x) return R(C(x) * C(x)) end, path, { ty.ones(2, 2) }))
+    os.remove(path)
+    os.remove((path:gsub("c$", "h")))
+    assert.is_true(ty.gradcheck(function(x) return (C(x) * C(x)):sqrt():abs():sum() end, { R(ty.randn(3, { dtype = "c128" })) }))
+  end)
+
+  it("a module's parameters may be, and are saved", function()
+    local m = ty.nn.Module { w = ty.nn.Parameter(ty.complex({ 0.5, 1 }, { 1, -1 })) }
+    function m:forward(x) return (x * self.w):abs():sum() end
+    assert.equal(1, #m:parameters())
+    m(z):backward()
+    assert.equal("c64", m.w.grad.dtype)
+    local state = m:state_dict()
+    assert.same({ 0.5, 1, 1, -1 }, reals_of(state.w))
+    m:load_state_dict { w = numbers(3, 4) }
+    assert.same({ 3, 0, 4, 0 }, reals_of(m.w))
+  end)
+end)

@@ -1126,7 +1126,7 @@ local M = {
   { file = "core/record/complex.c", what = "the imaginary part of a real operand is not 0",
     from = "ty_record_full(S, &pair[0].type, 0, &pair[1])", to = "ty_record_full(S, &pair[0].type, 1, &pair[1])" },
   { file = "core/record/complex_view.c", what = "real and imaginary parts are one",
-    from = "ty_tensor_view(y, x, &t, x->offset + part, x->strides);", to = "ty_tensor_view(y, x, &t, x->offset, x->strides);" },
+    from = "ty_tensor_view(y, x, &t, x->offset + part, x->strides);", to = "ty_tensor_view(y, x, &t, x->offset + 0 * part, x->strides);" },
   { file = "core/record/complex_view.c", what = "pairs that lie apart are taken for complex numbers",
     from = "if (x->strides[t->rank - 1] != 1)", to = "if (x->strides[t->rank - 1] == 0)" },
   { file = "core/record/complex.c", what = "gradients whose parts lie apart are read side by side",
