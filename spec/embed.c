@@ -1134,30 +1134,14 @@ int main(int argc, char **argv) {
   static const struct {
     const char *name;
     void (*fn)(void);
-  } claims[] = {{"arrays", arrays},
-                {"strides", strides},
-                {"complex", complex_numbers},
-                {"values", values},
-                {"numbers", numbers},
-                {"borrowed", borrowed},
-                {"results", results},
-                {"errors", errors},
-                {"wild", wild},
-                {"limits", limits},
-                {"deadlines", deadlines},
-                {"logs", logs},
-                {"locales", locales},
-                {"quiet", quiet},
-                {"starved", starved},
-                {"jobs", jobs},
-                {"no_jobs", no_jobs},
-                {"setups", setups},
-                {"threads", threads},
-                {"weights", weights},
-                {"contention", contention},
-                {"steps", steps},
-                {"cancels", cancels},
-                {"step_errors", step_errors}};
+  } claims[] = {{"arrays", arrays},   {"strides", strides},     {"complex", complex_numbers},
+                {"values", values},   {"numbers", numbers},     {"borrowed", borrowed},
+                {"results", results}, {"errors", errors},       {"wild", wild},
+                {"limits", limits},   {"deadlines", deadlines}, {"logs", logs},
+                {"locales", locales}, {"quiet", quiet},         {"starved", starved},
+                {"jobs", jobs},       {"no_jobs", no_jobs},     {"setups", setups},
+                {"threads", threads}, {"weights", weights},     {"contention", contention},
+                {"steps", steps},     {"cancels", cancels},     {"step_errors", step_errors}};
   weights_path = argc > 2 ? argv[2] : "/tmp/embed.safetensors";
   if (argc > 3) rounds = atoi(argv[3]);
   for (size_t i = 0; i < sizeof claims / sizeof *claims; i++)
