@@ -581,6 +581,15 @@ describe("complex numbers elsewhere:", function()
     os.remove(path)
   end)
 
+  it("vmap gives each example its gradient", function()
+    local function loss(v, u) return (v * v * u):abs():sum() + v[1]:real() end
+    local z, u = C(ty.randn(3, 4, 2)), C(ty.randn(4, 2))
+    local got = ty.vmap(ty.grad(loss), { 1, false })(z, u)
+    for i = 1, 3 do H.same(R(ty.grad(loss)(z[i], u)), R(got[i]), "example") end
+    local all = ty.grad(function(v) return ty.vmap(loss, { 1, false })(v, u):sum() end)(z)
+    assert.is_true(ty.allclose(all, got, { rtol = 1e-5, atol = 1e-6 }))
+  end)
+
   it("vmap takes them along any dim, batched or not, and writes to what is made inside", function()
     local z, w = C(ty.randn(3, 5, 2)), C(ty.randn(3, 2))
     local got = ty.vmap(function(v, u)
