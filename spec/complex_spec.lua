@@ -477,6 +477,7 @@ describe("gradients of complex numbers", function()
     local function f(v) return (R(twice(v * v)) ^ 2):sum() end
     local function plain(v) return (R(2 * (v * v)) ^ 2):sum() end
     local want = ty.grad(plain)(z)
+    assert.same({ 2, 2, 2, 2, 2, 2, 2, 2 }, reals_of(ty.grad(function(v) return R(twice(v)):sum() end)(z)))
     assert.is_true(ty.allclose(want, ty.grad(f)(z), { rtol = 1e-5 }))
     assert.is_true(ty.allclose(want, ty.grad(function(v)
       return (R(ty.checkpoint(function(u) return 2 * (u * u) end, v)) ^ 2):sum()
@@ -580,6 +581,15 @@ describe("complex numbers elsewhere:", function()
     os.remove(path)
   end)
 
+  it("vmap gives each example its gradient", function()
+    local function loss(v, u) return (v * v * u):abs():sum() + v[1]:real() end
+    local z, u = C(ty.randn(3, 4, 2)), C(ty.randn(4, 2))
+    local got = ty.vmap(ty.grad(loss), { 1, false })(z, u)
+    for i = 1, 3 do H.same(R(ty.grad(loss)(z[i], u)), R(got[i]), "example") end
+    local all = ty.grad(function(v) return ty.vmap(loss, { 1, false })(v, u):sum() end)(z)
+    assert.is_true(ty.allclose(all, got, { rtol = 1e-5, atol = 1e-6 }))
+  end)
+
   it("vmap takes them along any dim, batched or not, and writes to what is made inside", function()
     local z, w = C(ty.randn(3, 5, 2)), C(ty.randn(3, 2))
     local got = ty.vmap(function(v, u)
@@ -592,5 +602,99 @@ describe("complex numbers elsewhere:", function()
       y[1] = v:sum()
       H.same(R(y * w + v[1]), R(got[i]), "example")
     end
+  end)
+end)
+
+describe("random expressions of complex numbers", function()
+  local unary = { "neg", "conj", "exp", "sin", "cos", "tanh", "sqrt", "log", "square", "sigmoid", "sinh", "atan" }
+  local shapes = { function(z) return z:t():t() end, function(z) return z:flip(2) end, function(z) return z:roll(1, 1) end,
+    function(z) return z:cumsum(2) end, function(z) return ty.cat({ z[{ { 2, 3 } }], z[{ { 1 } }] }, 1) end,
+    function(z) return z:reshape(4, 3):reshape(3, 4) end, function(z) return z - z:mean(2, true) end,
+    function(z) return z:matmul(z:t()):matmul(z) * 0.1 end, function(z) return ty.complex(z:imag(), z:real()) end,
+    function(z) return z / (z:abs() + 1) end, function(z) return z:real():gt(0):where(z, -z) end,
+    function(z)
+      local y = z:clone()
+      y[2] = z[1]
+      y:imag():mul_(0.5)
+      return y
+    end }
+
+  --- A function of two tensors [3, 4] and a number, by a seed.
+  local function program(seed)
+    local r, steps = H.random(seed), {}
+    for i = 1, r.whole(2, 5) do
+      local kind, k = r.whole(1, 4), r.whole(1, 100)
+      steps[i] = function(y, z, w, s)
+        if kind == 1 then return y[unary[k % #unary + 1]](y) end
+        if kind == 2 then return shapes[k % #shapes + 1](y) end
+        local other = k % 3 == 0 and s or k % 3 == 1 and w or z:real()
+        local op = k % 4
+        if op == 0 then return y + other elseif op == 1 then return other * y elseif op == 2 then return y - other end
+        return k % 2 == 0 and y / (other + 3) or other / (y + 3)
+      end
+    end
+    return function(z, w, s)
+      local y = z
+      for i = 1, #steps do y = steps[i](y, z, w, s) end
+      return y, y:abs():sum()
+    end
+  end
+
+  local function data(seed)
+    ty.manual_seed(seed)
+    return ty.randn(3, 4, { dtype = seed % 3 == 0 and "c128" or "c64" }), ty.randn(3, 4, { dtype = "c64" })
+  end
+
+  it("give the bits of plain Lua when compiled, and their gradients; by vmap those of a loop", function()
+    for seed = 1, 90 do
+      local f, what = program(seed), "seed " .. seed
+      local compiled = ty.compile(f)
+      for call = 1, 3 do
+        local z, w = data(10 * seed + call)
+        local results = { {}, {} }
+        for i, g in ipairs { f, compiled } do
+          local a, b = z:clone():requires_grad_(), w:clone():requires_grad_()
+          local y, size = g(a, b, call / 2)
+          size:backward()
+          results[i] = { R(y:detach()), size:detach(), R(a.grad), b.grad and R(b.grad) or ty.zeros(1) }
+        end
+        for k = 1, 4 do H.same(results[1][k], results[2][k], what .. ", result " .. k) end
+      end
+      local z, w = data(seed)
+      local v, u = data(3 * seed + 3 * (seed % 3))
+      local both = ty.vmap(f, { 1, 1, false })(ty.stack { z, v:to(z.dtype) }, ty.stack { w, u }, 1.5)
+      H.same(R((f(z, w, 1.5))), R(both[1]), what .. " by vmap")
+      H.same(R((f(v:to(z.dtype), u, 1.5))), R(both[2]), what .. " by vmap")
+    end
+  end)
+end)
+
+describe("where complex numbers are not carried, the error names what is:", function()
+  local z = numbers(1, 2)
+
+  it("scans, exports, checks of gradients", function()
+    assert.error_matches(function() ty.scan(function(c, x) return c * x, c end, z[1], z) end,
+      "scan: complex numbers are not carried.*c64%[%].*ty.view_as_real")
+    local path = os.tmpname() .. ".c"
+    assert.error_matches(function() ty.export(function(x) return x * x end, path, { z }) end,
+      "export: argument 1 is complex.*view_as_real")
+    local ok, why = pcall(ty.export, function(x) return C(x) * 2 end, path, { ty.zeros(2, 2) })
+    assert.truthy(not ok and tostring(why):find "a result is complex: give ty.view_as_real of it", tostring(why))
+    assert.truthy(ty.export(function(x) return R(C(x) * C(x)) end, path, { ty.ones(2, 2) }))
+    os.remove(path)
+    os.remove((path:gsub("c$", "h")))
+    assert.is_true(ty.gradcheck(function(x) return (C(x) * C(x)):sqrt():abs():sum() end, { R(ty.randn(3, { dtype = "c128" })) }))
+  end)
+
+  it("a module's parameters may be, and are saved", function()
+    local m = ty.nn.Module { w = ty.nn.Parameter(ty.complex({ 0.5, 1 }, { 1, -1 })) }
+    function m:forward(x) return (x * self.w):abs():sum() end
+    assert.equal(1, #m:parameters())
+    m(z):backward()
+    assert.equal("c64", m.w.grad.dtype)
+    local state = m:state_dict()
+    assert.same({ 0.5, 1, 1, -1 }, reals_of(state.w))
+    m:load_state_dict { w = numbers(3, 4) }
+    assert.same({ 3, 0, 4, 0 }, reals_of(m.w))
   end)
 end)

@@ -113,7 +113,8 @@ return function(ty, check, row)
     local most, least = rate:max():item(), rate:min():item()
     if not (least >= 0 and most < math.huge) then fail(who, "means must be finite and not negative, got %g", least) end
     if most > LARGEST then
-      fail(who, "means above %g take too many draws, got %g (take normal numbers of that mean and variance)", LARGEST, most)
+      fail(who, "means above %g take too many draws, got %g (take normal numbers of that mean and variance)", LARGEST,
+        most)
     end
     local draws = math.max(1, math.ceil(most / MOST))
     local mean = rate:detach():to("f64") / draws

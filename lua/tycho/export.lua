@@ -254,6 +254,10 @@ local function read_given(given)
     local v = args[i]
     if ty.is_tensor(v) then
       if not internals.is_live(v) then fail(format("export: argument %d is a tensor that was released", i)) end
+      if ty.is_complex(v) then
+        fail(format("export: argument %d is complex, C gets reals (take ty.view_as_real of it, and ty.view_as_complex "
+          .. "inside)", i))
+      end
       args[i] = v:detach():contiguous()
     end
   end

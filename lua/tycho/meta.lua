@@ -11809,8 +11809,8 @@ function nn.PairwiseDistance(opts) end
 objects.nn_PairwiseDistance = {}
 
 ---A parameter: the tensor itself, which requires gradients from now on.
----Raises where t is not of floats.
----@param t tycho.Tensor # floats
+---Raises where t is neither of floats nor complex.
+---@param t tycho.Tensor # floats, or complex numbers
 ---@return tycho.Tensor # t itself
 function nn.Parameter(t) end
 
