@@ -333,7 +333,8 @@ local safe_types = {
   i64 = "I64", c64 = "C64", u16 = "U16", u32 = "U32", u64 = "U64",
 }
 local safe_order, widths = {}, {}
-for i, dtype in ipairs { "bool", "u8", "i8", "i16", "u16", "f16", "bf16", "i32", "u32", "f32", "c64", "f64", "i64", "u64" } do
+for i, dtype in ipairs { "bool", "u8", "i8", "i16", "u16", "f16", "bf16", "i32", "u32", "f32", "c64", "f64", "i64",
+  "u64" } do
   safe_order[dtype] = i
   widths[dtype] = i <= 3 and 1 or i <= 7 and 2 or i <= 10 and 4 or 8
 end

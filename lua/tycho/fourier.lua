@@ -184,18 +184,18 @@ return function(ty, check, row)
   define("irfft", "x, n = nil, dim = -1, norm = \"backward\"", "the inverse of rfft",
     function(x, n, dim, norm) return half_one("fft.irfft", x, n, dim, norm, divided_back) end)
 
-  --- fft.hfft(x, n = 2 size - 2, dim = -1, norm = "backward"): the transform, which is real, of a Hermitian signal whose
-  --- first half is x.
+  --- fft.hfft(x, n = 2 size - 2, dim = -1, norm = "backward"): the transform, which is real, of a Hermitian signal
+  --- whose first half is x.
   --- Raises where x has no such dim, the dim is empty, or n is below 1.
   ---@param x tycho.Tensor complex, or real
   ---@param n? integer|table the size of the result, or all arguments by name: {n, dim, norm}
   ---@param dim? integer -1
   ---@param norm? "backward"|"ortho"|"forward" divides by nothing, the root of n, n
   ---@return tycho.Tensor # real, n in that dim
-  define("hfft", "x, n = nil, dim = -1, norm = \"backward\"", "the transform of a Hermitian signal, of which a half is given",
+  define("hfft", "x, n = nil, dim = -1, norm = \"backward\"", "the transform of a Hermitian signal by its half",
     function(x, n, dim, norm) return half_one("fft.hfft", x, n, dim, norm, divided_there, true) end)
 
-  --- fft.ihfft(x, n = size, dim = -1, norm = "backward"): the inverse of fft.hfft: the first half of a Hermitian signal.
+  --- fft.ihfft(x, n = size, dim = -1, norm = "backward"): the inverse of fft.hfft: half of a Hermitian signal.
   --- Raises where x is complex or has no such dim, the dim is empty, or n is below 1.
   ---@param x tycho.Tensor real
   ---@param n? integer|table the size, or all arguments by name: {n, dim, norm}
@@ -281,8 +281,8 @@ return function(ty, check, row)
     end
   end
 
-  --- fft.fftn(x, s = sizes, dim = all, norm = "backward"): the Fourier transform along several dims, cut or filled up with
-  --- zeros to the sizes s; of s alone the last dims.
+  --- fft.fftn(x, s = sizes, dim = all, norm = "backward"): the Fourier transform along several dims, cut or filled up
+  --- with zeros to the sizes s; of s alone the last dims.
   --- Raises where a dim is given twice or is empty, or s and dim differ in number.
   ---@param x tycho.Tensor real or complex
   ---@param s? integer[]|table sizes, -1: as it is; or all arguments by name: {s, dim, norm}
@@ -310,7 +310,7 @@ return function(ty, check, row)
   ---@param dim? integer|integer[] all
   ---@param norm? "backward"|"ortho"|"forward"
   ---@return tycho.Tensor # complex, n / 2 + 1 in the last of the dims
-  define("rfftn", "x, s = nil, dim = nil, norm = \"backward\"", "half of a real tensor's Fourier transform along several dims",
+  define("rfftn", "x, s = nil, dim = nil, norm = \"backward\"", "half of a real tensor's transform along several dims",
     function(x, s, dim, norm) return real_many("fft.rfftn", x, s, dim, norm) end)
 
   --- fft.irfftn(x, s = sizes, dim = all, norm = "backward"): the inverse of fft.rfftn; the last of the dims gets
@@ -348,8 +348,8 @@ return function(ty, check, row)
       return complex_many("fft.ifft2", x, s, dim, norm, INVERSE, divided_back)
     end))
 
-  --- fft.rfft2(x, s = sizes, dim = {-2, -1}, norm = "backward"): fft.rfft along the last of two dims, then fft.fft along
-  --- the other.
+  --- fft.rfft2(x, s = sizes, dim = {-2, -1}, norm = "backward"): fft.rfft along the last of two dims, then fft.fft
+  --- along the other.
   --- Raises where x is complex, a dim is given twice or is empty, or s and dim differ in number.
   ---@param x tycho.Tensor real
   ---@param s? integer[]|table sizes, -1: as it is; or all arguments by name: {s, dim, norm}
@@ -544,6 +544,8 @@ return function(ty, check, row)
     return hop, size, w
   end
 
+  -- luacheck: push ignore 631
+
   --- Transforms of short pieces of a signal: piece t are n_fft places from t hop_length on, times the window. As
   --- torch.stft.
   --- Raises where x has not one or two dims or is shorter than a piece, or an option does not fit.
@@ -660,6 +662,8 @@ return function(ty, check, row)
     return complex and numbers(ty.stack(parts, -1)) or parts[1]
   end
 
+  -- luacheck: pop
+
   local function made(name, fn, args, help)
     row { name, args, fn, help, shape = "[n]", dtype = "default float", only = "module", single = true }
   end
@@ -668,9 +672,11 @@ return function(ty, check, row)
   made("blackman_window", blackman_window, "n, periodic = true, {dtype, device}", "Blackman's window")
   made("bartlett_window", bartlett_window, "n, periodic = true, {dtype, device}", "Bartlett's window: a triangle")
   made("kaiser_window", kaiser_window, "n, periodic = true, beta = 12, {dtype, device}", "Kaiser's window")
-  row { "stft", "x, n_fft, {hop_length, win_length, window, center, pad_mode, normalized, onesided, return_complex}", stft,
+  row { "stft",
+    "x, n_fft, {hop_length, win_length, window, center, pad_mode, normalized, onesided, return_complex}", stft,
     "Fourier transforms of short pieces of a signal", shape = "[..., frequencies, pieces]", dtype = "complex",
     single = true }
-  row { "istft", "x, n_fft, {hop_length, win_length, window, center, normalized, onesided, length, return_complex}", istft,
+  row { "istft",
+    "x, n_fft, {hop_length, win_length, window, center, normalized, onesided, length, return_complex}", istft,
     "the signal whose pieces have these transforms", shape = "[..., places]", dtype = "real", single = true }
 end

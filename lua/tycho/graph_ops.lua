@@ -13,7 +13,7 @@
 --   scans, gather, scatter* dim
 --   argsort                 dim, descending; a shape that has less of the dim asks for the first ones alone
 --   searchsorted            right
---   fft                     dim, kind                 "forward", "inverse", "real" ..., "/n" or "/root" behind it; "half"
+--   fft                     dim, kind                 "forward", "inverse", "real" ..., "/n", "/root" behind; "half"
 --                                                     and "real_back" take the dim's size of a shape that is given
 --   positions               base, places, site        of an index that counts from base; site: the core's own number
 --   attend*                 causal, dropout, value    dropout in 2^-30; value: the scale
@@ -168,9 +168,9 @@ return function(ty)
   local kinds = { "forward", "inverse", "real", "real_back", "half", "half_back" }
   local kind_number, kind_name = {}, {}
   for i, kind in ipairs(kinds) do
-    for norm, by in ipairs { "", "/n", "/root" } do
+    for norm, end_of in ipairs { "", "/n", "/root" } do
       local number_of = i - 1 + 8 * (norm - 1)
-      kind_number[kind .. by], kind_name[number_of] = number_of, kind .. by
+      kind_number[kind .. end_of], kind_name[number_of] = number_of, kind .. end_of
     end
   end
   M.transforms = kind_number

@@ -9915,8 +9915,8 @@ function fft.fft2(x, s, dim, norm) end
 ---@return tycho.Tensor # [n], cycles per unit of d
 function fft.fftfreq(n, d, opts) end
 
----the Fourier transform along several dims, cut or filled up with
----zeros to the sizes s; of s alone the last dims.
+---the Fourier transform along several dims, cut or filled up
+---with zeros to the sizes s; of s alone the last dims.
 ---Raises where a dim is given twice or is empty, or s and dim differ in number.
 ---@param x tycho.Tensor # real or complex
 ---@param s? integer[]|table # sizes, -1: as it is; or all arguments by name: {s, dim, norm}
@@ -9932,8 +9932,8 @@ function fft.fftn(x, s, dim, norm) end
 ---@return tycho.Tensor # shape of x
 function fft.fftshift(x, dim) end
 
----the transform, which is real, of a Hermitian signal whose
----first half is x.
+---the transform, which is real, of a Hermitian signal
+---whose first half is x.
 ---Raises where x has no such dim, the dim is empty, or n is below 1.
 ---@param x tycho.Tensor # complex, or real
 ---@param n? integer|table # the size of the result, or all arguments by name: {n, dim, norm}
@@ -9976,7 +9976,7 @@ function fft.ifftn(x, s, dim, norm) end
 ---@return tycho.Tensor # shape of x
 function fft.ifftshift(x, dim) end
 
----the inverse of fft.hfft: the first half of a Hermitian signal.
+---the inverse of fft.hfft: half of a Hermitian signal.
 ---Raises where x is complex or has no such dim, the dim is empty, or n is below 1.
 ---@param x tycho.Tensor # real
 ---@param n? integer|table # the size, or all arguments by name: {n, dim, norm}
@@ -10024,8 +10024,8 @@ function fft.irfftn(x, s, dim, norm) end
 ---@return tycho.Tensor # complex, n / 2 + 1 in that dim
 function fft.rfft(x, n, dim, norm) end
 
----fft.rfft along the last of two dims, then fft.fft along
----the other.
+---fft.rfft along the last of two dims, then fft.fft
+---along the other.
 ---Raises where x is complex, a dim is given twice or is empty, or s and dim differ in number.
 ---@param x tycho.Tensor # real
 ---@param s? integer[]|table # sizes, -1: as it is; or all arguments by name: {s, dim, norm}

@@ -1,5 +1,5 @@
 --- export/fourier.lua -- Fourier transforms as C: the arithmetic of kernels/fft_micro.h and the ways of fft_plan.c, one
--- number at a time. In: a step and a kit, see routines.lua. Out: lines of its function; the bytes of scratch that it takes.
+-- number at a time. In: a step and a kit, see routines.lua. Out: lines of its function; the bytes of scratch it takes.
 --
 -- Roots of unity are computed once a call, an eighth of them where the length has that factor.
 
@@ -179,7 +179,7 @@ static void ty_fft_line_@S(int64_t n, @T *ar, @T *ai, @T *br, @T *bi, const doub
 
 -- The steps of Bluestein's sum have tables of f64 in any case.
 prelude.family("fft_chirp_@S", prelude.FLOATS, { "fft_@S", "fft_f64" }, [[
-/* The chirp of n pairs, and its transform over m, of which w are the roots; d: room for 4 m + what a line of m takes. */
+/* The chirp of n pairs, and its transform over m, of which w are the roots; d: room for 4 m and a line of m. */
 static void ty_fft_chirp_@S(int64_t n, int64_t m, @T *chirp, @T *all, const double *w, double *d) {
   double *re = d, *im = d + m;
   for (int64_t k = 0; k < m; k++) re[k] = im[k] = 0;
@@ -331,8 +331,8 @@ function M.fft(s, kit)
     end
     local double = primitives.double(scale * weight)
     kit.add("    for (int64_t k = 0; k < %d; k++) {", h + 1)
-    kit.add("      const %s by = k == 0 || k == %d ? (%s)%s : (%s)%s;", stored, n % 2 == 0 and h or n, stored, by, stored,
-      double)
+    kit.add("      const %s by = k == 0 || k == %d ? (%s)%s : (%s)%s;", stored, n % 2 == 0 and h or n, stored, by,
+      stored, double)
     kit.add("      %s] = %s[k] * by, %s + 1] = %s[k] * by;", at(to, ny, "k"), re, at(to, ny, "k"), im)
     kit.add "    }"
   elseif gives then
@@ -348,8 +348,8 @@ function M.fft(s, kit)
     end
     run("ai", "ar")
     if halves then
-      kit.add("    for (int64_t k = 0; k < %d; k++) %s] = ar[k] %s, %s] = ai[k] %s;", h, at(to, ny, "2 * k", true), scaled,
-        at(to, ny, "2 * k + 1", true), scaled)
+      kit.add("    for (int64_t k = 0; k < %d; k++) %s] = ar[k] %s, %s] = ai[k] %s;", h, at(to, ny, "2 * k", true),
+        scaled, at(to, ny, "2 * k + 1", true), scaled)
     else
       kit.add("    for (int64_t k = 0; k < %d; k++) %s] = ar[k] %s;", n, at(to, ny, "k", true), scaled)
     end

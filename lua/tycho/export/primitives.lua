@@ -14,8 +14,10 @@ local ctype = { i32 = "int32_t", i64 = "int64_t", f32 = "float", f64 = "double" 
 M.ctype = ctype
 --- What elements in memory are.
 M.stored = { bool = "uint8_t", u8 = "uint8_t", i8 = "int8_t", i16 = "int16_t", i32 = "int32_t", i64 = "int64_t",
-  f16 = "uint16_t", bf16 = "uint16_t", f32 = "float", f64 = "double", u16 = "uint16_t", u32 = "uint32_t", u64 = "uint64_t" }
-M.bytes = { bool = 1, u8 = 1, i8 = 1, i16 = 2, i32 = 4, i64 = 8, f16 = 2, bf16 = 2, f32 = 4, f64 = 8, u16 = 2, u32 = 4, u64 = 8 }
+  f16 = "uint16_t", bf16 = "uint16_t", f32 = "float", f64 = "double", u16 = "uint16_t", u32 = "uint32_t",
+  u64 = "uint64_t" }
+M.bytes = { bool = 1, u8 = 1, i8 = 1, i16 = 2, i32 = 4, i64 = 8, f16 = 2, bf16 = 2, f32 = 4, f64 = 8,
+  u16 = 2, u32 = 4, u64 = 8 }
 --- What they are computed in.
 M.computed = { bool = "i32", u8 = "i32", i8 = "i32", i16 = "i32", i32 = "i32", i64 = "i64", f16 = "f32", bf16 = "f32",
   f32 = "f32", f64 = "f64", u16 = "i32", u32 = "i64", u64 = "i64" }

@@ -1,4 +1,4 @@
---- export/routines.lua -- steps that are no loop programs, as C: copies, sorts, searches, scatters, attention (and fourier.lua).
+--- export/routines.lua -- steps that are no loop programs, as C: copies, sorts, searches, scatters, attention.
 -- In: a step and a kit {add(format, ...), use(piece), slot(number, dtype), refuse(what)}. Out: lines of its function;
 -- the bytes of scratch that it takes.
 
