@@ -142,9 +142,9 @@ describe("a model of an ONNX file", function()
     local negative = { name = "w", dims = { 1, 1 }, data_type = 7, int64_data = W.varint(-5) }
     local m = assert(load { node = { node("Identity", { "w" }, { "y" }) }, initializer = { negative }, output = { value "y" } })
     assert.equal(-5, m():item())
-    local all = { name = "w", dims = { 1 }, data_type = 13, uint64_data = W.varint(-1) }
+    local all = { name = "w", dims = { 1 }, data_type = 13, uint64_data = W.varint(65539) }
     m = assert(load { node = { node("Cast", { "w" }, { "y" }, { to = 4 }) }, initializer = { all }, output = { value "y" } })
-    H.same(ty.tensor({ 65535 }, { dtype = "u16" }), m():detach())
+    H.same(ty.tensor({ 3 }, { dtype = "u16" }), m():detach())
   end)
 
   it("takes elements from a file beside it, never from elsewhere", function()
