@@ -71,6 +71,11 @@ typedef enum ty_dtype {
   TY_BF16,
   TY_F32,
   TY_F64,
+  TY_U16,
+  TY_U32,
+  TY_U64,
+  TY_C64,  /* pairs of TY_F32, the real part first, as C's float _Complex */
+  TY_C128, /* pairs of TY_F64 */
   TY_NUMBER, /* a number of Lua's, in `number`; a compiled model takes another one without another capture */
   TY_LOGICAL, /* a boolean of Lua's: `number` is 0 or not */
   TY_TEXT     /* a string of Lua's: shape[0] bytes at data; results end in a zero byte, too */
@@ -78,7 +83,7 @@ typedef enum ty_dtype {
 
 #define TY_RANK_MAX 8
 
-/* An argument, or a result. From TY_BOOL to TY_F64 it is a tensor of `rank` sizes, whose elements lie row by row at data,
+/* An argument, or a result. From TY_BOOL to TY_C128 it is a tensor of `rank` sizes, whose elements lie row by row at data,
 ** or as strides say. Set unused fields to zero (ty_array a = {0}), or use the functions below. */
 typedef struct ty_array {
   ty_dtype dtype;

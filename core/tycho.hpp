@@ -12,6 +12,7 @@
 
 #include "tycho.h"
 
+#include <complex>
 #include <initializer_list>
 #include <stdexcept>
 #include <utility>
@@ -36,6 +37,8 @@ template <> struct dtype_of<int32_t> { static constexpr ty_dtype value = TY_I32;
 template <> struct dtype_of<int64_t> { static constexpr ty_dtype value = TY_I64; };
 template <> struct dtype_of<float> { static constexpr ty_dtype value = TY_F32; };
 template <> struct dtype_of<double> { static constexpr ty_dtype value = TY_F64; };
+template <> struct dtype_of<std::complex<float>> { static constexpr ty_dtype value = TY_C64; };
+template <> struct dtype_of<std::complex<double>> { static constexpr ty_dtype value = TY_C128; };
 
 /* An argument over the caller's elements, row by row. */
 template <typename T> ty_array tensor(const T *data, std::initializer_list<int64_t> shape) {

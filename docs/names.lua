@@ -19,7 +19,8 @@ local function is_ours(name, section)
     return at ~= nil
   end
   if rawget(ty, name) ~= nil or ty.internals.methods[name] ~= nil or fields[name] then return true end
-  return section ~= nil and section:find("linalg", 1, true) ~= nil and ty.linalg[name] ~= nil
+  local own = section and section:match "%.(%a+)$"
+  return (own == "linalg" or own == "fft") and ty[own][name] ~= nil
 end
 
 --- Sections {title, names = {{name, instead, reason}}} in their order, and the reasons' texts in theirs.

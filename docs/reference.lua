@@ -29,6 +29,12 @@ local plan = {
     { "Reductions", "Sorting and searching" } },
   { "products", "Products and linear algebra", "Matrix products are Tycho's own; `ty.linalg` stands on LAPACK.",
     { "Products" }, "linalg" },
+  { "fft", "Fourier transforms", "`ty.fft` for any length, with gradients; windows, and transforms of pieces of a signal.",
+    { "Signals" }, "fft" },
+  { "complex", "Complex numbers", "The dtypes `c64` and `c128` are pairs of `f32` and `f64`, and views of them: "
+    .. "`ty.view_as_real(z)` shares memory and gradient with `z`. Operators, powers, `exp log sqrt sin cos tan` and their "
+    .. "like, `abs`, sums, products, norms, moves and indexing take them; what needs an order raises. A gradient is "
+    .. "`dL/dre + i dL/dim`, as PyTorch's. `z:item()` gives two numbers, `z:totable()` pairs.", { "Complex numbers" } },
   { "functions", "Functions of networks", "Activations, norms, attention, convolutions, losses, as functions; "
     .. "`ty.nn` has most of them as modules.", { "Activations and norms", "Losses", "Convolution and pooling" } },
   { "gradients", "Gradients", "`loss:backward()` fills `x.grad`; the rest are functions of functions.",
@@ -60,8 +66,8 @@ local files = {
   graph_passes = "Compilation", files = "Files", checkpoint = "Files", profile = "Looking at work", progress = "Looking at work",
   show = "Looking at work", help = "Looking at work", autocast = "Gradients", init = "Settings and devices",
   arrangement = "Joining, repeating, moving", special = "Mathematics", statistics = "Reductions",
-  places = "Joining, repeating, moving", draws = "Random numbers",
-  dtypes = "Copies, dtypes, memory",
+  places = "Joining, repeating, moving", draws = "Random numbers", fourier = "Signals",
+  dtypes = "Copies, dtypes, memory", complex_rows = "Complex numbers",
 }
 local moved = {
   masked_fill = "Joining, repeating, moving", index_add = "Joining, repeating, moving", one_hot = "Making tensors",

@@ -81,14 +81,14 @@ static void write_weights(ty_engine *e) {
 
 /* Each dtype comes back as it went, of every rank, also without elements. */
 static void arrays(void) {
-  static const int sizes[] = {0, 1, 1, 1, 2, 4, 8, 2, 2, 4, 8};
+  static const int sizes[] = {0, 1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16};
   ty_engine *e = open_engine();
   ty_model *m = load_text(e, "return function(x) return x, x.dtype, #x.shape end");
   unsigned char bytes[256];
   for (int i = 0; i < 256; i++) bytes[i] = (unsigned char)(i % 2);
   for (int turn = 0; turn < 3; turn++)
-    for (int d = TY_BOOL; d <= TY_F64; d++)
-      for (int rank = 0; rank <= TY_RANK_MAX; rank++) {
+    for (int d = TY_BOOL; d <= TY_C128; d++)
+      for (int rank = 0; rank <= TY_RANK_MAX - (d >= TY_C64); rank++) {
         const int64_t shape[TY_RANK_MAX] = {2, 1, 2, 1, 2, 1, 1, 2},
                       none[TY_RANK_MAX] = {2, 0, 3, 1, 1, 1, 1, 1};
         size_t n = (size_t)sizes[d];
@@ -104,6 +104,30 @@ static void arrays(void) {
         out = result(m, 0);
         CHECK(out.dtype == in.dtype && out.rank == rank && out.shape[1] == 0);
       }
+  IS(TY_OK, ty_close(e));
+}
+
+/* Complex numbers are computed with, in rows or by strides, which count numbers. */
+static void complex_numbers(void) {
+  ty_engine *e = open_engine();
+  ty_model *m = load_text(e, "return function(x, k) return x * x + k, x:imag() end");
+  const float x[6] = {1, 2, 3, -1, 0.5f, 0};
+  for (int turn = 0; turn < 8; turn++) {
+    ty_array in[2] = {ty_vector(TY_C64, x, 3), ty_number(turn)}, out;
+    if (turn % 2) in[0].data = x + 4, in[0].strided = 1, in[0].strides[0] = -1;
+    IS(TY_OK, ty_call(m, in, 2));
+    out = result(m, 0);
+    CHECK(out.dtype == TY_C64 && out.rank == 1 && out.shape[0] == 3 && out.strides[0] == 1);
+    const int first = turn % 2 ? 4 : 0;
+    CHECK(f32_at(&out, first) == -3 + (float)turn && f32_at(&out, first + 1) == 4);
+    CHECK(f32_at(&out, 2) == 8 + (float)turn && f32_at(&out, 3) == -6);
+    float y[6];
+    IS(TY_OK, ty_result_copy(m, 0, TY_C64, y, sizeof y));
+    IS(TY_INVALID, ty_result_copy(m, 0, TY_F32, y, sizeof y));
+    SAYS("TY_C64, not TY_F32");
+    out = result(m, 1);
+    CHECK(out.dtype == TY_F32 && f32_at(&out, 1) == -1);
+  }
   IS(TY_OK, ty_close(e));
 }
 
@@ -1202,16 +1226,32 @@ int main(int argc, char **argv) {
   static const struct {
     const char *name;
     void (*fn)(void);
-  } claims[] = {{"arrays", arrays},           {"strides", strides},     {"values", values},
-                {"numbers", numbers},         {"borrowed", borrowed},   {"results", results},
-                {"errors", errors},           {"paths", paths},         {"wild", wild},
-                {"limits", limits},           {"deadlines", deadlines}, {"logs", logs},
-                {"starved", starved},         {"jobs", jobs},           {"no_jobs", no_jobs},
-                {"setups", setups},           {"threads", threads},     {"weights", weights},
-                {"contention", contention},   {"steps", steps},         {"cancels", cancels},
+  } claims[] = {{"arrays", arrays},
+                {"strides", strides},
+                {"complex", complex_numbers},
+                {"values", values},
+                {"numbers", numbers},
+                {"borrowed", borrowed},
+                {"results", results},
+                {"errors", errors},
+                {"paths", paths},
+                {"wild", wild},
+                {"limits", limits},
+                {"deadlines", deadlines},
+                {"logs", logs},
+                {"starved", starved},
+                {"jobs", jobs},
+                {"no_jobs", no_jobs},
+                {"setups", setups},
+                {"threads", threads},
+                {"weights", weights},
+                {"contention", contention},
+                {"steps", steps},
+                {"cancels", cancels},
                 {"step_errors", step_errors},
 #ifndef _WIN32
-                {"locales", locales},         {"quiet", quiet},
+                {"locales", locales},
+                {"quiet", quiet},
 #endif
                 {"step_limits", step_limits}};
   weights_path = argc > 2 ? argv[2] : "embed \xd0\xb6.safetensors";

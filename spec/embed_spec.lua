@@ -126,6 +126,7 @@ end)
 
 local claims = {
   arrays = "takes and gives arrays of every dtype and rank",
+  complex = "computes with complex numbers",
   strides = "takes strides of any sign, and elements at odd addresses",
   values = "takes and gives numbers, booleans, strings and tables",
   numbers = "captures nothing anew for another number",

@@ -70,7 +70,7 @@ local function special(dtype, shift)
     if not H.is_float(dtype) then
       if v ~= v or math.abs(v) > 100 then v = (i * 37) % 200 - 100 end
       v = math.floor(v)
-      if dtype == "u8" then v = v % 256 elseif dtype == "bool" then v = v % 2 end
+      if H.dtype[dtype].kind == "u" then v = v % 256 elseif dtype == "bool" then v = v % 2 end
     end
     list[i] = v
   end
@@ -120,7 +120,7 @@ describe("exported operations", function()
   end
 
   local shapes = { {}, { 0 }, { 1 }, { 2 }, { 15 }, { 16 }, { 17 }, { 33 }, { 3, 70, 5 }, { 0, 3 }, { 3, 0 }, { 4, 1, 3 } }
-  for i, dtype in ipairs { "f32", "f64", "f16", "bf16", "i32", "i64", "u8", "bool" } do
+  for i, dtype in ipairs { "f32", "f64", "f16", "bf16", "i32", "i64", "u8", "u64", "bool" } do
     local claim = share(i) and it or function() end
     claim("reduce and scan in the canonical order, of " .. dtype, function()
       local list, inputs = {}, {}
@@ -197,6 +197,24 @@ describe("exported operations", function()
     check(function(v) return v:argsort(1), v:argsort(1, true), (v:sort(1)) end, { special_values })
     check(function(v) return v:argsort(1), v:argsort(1, true) end, { special("f16", 3) })
     check(function(v) return v:argsort(1), v:argsort(1, true) end, { special("i8", 3) })
+  end)
+
+  it("transform in the canonical order", function()
+    for _, dtype in ipairs { "f32", "f64" } do
+      local given = {}
+      for i, n in ipairs { 1, 6, 23, 57, 210 } do given[i] = ty.randn(3, n, 2, { dtype = dtype }) end
+      check(function(...)
+        local out = {}
+        for _, v in ipairs { ... } do
+          local h = ty.fft.rfft(v, nil, 2)
+          out[#out + 1] = ty.view_as_real(ty.fft.ifft(ty.view_as_complex(v), nil, 1, "ortho"))
+          out[#out + 1], out[#out + 2] = ty.view_as_real(h), ty.fft.irfft(h, v:size(2), 2)
+        end
+        return unpack(out)
+      end, given)
+    end
+    check(function(v, w) return ty.view_as_real(ty.fft.fft(v)), ty.view_as_real(ty.fft.rfft(w)) end,
+      { ty.randn(17280), ty.randn(8209) })
   end)
 
   it("attend in the canonical order", function()

@@ -7,7 +7,8 @@ local ty = require "tycho"
 local M = {}
 
 local stored = { bool = "uint8_t", u8 = "uint8_t", i8 = "int8_t", i16 = "int16_t", i32 = "int32_t", i64 = "int64_t",
-  f16 = "uint16_t", bf16 = "uint16_t", f32 = "float", f64 = "double" }
+  f16 = "uint16_t", bf16 = "uint16_t", f32 = "float", f64 = "double", u16 = "uint16_t", u32 = "uint32_t",
+  u64 = "uint64_t" }
 
 --- A folder for files of one run.
 function M.folder()
@@ -85,7 +86,7 @@ local function main_text(name, info, inputs, sizes, random)
   return table.concat(out, "\n")
 end
 
-local width = { bool = 1, u8 = 1, i8 = 1, i16 = 2, f16 = 2, bf16 = 2, i32 = 4, f32 = 4, i64 = 8, f64 = 8 }
+local width = { bool = 1, u8 = 1, i8 = 1, i16 = 2, f16 = 2, bf16 = 2, i32 = 4, f32 = 4, i64 = 8, f64 = 8, u16 = 2, u32 = 4, u64 = 8 }
 
 local function number_bytes(v) return ffi.string(ffi.new("double[1]", v), 8) end
 

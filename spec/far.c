@@ -9,7 +9,7 @@
 **   seed says (FAR_SEED). Among those that stand there it takes any that shares no block of memory with one before it.
 ** - memory that was just allocated or freed is poison. Who does not wait for a copy, or reads what was never
 **   written, reads that.
-** - FAR_REFUSES lists what it refuses: product attend sort search positions scatter copy; kernel: every third program.
+** - FAR_REFUSES lists what it refuses: product attend sort search fft positions scatter copy; kernel: every third program.
 */
 #define _GNU_SOURCE
 #include <lua.h>
@@ -384,11 +384,15 @@ static size_t far_bytes(const Kernel *k) { return sizeof *k + k->machine->bytes(
 /* --- jobs */
 
 static bool far_takes(const Job *j) {
-  static const char *const names[JOB_COUNT] = {
-      [JOB_PRODUCT] = "product",     [JOB_ATTEND] = "attend",
-      [JOB_SORT] = "sort",           [JOB_SEARCH] = "search",
-      [JOB_POSITIONS] = "positions", [JOB_SCATTER] = "scatter",
-      [JOB_COPY] = "copy",           [JOB_TO] = "to"};
+  static const char *const names[JOB_COUNT] = {[JOB_PRODUCT] = "product",
+                                               [JOB_ATTEND] = "attend",
+                                               [JOB_SORT] = "sort",
+                                               [JOB_SEARCH] = "search",
+                                               [JOB_POSITIONS] = "positions",
+                                               [JOB_SCATTER] = "scatter",
+                                               [JOB_COPY] = "copy",
+                                               [JOB_TO] = "to",
+                                               [JOB_FFT] = "fft"};
   return !j->blas && !strstr(refuses(), names[j->kind]);
 }
 

@@ -319,7 +319,6 @@ describe("tensors that are refused cost at most their file and 64 MB:", function
   it("npy", function()
     refused(write("a.npy", npy("<f4", 2 ^ 40)), "its shape needs")
     refused(write("a.npy", npy("<f4", 2 ^ 62, 2 ^ 62)), "larger than any memory")
-    refused(write("a.npy", npy("<u8", 1e7), ("\1\0\0\0\0\0\0\0"):rep(1e7 - 1), ("\255"):rep(8)), "does not fit i64")
     taken(write("a.npy", npy("<u2", 3e7), ("\1\2"):rep(3e7)), 3)
   end)
 
@@ -345,12 +344,12 @@ describe("tensors that are refused cost at most their file and 64 MB:", function
     assert.truthy(#whole < 128)
   end)
 
-  it("npz whose last member is damaged, after others that widen", function()
+  it("npz whose last member is damaged", function()
     local half = npy("<u2", 12e6) .. ("\1\2"):rep(12e6)
     refused(write("a.npz", zip({ { "a.npy", half }, { "b.npy", half }, { "c.npy", half } }, 1)), "c.npy")
   end)
 
-  it("safetensors: deep and long headers, entries without number, numbers too large after others that widen", function()
+  it("safetensors: deep and long headers, entries without number, dtypes that are not there behind others", function()
     refused(write("a.safetensors", safetensors('{"a":' .. ("["):rep(3e7))), "must be an object")
     refused(write("a.safetensors", safetensors('{"a":' .. ("{\"a\":"):rep(6e6))), "too many levels")
     refused(write("a.safetensors", le(99e6, 8) .. "{"), "within the header")
@@ -364,8 +363,7 @@ describe("tensors that are refused cost at most their file and 64 MB:", function
     local two = ('{"a":{"dtype":"U16","shape":[%d],"data_offsets":[0,%d]},' ..
       '"b":{"dtype":"%%s","shape":[1],"data_offsets":[%d,%d]}}'):format(n / 2, n, n, n + 8)
     local data = ("\1"):rep(n) .. ("\255"):rep(8)
-    refused(write("a.safetensors", safetensors(two:format "U64", data)), "does not fit i64")
-    refused(write("a.safetensors", safetensors(two:format "C64", data)), "C64, which is not read")
+    refused(write("a.safetensors", safetensors(two:format "F4", data)), "do not make the bytes")
     taken(write("a.safetensors", safetensors(two:format "I64", data)), 2)
   end)
 

@@ -242,13 +242,13 @@ local function rebuilt(g)
   local new, slots = {}, g:scalars()
   local typed = { input = true, const = true, scalar = true, cast = true, bitcast = true, empty = true }
   local shaped = { input = true, const = true, iota = true, empty = true, random = true, view = true,
-    argsort = true }
+    argsort = true, fft = true }
   local made = 0
   for n in g:nodes() do
     local inputs, args = {}, { dtype = typed[n.op] and n.dtype or nil, shape = shaped[n.op] and n.shape or nil }
     for i, a in ipairs(n.inputs) do inputs[i] = new[a] end
     for _, field in ipairs { "buffer", "number", "strides", "value", "bits", "word", "offset", "dims", "dim", "descending",
-      "right", "by", "causal", "dropout" } do
+      "right", "by", "causal", "dropout", "kind" } do
       args[field] = n[field]
     end
     if n.op == "scalar" then
@@ -279,7 +279,7 @@ describe("graphs of random programs", function()
     end
     assert.truthy(graphs >= 200, graphs .. " graphs")
     for _, row in ipairs(probe.ops()) do -- indices are checked by value: they have tests of their own
-      local alone = row.checks or row.name:find "^attend" or row.name == "searchsorted" or row.name == "random"
+      local alone = row.checks or row.name:find "^attend" or row.name == "fft" or row.name == "searchsorted" or row.name == "random"
         or row.name == "to" or row.name == "positions" -- which need a second device
         or row.name == "param" or row.name == "loop" -- of ty.scan, whose body is a graph of its own
       assert.truthy(said[row.name] or alone, row.name .. " was never reached")
@@ -321,6 +321,8 @@ describe("graphs of random programs", function()
         return y
       end, matrix, row },
       attend = { function(q) return ty.scaled_dot_product_attention(q, q, q, { causal = true }) end, heads },
+      transform = { function(a) return ty.view_as_real(ty.fft.rfft(a)), ty.view_as_real(ty.fft.ifft(a, nil, 1, "ortho")) end, matrix },
+      ["transform back"] = { function(a) return ty.fft.irfft(a, 5), ty.fft.hfft(a, 6) end, matrix },
     } do
       local g = record(unpack(case))
       local y = rebuilt(g)

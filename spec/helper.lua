@@ -161,6 +161,7 @@ function M.specials(dtype)
   local top = bit.lshift(1LL, d.bytes * 8 - 1)
   if d.kind == "u" then
     for _, v in ipairs { 128LL, 254LL, 255LL } do list[#list + 1] = v end
+    for _, v in ipairs(d.bytes > 1 and { top, top - 1, top + 1, -1LL, -2LL, -3LL } or {}) do list[#list + 1] = v end
   else
     for _, v in ipairs { -1LL, -2LL, -3LL, -7LL, -64LL, top - 1, top - 2, -top, 1 - top } do list[#list + 1] = v end
   end
@@ -225,6 +226,7 @@ end
 
 --- The bytes of a tensor's elements in order, and their count.
 function M.bytes(t)
+  if ty.is_complex(t) then t = ty.view_as_real(t) end
   local c = t:clone():to("cpu")
   local n, size = c:numel(), M.dtype[c.dtype].bytes
   local to = M.buffer(c.dtype, n)
@@ -234,6 +236,7 @@ end
 
 --- Elements as doubles.
 function M.doubles(t)
+  if ty.is_complex(t) then t = ty.view_as_real(t) end
   local bytes, n = M.bytes(t)
   local y = ffi.new("double[?]", math.max(1, n))
   oracle.oracle_load(t.dtype, bytes, n, y)

@@ -143,9 +143,10 @@ describe("the levels of core", function()
 
   --- Files of a folder that call each other in circles: so many, and never more. Elsewhere there are none.
   local CIRCLES = {
-    -- record, record_write, record_move, vmap, tape: an operation on batched tensors is recorded for all examples, and
-    -- what a tape keeps is copied, by the functions that ask whether an operand is batched or taped
-    record = 5,
+    -- record, record_write, record_move, vmap, tape, complex: an operation on batched tensors is recorded for all examples,
+    -- one on complex tensors of their reals, and what a tape keeps is copied, by the functions that ask whether an operand
+    -- is batched, complex or taped
+    record = 6,
     device = 2, -- x64_body, x64_ops: an operation asks for registers, which may write others out
   }
 

@@ -390,6 +390,8 @@ describe("other names of functions", function()
     { "argwhere", function() return a:argwhere(), a:nonzero() end },
     { "row_stack", function() return ty.row_stack { a, b }, ty.vstack { a, b } end },
     { "trapz", function() return a:trapz(), a:trapezoid() end },
+    { "conjugate", function() return a:conjugate(), a:conj() end },
+    { "conj_physical", function() return a:conj_physical(), a:conj() end },
     { "vdot", function() return a[1]:vdot(b[1]), a[1]:dot(b[1]) end },
     { "bitwise_left_shift", function() return k:bitwise_left_shift(2), k:lshift(2) end },
     { "bitwise_right_shift", function() return k:bitwise_right_shift(1), k:rshift(1) end },
@@ -512,12 +514,12 @@ describe("what else PyTorch's and NumPy's users write", function()
   it("dtypes by their names there", function()
     local names = { float32 = "f32", float64 = "f64", float16 = "f16", bfloat16 = "bf16", float = "f32", double = "f64",
       half = "f16", int64 = "i64", int32 = "i32", int16 = "i16", int8 = "i8", uint8 = "u8", long = "i64", int = "i32",
-      short = "i16", byte = "u8" }
+      short = "i16", byte = "u8", complex64 = "c64", complex128 = "c128", cfloat = "c64", cdouble = "c128" }
     for name, dtype in pairs(names) do
       assert.equal(dtype, ty.zeros({ 2 }, { dtype = name }).dtype)
       assert.equal(dtype, ty.compile(function(x) return x:to(name) end)(ty.ones(2)).dtype)
     end
-    assert.truthy(H.raises(ty.zeros, 2, { dtype = "complex64" }):find("a dtype must be one of bool u8", 1, true))
+    assert.truthy(H.raises(ty.zeros, 2, { dtype = "complex32" }):find("a dtype must be one of bool u8", 1, true))
   end)
 
   it("x.T, x.mT and x.nbytes, compiled too, with their gradients", function()

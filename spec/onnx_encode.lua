@@ -53,7 +53,8 @@ end
 
 function M.encode(kind, t) return encode(schema[kind], t) end
 
-local numbers = { f32 = 1, u8 = 2, i8 = 3, i16 = 5, i32 = 6, i64 = 7, bool = 9, f16 = 10, f64 = 11, bf16 = 16 }
+local numbers = { f32 = 1, u8 = 2, i8 = 3, i16 = 5, i32 = 6, i64 = 7, bool = 9, f16 = 10, f64 = 11, bf16 = 16, u16 = 4, u32 = 12,
+  u64 = 13 }
 M.numbers = numbers
 
 --- A tensor as a message.

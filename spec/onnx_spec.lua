@@ -60,6 +60,37 @@ describe("a model of an ONNX file", function()
     H.raises("the input \"x\" is missing", m)
   end)
 
+  it("transforms as its formula says: whole, half, inverse, in pieces", function()
+    --- The sum of the formula over dim 2 of [1, n, 1 or 2], for m frequencies.
+    local function summed(x, n, m, sign)
+      local y, parts = {}, x:totable()[1]
+      for k = 0, m - 1 do
+        local re, im = 0, 0
+        for j = 0, math.min(n, #parts) - 1 do
+          local t, a, b = sign * 2 * math.pi * j * k / n, parts[j + 1][1], parts[j + 1][2] or 0
+          re, im = re + a * math.cos(t) - b * math.sin(t), im + a * math.sin(t) + b * math.cos(t)
+        end
+        y[k + 1] = { re, im }
+      end
+      return ty.tensor { y }
+    end
+    local function near(want, got) assert.truthy((want - got:detach()):abs():max():item() < 1e-5) end
+    local real, pairs = ty.randn(1, 6, 1), ty.randn(1, 6, 2)
+    for _, x in ipairs { real, pairs } do
+      near(summed(x, 6, 6, -1), assert(one("DFT", 1, { axis = 1 }, 17))(x))
+      near(summed(x, 6, 6, 1) / 6, assert(one("DFT", 1, { axis = 1, inverse = 1 }, 17))(x))
+      near(summed(x, 6, 4, -1), assert(one("DFT", 1, { axis = 1, onesided = 1 }, 17))(x))
+      for _, n in ipairs { 4, 9 } do
+        near(summed(x, n, n, -1), assert(one("DFT", 2, { axis = 1 }, 17))(x, ty.tensor(n, whole)))
+      end
+    end
+    local w = ty.rand(4)
+    local stft = assert(one("STFT", 3, { onesided = 1 }, 17))(real, ty.tensor(2, whole), w)
+    for t = 0, 1 do
+      near(summed(real:narrow(2, 1 + 2 * t, 4) * w:reshape(1, 4, 1), 4, 3, -1), stft[{ {}, t + 1 }])
+    end
+  end)
+
   it("has its weights as parameters, with gradients and a state", function()
     local m, w = perceptron()
     local names = {}
@@ -100,6 +131,7 @@ describe("a model of an ONNX file", function()
       { "f32", { float_data = ("\0\0\128\63"):rep(2) } }, { "i64", { int64_data = "\1\1" } }, { "i32", { int32_data = "\1\1" } },
       { "bool", { int32_data = "\1\1" } }, { "f16", { int32_data = W.varint(0x3c00):rep(2) } }, { "i8", { int32_data = "\1\1" } },
       { "f64", { double_data = ("\0\0\0\0\0\0\240\63"):rep(2) } }, { "u8", { raw_data = "\1\1" } },
+      { "u16", { int32_data = "\1\1" } }, { "u32", { uint64_data = "\1\1" } }, { "u64", { uint64_data = "\1\1" } },
     }
     for _, c in ipairs(lists) do
       local t = { name = "w", dims = { 2, 1 }, data_type = W.numbers[c[1]] }
@@ -110,6 +142,9 @@ describe("a model of an ONNX file", function()
     local negative = { name = "w", dims = { 1, 1 }, data_type = 7, int64_data = W.varint(-5) }
     local m = assert(load { node = { node("Identity", { "w" }, { "y" }) }, initializer = { negative }, output = { value "y" } })
     assert.equal(-5, m():item())
+    local all = { name = "w", dims = { 1 }, data_type = 13, uint64_data = W.varint(65539) }
+    m = assert(load { node = { node("Cast", { "w" }, { "y" }, { to = 4 }) }, initializer = { all }, output = { value "y" } })
+    H.same(ty.tensor({ 3 }, { dtype = "u16" }), m():detach())
   end)
 
   it("takes elements from a file beside it, never from elsewhere", function()

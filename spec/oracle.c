@@ -77,6 +77,9 @@ static const Format formats[] = {
     {"i16", 2, 'i', 0, 0, 32767},
     {"i32", 4, 'i', 0, 0, 2147483647},
     {"i64", 8, 'i', 0, 0, 9223372036854775807},
+    {"u16", 2, 'u', 0, 0, 65535},
+    {"u32", 4, 'u', 0, 0, 4294967295},
+    {"u64", 8, 'u', 0, 0, 18446744073709551615u},
     {"f16", 2, 'f', 11, -14, 65504},
     {"bf16", 2, 'f', 8, -126, 0x1.fep127f128},
     {"f32", 4, 'f', 24, -126, 0x1.fffffep127f128},
@@ -137,7 +140,10 @@ static void set_bits(const Format *f, void *p, int64_t i, uint64_t u) {
   memcpy((char *)p + i * f->bytes, &u, (size_t)f->bytes);
 }
 
-/* The element as a signed number (not of floats). */
+/* Whether elements are above what an int64_t holds. */
+static bool is_u64(const Format *f) { return f->kind == 'u' && f->bytes == 8; }
+
+/* The element as a signed number (not of floats), of u64 its bits. */
 static int64_t get_int(const Format *f, const void *p, int64_t i) {
   uint64_t u = get_bits(f, p, i);
   int unused = 64 - f->bytes * 8;
@@ -145,7 +151,8 @@ static int64_t get_int(const Format *f, const void *p, int64_t i) {
 }
 
 static q get(const Format *f, const void *p, int64_t i) {
-  return f->kind == 'f' ? float_value(f, get_bits(f, p, i)) : (q)get_int(f, p, i);
+  if (f->kind == 'f') return float_value(f, get_bits(f, p, i));
+  return is_u64(f) ? (q)get_bits(f, p, i) : (q)get_int(f, p, i);
 }
 
 /* Stores v as a conversion does: floats round, integers cut towards zero and saturate, NaN gives 0.
@@ -161,7 +168,7 @@ static void put(const Format *f, void *p, int64_t i, q v) {
   }
   q low = f->kind == 'u' ? 0 : -f->max - 1;
   q t = v != v ? 0 : v < low ? low : v > f->max ? f->max : truncf128(v);
-  set_bits(f, p, i, (uint64_t)(int64_t)t);
+  set_bits(f, p, i, f->kind == 'u' ? (uint64_t)t : (uint64_t)(int64_t)t);
 }
 
 /* Stores a double that IEEE's own conversion takes to the format: what is normal there, and 0. */
@@ -372,16 +379,16 @@ EXPORT double oracle_value(const char *name, double a, double b) {
 
 /* --- integers: 64 bits that wrap */
 
-static uint64_t int_power(uint64_t a, int64_t n) {
+static uint64_t int_power(uint64_t a, uint64_t n) {
   uint64_t y = 1;
-  for (; n > 0; n >>= 1, a *= a)
+  for (; n; n >>= 1, a *= a)
     if (n & 1) y *= a;
   return y;
 }
 
 /* Power with a negative exponent: 1 / a^-n, cut towards zero; of 0 as a division by 0. */
 static int64_t int_pow(int64_t a, int64_t n) {
-  if (n >= 0) return (int64_t)int_power((uint64_t)a, n);
+  if (n >= 0) return (int64_t)int_power((uint64_t)a, (uint64_t)n);
   return a == 1 ? 1 : a == -1 ? (n & 1 ? -1 : 1) : 0;
 }
 
@@ -413,8 +420,14 @@ EXPORT int oracle_int(const char *name, const char *dtype, int64_t n, const void
   for (int64_t i = 0; i < n; i++) {
     int64_t a = get_int(f, pa, i), b = pb ? get_int(f, pb, i) : 0;
     uint64_t u = (uint64_t)a, v = (uint64_t)b, r;
-    int64_t inside = b >= 0 && b < width;
+    const bool wide = is_u64(f), less = wide ? u < v : a < b;
+    int64_t inside = wide ? v < 64 : b >= 0 && b < width;
     if (!strcmp(name, "neg")) r = 0 - u;
+    else if (wide && (!strcmp(name, "abs"))) r = u;
+    else if (wide && !strcmp(name, "floor_divide")) r = v ? u / v : 0;
+    else if (wide && (!strcmp(name, "remainder") || !strcmp(name, "fmod"))) r = v ? u % v : 0;
+    else if (wide && !strcmp(name, "pow")) r = int_power(u, v);
+    else if (wide && !strcmp(name, "rshift")) r = inside ? u >> v : 0;
     else if (!strcmp(name, "abs")) r = a < 0 ? 0 - u : u;
     else if (!strcmp(name, "ceil") || !strcmp(name, "floor") || !strcmp(name, "round") ||
              !strcmp(name, "trunc"))
@@ -427,8 +440,8 @@ EXPORT int oracle_int(const char *name, const char *dtype, int64_t n, const void
     else if (!strcmp(name, "remainder")) r = (uint64_t)int_modulo(a, b);
     else if (!strcmp(name, "fmod")) r = (uint64_t)int_remainder(a, b);
     else if (!strcmp(name, "pow")) r = (uint64_t)int_pow(a, b);
-    else if (!strcmp(name, "maximum")) r = a > b ? u : v;
-    else if (!strcmp(name, "minimum")) r = a < b ? u : v;
+    else if (!strcmp(name, "maximum")) r = less ? v : u;
+    else if (!strcmp(name, "minimum")) r = less ? u : v;
     else if (!strcmp(name, "lshift")) r = inside ? u << b : 0;
     else if (!strcmp(name, "rshift")) r = (uint64_t)(a >> (inside ? b : 63));
     else if (!strcmp(name, "bitwise_and")) r = u & v;
@@ -436,8 +449,8 @@ EXPORT int oracle_int(const char *name, const char *dtype, int64_t n, const void
     else if (!strcmp(name, "bitwise_xor")) r = u ^ v;
     else if (!strcmp(name, "eq")) r = a == b;
     else if (!strcmp(name, "ne")) r = a != b;
-    else if (!strcmp(name, "lt")) r = a < b;
-    else if (!strcmp(name, "le")) r = a <= b;
+    else if (!strcmp(name, "lt")) r = less;
+    else if (!strcmp(name, "le")) r = less || u == v;
     else return -1;
     set_bits(out, y, i, out->kind == 'b' ? r != 0 : r);
   }

@@ -672,7 +672,7 @@ end
 describe("wrong use of every public function", function()
   local functions = public_functions()
   -- these take anything, or nothing
-  local anything = { is_tensor = true, manual_seed = true, stats = true, help = true, threads = true, blas = true,
+  local anything = { is_tensor = true, is_complex = true, manual_seed = true, stats = true, help = true, threads = true, blas = true,
     precision = true, deterministic = true, default_dtype = true, device = true, scope = true, compile = true, explain = true, graph = true,
     reset = true, stance = true, budget = true, zeros = true, ones = true, empty = true, rand = true, randn = true,
     uniform = true, normal = true, release = true, plot = true, progress = true, random_state = true, synchronize = true }
@@ -696,7 +696,7 @@ describe("wrong use of every public function", function()
 
   it("with a first argument of the wrong kind raises an error that shows it", function()
     for _, f in ipairs(functions) do
-      if f.name ~= "is_tensor" and f.name ~= "stats" and f.name ~= "synchronize" then
+      if f.name ~= "is_tensor" and f.name ~= "is_complex" and f.name ~= "stats" and f.name ~= "synchronize" then
         for _, bad in ipairs { function() end, coroutine.create(function() end), io.stdout } do
           local callable = type(bad) == "function"
           if not (callable and takes_functions[f.name]) then
@@ -730,7 +730,7 @@ describe("wrong use of every public function", function()
       function() end, coroutine.create(function() end), io.stdout, gone, ty.tensor(1.5), ty.zeros(2, 3), ty.zeros(3, 2),
       ty.zeros(2, 2, 2), ty.zeros(0), ty.ones(2, 3):gt(0), ty.ones({ 3 }, { dtype = "i64" }), ty.full({ 2, 3 }, 9, { dtype = "i32" }),
       ty.ones({ 2, 3 }, { dtype = "f16" }), ty.zeros(2, 1):expand(2, 3), { ty.zeros(2, 3), ty.zeros(2) }, { ty.zeros(2, 3), 1 } }
-    local skip = { is_tensor = true, scope = true, graph = true, compile = true, blas = true, help = true, show = true,
+    local skip = { is_tensor = true, is_complex = true, scope = true, graph = true, compile = true, blas = true, help = true, show = true,
       profile = true, detect_anomaly = true }
     local threads = ty.threads()
     local tried, wrong = 0, {}

@@ -102,13 +102,13 @@ describe("the table of operations", function()
 
   it("stays a table of about 70 rows", function()
     assert.truthy(#ops <= 86, #ops)
-    assert.equal(10, #dtypes)
+    assert.equal(13, #dtypes)
   end)
 
   -- Who must tell operations apart may do so by the enum, a handful at a time. A long list of them elsewhere would be a
   -- second table. Allowed at most, for each file: different operations named.
-  local allowed = { ["core/ir/fold.c"] = 26, ["core/record/record.c"] = 26, ["core/ir/graph.c"] = 22, ["core/compile/fuse.c"] = 18,
-    ["core/compile/lower_value.c"] = 16, ["core/lua/lua_ops.c"] = 22, ["core/lua/lua_random.c"] = 20,
+  local allowed = { ["core/ir/fold.c"] = 26, ["core/record/record.c"] = 26, ["core/ir/graph.c"] = 23, ["core/compile/fuse.c"] = 18,
+    ["core/compile/lower_value.c"] = 26, ["core/lua/lua_ops.c"] = 22, ["core/lua/lua_random.c"] = 20,
     ["core/record/value_range.c"] = 26, ["core/record/grad_attend.c"] = 17 }
 
   it("is the only list of operations in C", function()
@@ -176,7 +176,7 @@ describe("help", function()
 
   local function public_names()
     local names = {}
-    for _, from in ipairs { { "", ty }, { "", internals.methods }, { "linalg.", ty.linalg } } do
+    for _, from in ipairs { { "", ty }, { "", internals.methods }, { "linalg.", ty.linalg }, { "fft.", ty.fft } } do
       for name, v in pairs(from[2]) do
         if type(v) == "function" and not name:find("^_") then names[from[1] .. name] = true end
       end

@@ -51,7 +51,8 @@ static int level_of(const Lower *L, i32 map) {
 /* A new operand of the program: the buffer of a node (-1: none, for IOTA) walked by a map. */
 static int add_operand(Lower *L, i32 node, int dtype, i32 map, int level, bool write) {
   int i = L->n++;
-  L->operand[i] = (Operand){.dtype = (u8)dtype, .level = (u8)level, .write = write};
+  L->operand[i] =
+      (Operand){.dtype = (u8)ty_dtype_stored(dtype), .level = (u8)level, .write = write};
   L->map[i] = map;
   L->w->operand[i] = node;
   return i;
@@ -115,9 +116,17 @@ static Val emit_gather(Lower *L, const Value *v, Val index) {
     return 0;
   }
   int level = level_of(L, v->map);
-  int i = add_operand(L, buffer, N->type.dtype, map, level, false);
+  const int dtype = N->type.dtype;
+  int i = add_operand(L, buffer, dtype, map, level, false);
   L->w->launch.gstride[i] = step;
-  return ty_emit_leaf(L->B, P_GLOAD, ty_dtypes[N->type.dtype].ctype, level, index, (u64)i);
+  return ty_lower_loaded(
+      L->B, dtype,
+      ty_emit_leaf(L->B, P_GLOAD, ty_dtypes[ty_dtype_stored(dtype)].ctype, level, index, (u64)i));
+}
+
+static Val emit_load(Lower *L, int dtype, int level, int operand) {
+  const int ctype = ty_dtypes[ty_dtype_stored(dtype)].ctype;
+  return ty_lower_loaded(L->B, dtype, ty_emit_leaf(L->B, P_LOAD, ctype, level, -1, (u64)operand));
 }
 
 static Val emit_value(Lower *L, const Value *v, const Val src[3]) {
@@ -133,16 +142,16 @@ static Val emit_value(Lower *L, const Value *v, const Val src[3]) {
   case R_LOAD:
     level = level_of(L, v->load);
     i = add_operand(L, v->node, dtype, v->load, level, false);
-    return ty_emit_leaf(B, P_LOAD, ctype, level, -1, (u64)i);
+    return emit_load(L, dtype, level, i);
   case R_ALIAS:
   case R_VIEW: return src[0];
   case R_MAP: return ty_lower_map(B, L->g, v->node, src);
   case R_REDUCE:
-  case R_SCAN: return ty_lower_along(B, N, src[0]);
+  case R_SCAN: return ty_lower_along(B, N, L->g->node[N->src[0]].type.dtype, src[0]);
   case R_GATHER: return emit_gather(L, v, src[1]);
   case R_GEMM:
     i = L->w->product = add_operand(L, -1, dtype, v->map, L_ELEM, false);
-    return ty_emit_leaf(B, P_LOAD, ctype, L_ELEM, -1, (u64)i);
+    return emit_load(L, dtype, L_ELEM, i);
   default: B->failed = true; return 0;
   }
 }
@@ -161,9 +170,11 @@ static bool emit_values(Lower *L) {
     const Type *t = &L->g->node[L->G->out[i].node].type;
     i32 map = L->G->out[i].map;
     int level = level_of(L, map), ctype = ty_dtypes[t->dtype].ctype;
+    int stored = ty_dtypes[ty_dtype_stored(t->dtype)].ctype;
     Val x = L->G->empty ? ty_emit_const(L->B, ctype, 0) : value[L->G->out[i].value].val;
     int o = add_operand(L, L->G->out[i].node, t->dtype, map, level, true);
-    ty_emit_leaf(L->B, P_STORE, ctype, level, x, (u64)o);
+    x = ty_lower_stored(L->B, t->dtype, x);
+    ty_emit_leaf(L->B, P_STORE, stored, level, x, (u64)o);
   }
   return !L->B->failed;
 }
@@ -413,7 +424,7 @@ static bool lower_gemm(Arena *A, Lower *L) {
   const Type *t[2] = {&L->g->node[N->src[0]].type, &L->g->node[N->src[1]].type};
   Gemm *y = &L->w->gemm;
   int rank = N->type.rank;
-  y->dtype = N->type.dtype;
+  y->dtype = ty_dtype_stored(N->type.dtype);
   y->amx = N->arg.k2 == PRODUCT_BF16;
   y->m = N->type.dims[rank - 2], y->n = N->type.dims[rank - 1], y->k = t[0]->dims[t[0]->rank - 1];
   y->nlead = rank - 2, y->batch = 1;

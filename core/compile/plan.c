@@ -152,13 +152,13 @@ static i32 group_reads(const Make *M, i32 gi, i32 list[MAX_OPERANDS]) {
   return n;
 }
 
-/* May the step fail although it was reserved? Products, attention and sorts take memory as they go. */
+/* May the step fail although it was reserved? Products, attention, sorts and transforms take memory as they go. */
 static bool group_fails(const Make *M, i32 gi) {
   const Group *gr = &M->gs.group[gi];
   if (gr->kind == G_KERNEL || !M->task->reserves) return !M->task->reserves;
   const int op = M->g->node[gr->root].op;
   if (op == OP_POSITIONS) return !M->g->node[gr->root].type.device; /* others tell it later */
-  return gr->kind == G_GEMM || op == OP_ARGSORT || op == OP_TO || op == OP_LOOP ||
+  return gr->kind == G_GEMM || op == OP_ARGSORT || op == OP_FFT || op == OP_TO || op == OP_LOOP ||
          M->work[gi].attend.batch;
 }
 
@@ -633,6 +633,7 @@ static void step_routine(const Make *M, Pack *P, i32 gi) {
     return;
   }
   s->job->kind = root->op == OP_ARGSORT        ? JOB_SORT
+                 : root->op == OP_FFT          ? JOB_FFT
                  : root->op == OP_SEARCHSORTED ? JOB_SEARCH
                  : root->op == OP_POSITIONS    ? JOB_POSITIONS
                  : root->op == OP_TO           ? JOB_TO

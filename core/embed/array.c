@@ -26,7 +26,12 @@ SAME(F16)
 SAME(BF16)
 SAME(F32)
 SAME(F64)
-_Static_assert(TY_NUMBER == CODE(T_COUNT), "one numbering of dtypes");
+SAME(U16)
+SAME(U32)
+SAME(U64)
+SAME(C64)
+SAME(C128)
+_Static_assert(TY_NUMBER == CODE(T_ALL), "one numbering of dtypes");
 _Static_assert(TY_RANK_MAX == MAX_RANK, "ranks");
 
 static bool is_tensor(const ty_array *a) { return a->dtype >= TY_BOOL && a->dtype < TY_NUMBER; }
@@ -107,17 +112,17 @@ static void push_copy(lua_State *L, Model *m, const ty_array *a) {
 /* The handle of the call before, over other elements. */
 static void lend_again(Tensor *t, const Type *type, const void *data) {
   Storage *st = t->st;
-  st->numel = ty_type_numel(type);
-  st->dtype = type->dtype;
+  st->numel = ty_type_numel(type) * ty_dtype_width(type->dtype);
+  st->dtype = (u8)ty_dtype_part(type->dtype);
   st->buf->data = (void *)(uintptr_t)data;
-  st->buf->bytes = st->numel * ty_dtypes[type->dtype].bytes;
+  st->buf->bytes = st->numel * ty_dtypes[st->dtype].bytes;
   ty_buffer_changed(st->buf);
   t->type = *type;
   ty_type_strides(type, t->strides);
 }
 
 static bool is_aligned(const ty_array *a) {
-  return (uintptr_t)a->data % ty_dtypes[a->dtype - 1].bytes == 0;
+  return (uintptr_t)a->data % ty_dtypes[ty_dtype_part(a->dtype - 1)].bytes == 0;
 }
 
 static void push_lent(lua_State *L, Model *m, int i, int inputs) {
@@ -169,7 +174,7 @@ static const void *read_tensor(lua_State *L, const Model *m, int i, Tensor **t) 
   State *S = &m->U->B->S;
   Tensor *x = *t;
   if (!x->st) luaL_error(L, "a result is a tensor that was released");
-  const void *p = ty_tensor_is_contiguous(x) && !x->type.device ? ty_tensor_read(S, x) : NULL;
+  const void *p = ty_tensor_is_contiguous(x) && !x->type.device ? ty_tensor_bits(S, x) : NULL;
   if (p && !is_lent(m, x->st)) return p;
   Tensor *y = ty_lua_push(L);
   if (!TY_LUA_TRY(L, S, p ? ty_tensor_from(S, y, &x->type, p) : copy_of(S, x, y)))
@@ -177,7 +182,7 @@ static const void *read_tensor(lua_State *L, const Model *m, int i, Tensor **t) 
   lua_replace(L, i);
   *t = y;
   if (!ty_tensor_is_contiguous(y)) return read_tensor(L, m, i, t);
-  if (!(p = ty_tensor_read(S, y))) ty_lua_fail(L, S);
+  if (!(p = ty_tensor_bits(S, y))) ty_lua_fail(L, S);
   return p;
 }
 
@@ -213,6 +218,7 @@ void ty_embed_read(lua_State *L, Model *m, int i, int k, bool own) {
   a->rank = t->type.rank;
   for (int d = 0; d < a->rank; d++) a->shape[d] = t->type.dims[d];
   ty_type_strides(&t->type, a->strides);
+  for (int d = 0; d < a->rank; d++) a->strides[d] /= ty_dtype_width(t->type.dtype);
   if (own && t != before) ty_tensor_release(before); /* a copy stands there */
   if (own) y->own = t;
 }

@@ -111,9 +111,10 @@ ty_status ty_result_named(ty_model *model, const char *name, ty_array *result) {
 
 /* A dtype as tycho.h names it. */
 static const char *dtype_text(ty_dtype dtype) {
-  static const char *const names[] = {"TY_NIL", "TY_BOOL",   "TY_U8",      "TY_I8",   "TY_I16",
-                                      "TY_I32", "TY_I64",    "TY_F16",     "TY_BF16", "TY_F32",
-                                      "TY_F64", "TY_NUMBER", "TY_LOGICAL", "TY_TEXT"};
+  static const char *const names[] = {"TY_NIL",  "TY_BOOL",   "TY_U8",      "TY_I8",   "TY_I16",
+                                      "TY_I32",  "TY_I64",    "TY_F16",     "TY_BF16", "TY_F32",
+                                      "TY_F64",  "TY_U16",    "TY_U32",     "TY_U64",  "TY_C64",
+                                      "TY_C128", "TY_NUMBER", "TY_LOGICAL", "TY_TEXT"};
   return (unsigned)dtype <= TY_TEXT ? names[dtype] : "one that there is not";
 }
 

@@ -54,7 +54,7 @@ typedef struct Reading {
 /* The tensor on top becomes another one of the weights. */
 static void add(lua_State *L, Weights *w, State *S, const char *name) {
   const Tensor *t = ty_lua_check(L, "weights", lua_gettop(L));
-  const void *p = ty_tensor_read(S, t);
+  const void *p = ty_tensor_bits(S, t);
   Weight *y = &w->weight[w->n];
   *y = (Weight){.type = t->type, .bytes = ty_type_numel(&t->type) * ty_dtypes[t->type.dtype].bytes};
   y->type.device = 0;
@@ -143,7 +143,8 @@ void ty_embed_push_weights(lua_State *L, Weights *w) {
 }
 
 static bool is_all(const Tensor *t) {
-  return t->st && !t->offset && ty_type_numel(&t->type) == t->st->numel &&
+  return t->st && !t->offset &&
+         ty_type_numel(&t->type) * ty_dtype_width(t->type.dtype) == t->st->numel &&
          ty_tensor_is_contiguous(t);
 }
 

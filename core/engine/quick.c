@@ -108,7 +108,8 @@ static Quick *quick_new(State *S, int op, int dtype, int device, unsigned patter
 
 /* Whether the operation takes such operands as they are. */
 static bool takes(const OpInfo *row, int dtype) {
-  return row->rule != TR_NONE && ty_rule_dtype(row->rule, dtype, T_F32) == dtype;
+  return row->rule != TR_NONE && !ty_is_complex(dtype) &&
+         ty_rule_dtype(row->rule, dtype, T_F32) == dtype;
 }
 
 static bool profiled(const State *S) { return TY_UNLIKELY(S->engine->dump & DUMP_PROFILE); }

@@ -144,23 +144,24 @@ bool ty_json_whole(const Json *j, i64 *v);
 
 /* --- tensors in files */
 
-/* How elements are written. Those without a dtype of ours widen: u16 to i32, u32 and u64 to i64.
-** Blocks of quantised numbers become f32.
+/* How elements are written. Blocks of quantised numbers become f32.
 **  name  elements a block, bytes a block, becomes */
 #define FILE_CODES(_) \
   _(BOOL, 1, 1, T_BOOL) \
   _(U8, 1, 1, T_U8) \
   _(I8, 1, 1, T_I8) \
-  _(U16, 1, 2, T_I32) \
+  _(U16, 1, 2, T_U16) \
   _(I16, 1, 2, T_I16) \
-  _(U32, 1, 4, T_I64) \
+  _(U32, 1, 4, T_U32) \
   _(I32, 1, 4, T_I32) \
-  _(U64, 1, 8, T_I64) \
+  _(U64, 1, 8, T_U64) \
   _(I64, 1, 8, T_I64) \
   _(F16, 1, 2, T_F16) \
   _(BF16, 1, 2, T_BF16) \
   _(F32, 1, 4, T_F32) \
   _(F64, 1, 8, T_F64) \
+  _(C64, 1, 8, T_C64) \
+  _(C128, 1, 16, T_C128) \
   _(Q8_0, 32, 34, T_F32) \
   _(Q4_0, 32, 18, T_F32) \
   _(Q4_1, 32, 20, T_F32) \

@@ -15,9 +15,9 @@ const FileCodeInfo ty_file_codes[E_COUNT] = {
 #undef _
 };
 
-static const u8 dtype_bytes[T_COUNT] = {
+static const u8 dtype_bytes[T_ALL] = {
 #define _(NAME, name, bytes, kind, ctype) [T_##NAME] = bytes,
-    TY_DTYPES(_)
+    TY_DTYPES(_) TY_COMPLEX_DTYPES(_)
 #undef _
 };
 
@@ -36,9 +36,10 @@ bool ty_entry_size(const Type *t, int code, i64 *numel, i64 *bytes) {
 }
 
 int ty_entry_code(int dtype) {
-  static const u8 codes[T_COUNT] = {
-      [T_BOOL] = E_BOOL, [T_U8] = E_U8,   [T_I8] = E_I8,     [T_I16] = E_I16, [T_I32] = E_I32,
-      [T_I64] = E_I64,   [T_F16] = E_F16, [T_BF16] = E_BF16, [T_F32] = E_F32, [T_F64] = E_F64};
+  static const u8 codes[T_ALL] = {
+      [T_BOOL] = E_BOOL, [T_U8] = E_U8,     [T_I8] = E_I8,     [T_I16] = E_I16, [T_I32] = E_I32,
+      [T_I64] = E_I64,   [T_F16] = E_F16,   [T_BF16] = E_BF16, [T_F32] = E_F32, [T_F64] = E_F64,
+      [T_C64] = E_C64,   [T_C128] = E_C128, [T_U16] = E_U16,   [T_U32] = E_U32, [T_U64] = E_U64};
   return codes[dtype];
 }
 
@@ -105,40 +106,13 @@ static void swap_bytes(u8 *p, i64 n, int size) {
     }
 }
 
-/* n elements at p, in order, as our dtype has them: all have a place there. */
-static void widen(int code, const u8 *p, i64 n, void *to) {
-  switch (code) {
-  case E_U16:
-    for (i64 i = 0; i < n; i++) {
-      u16 v;
-      memcpy(&v, p + 2 * i, 2);
-      ((i32 *)to)[i] = v;
-    }
-    break;
-  case E_U32:
-    for (i64 i = 0; i < n; i++) {
-      u32 v;
-      memcpy(&v, p + 4 * i, 4);
-      ((i64 *)to)[i] = v;
-    }
-    break;
-  default: ty_file_blocks(&ty_file_codes[code], code, p, n, to);
-  }
-}
-
 /* Elements that have the size of our own: in place. */
-static bool settle(Archive *a, const Entry *e, void *to, i64 n) {
+static void settle(const Entry *e, void *to, i64 n) {
   const FileCodeInfo *c = &ty_file_codes[e->code];
-  if (e->swapped && c->bytes > 1) swap_bytes(to, n, c->bytes);
+  const int width = ty_dtype_width(c->dtype); /* each part of a complex number by itself */
+  if (e->swapped && c->bytes > 1) swap_bytes(to, n * width, c->bytes / width);
   if (e->code == E_BOOL) /* any other byte counts as true, as in NumPy */
     for (i64 i = 0; i < n; i++) ((u8 *)to)[i] = ((u8 *)to)[i] != 0;
-  if (e->code != E_U64) return true;
-  for (i64 i = 0; i < n; i++)
-    if (((i64 *)to)[i] < 0)
-      return ty_file_fail(&a->file, "%s%s%llu does not fit i64",
-                          e->length ? ty_file_quote(e->name, e->length) : "", e->length ? ": " : "",
-                          (unsigned long long)((u64 *)to)[i]);
-  return true;
 }
 
 bool ty_archive_decode(Archive *a, const Entry *e, StreamNext *next, void *ctx, void *to) {
@@ -146,19 +120,18 @@ bool ty_archive_decode(Archive *a, const Entry *e, StreamNext *next, void *ctx, 
   i64 n, bytes, size = dtype_bytes[c->dtype];
   bool same = c->elements == 1 && c->bytes == size;
   if (!ty_entry_size(&e->type, e->code, &n, &bytes)) return ty_file_fail(&a->file, "too large");
-  if (same && to) return next(ctx, to, bytes) && settle(a, e, to, n);
+  if (same && to) {
+    if (!next(ctx, to, bytes)) return false;
+    settle(e, to, n);
+    return true;
+  }
   u8 *chunk = ty_file_alloc(CHUNK);
   if (!chunk) return ty_file_fail_memory(&a->file, CHUNK);
   bool ok = true;
   for (i64 done = 0, most = CHUNK / c->bytes * c->elements; done < n && ok;) {
     i64 now = TY_MIN(n - done, most);
     ok = next(ctx, chunk, now / c->elements * c->bytes);
-    if (same) {
-      ok = ok && settle(a, e, chunk, now);
-    } else if (ok && to) {
-      if (e->swapped) swap_bytes(chunk, now, c->bytes);
-      widen(e->code, chunk, now, (char *)to + done * size);
-    }
+    if (!same && ok && to) ty_file_blocks(c, e->code, chunk, now, (float *)to + done);
     done += now;
   }
   ty_file_free(chunk);
@@ -194,6 +167,6 @@ bool ty_archive_check(Archive *a, const Entry *const *list, i64 count) {
       return ty_file_fail(&a->file, "too large");
   }
   for (i64 i = 0; i < count && total > a->limit; i++)
-    if ((a->read || list[i]->code == E_U64) && !ty_archive_read(a, list[i], NULL)) return false;
+    if (a->read && !ty_archive_read(a, list[i], NULL)) return false;
   return true;
 }

@@ -83,9 +83,9 @@ static const Entry *check_entry(lua_State *L, const Archive *a, int i) {
 
 /* info(archive, i) -> shape, dtype, why: as the tensor will have them; why there can be none. */
 static int l_info(lua_State *L) {
-  static const char *const dtypes[T_COUNT] = {
+  static const char *const dtypes[T_ALL] = {
 #define _(NAME, name, bytes, kind, ctype) [T_##NAME] = name,
-      TY_DTYPES(_)
+      TY_DTYPES(_) TY_COMPLEX_DTYPES(_)
 #undef _
   };
   const Entry *e = check_entry(L, check_archive(L, 1), 2);
@@ -108,8 +108,8 @@ static int l_info(lua_State *L) {
 static bool in_place(const Archive *a, const Entry *e) {
   const FileCodeInfo *c = &ty_file_codes[e->code];
   return a->file.map && !a->read && !e->swapped && !e->why[0] && e->bytes > 0 && c->elements == 1 &&
-         e->code != E_BOOL && e->code != E_U16 && e->code != E_U32 && e->code != E_U64 &&
-         (uintptr_t)(a->file.data + e->at) % c->bytes == 0;
+         e->code != E_BOOL &&
+         (uintptr_t)(a->file.data + e->at) % (c->bytes / ty_dtype_width(c->dtype)) == 0;
 }
 
 /* read(archive, i) -> tensor, whether its dims are to be reversed */

@@ -1,8 +1,8 @@
 /*
 ** file_npy.c -- NumPy's .npy: a header in Python's syntax, then the elements.
 ** In: an open file. Out: one entry without a name. Format: numpy/lib/format.py, versions 1 to 3.
-** Refused, with what to do: Python objects, records, text, dates, complex numbers. Bytes behind the
-** elements are left alone, as by NumPy.
+** Refused, with what to do: Python objects, records, text, dates. Bytes behind the elements are left alone, as
+** by NumPy.
 **
 ** The header is a dict literal with exactly the keys descr, fortran_order, shape. What is read here
 ** is what NumPy accepts in practice: strings in either quote, spaces anywhere, a trailing comma,
@@ -86,7 +86,7 @@ static bool element(Text *t, Entry *e, const char *s, i64 n) {
     u8 code;
   } known[] = {{"?", E_BOOL}, {"b1", E_BOOL}, {"u1", E_U8},  {"i1", E_I8},  {"u2", E_U16},
                {"i2", E_I16}, {"u4", E_U32},  {"i4", E_I32}, {"u8", E_U64}, {"i8", E_I64},
-               {"f2", E_F16}, {"f4", E_F32},  {"f8", E_F64}};
+               {"f2", E_F16}, {"f4", E_F32},  {"f8", E_F64}, {"c8", E_C64}, {"c16", E_C128}};
   static const struct {
     char kind;
     const char *what;
@@ -96,7 +96,7 @@ static bool element(Text *t, Entry *e, const char *s, i64 n) {
                  {'a', "text, which is not read"},
                  {'T', "text, which is not read"},
                  {'V', "records or raw bytes, which are not read"},
-                 {'c', "complex numbers, which are not read: save their two parts"},
+                 {'c', "complex numbers of a width that there is no dtype for"},
                  {'M', "dates, which are not read: save numbers"},
                  {'m', "times, which are not read: save numbers"},
                  {'f', "floats of a width that there is no dtype for"}};

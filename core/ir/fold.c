@@ -32,12 +32,13 @@ static bool is_const(const Graph *g, const Node *n, int i, double v) {
 static bool widens(int a, int b) {
   static const u8 mantissa[T_COUNT] = {
       [T_BOOL] = 1, [T_U8] = 8,   [T_I8] = 7,   [T_I16] = 15, [T_I32] = 31,
-      [T_I64] = 63, [T_F16] = 11, [T_BF16] = 8, [T_F32] = 24, [T_F64] = 53};
+      [T_I64] = 63, [T_F16] = 11, [T_BF16] = 8, [T_F32] = 24, [T_F64] = 53,
+      [T_U16] = 16, [T_U32] = 32, [T_U64] = 64};
   bool fa = ty_is_float(a), fb = ty_is_float(b);
   if (a == b || a == T_BOOL) return true;
   if (fa && !fb) return false;
   if (fa && a != T_F16 && b == T_F16) return false; /* the exponents of f16 are fewer */
-  if (!fa && !fb && a != T_U8 && b == T_U8) return false;
+  if (!fa && !fb && ty_dtypes[a].kind == 'i' && ty_dtypes[b].kind == 'u') return false;
   return mantissa[a] <= mantissa[b];
 }
 

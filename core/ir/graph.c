@@ -58,6 +58,7 @@ static int arg_parts(int op) {
       [OP_SCATTER_ADD] = A_K,
       [OP_ARGSORT] = A_K | A_K2,
       [OP_SEARCHSORTED] = A_K,
+      [OP_FFT] = A_K | A_K2,
       [OP_POSITIONS] = A_K | A_K2 | A_BITS,
       [OP_MATMUL] = A_K2,
       [OP_ATTEND] = A_K | A_K2 | A_BITS,
@@ -413,6 +414,24 @@ static __attribute__((cold)) const char *verify_loop(const Graph *g, const Node 
   return NULL;
 }
 
+/* One side has whole lines, real or as pairs; the other the same or their halves, as pairs. */
+static __attribute__((cold)) const char *verify_fft(const Node *n, const Type *a, const Type *y) {
+  const int kind = n->arg.k2 & 7, dim = n->arg.k;
+  const bool real = kind == FFT_REAL || kind == FFT_HALF_BACK;
+  const bool gives = kind == FFT_HALF || kind == FFT_REAL_BACK;
+  if (a->dtype != T_F32 && a->dtype != T_F64) return "fft: the dtype is not f32 or f64";
+  if (n->arg.k2 < 0 || kind >= FFT_KINDS || n->arg.k2 >> 3 >= FFT_NORMS) return "fft: no such kind";
+  Type want = *(gives ? y : a);
+  if (dim < 0 || dim >= want.rank - !(real || gives)) return "fft: dim not within the rank";
+  if (want.dims[dim] < 1) return "fft: an empty dim";
+  if (real || gives) {
+    if (want.rank == MAX_RANK) return "fft: too many dims";
+    want.dims[dim] = want.dims[dim] / 2 + 1, want.dims[want.rank++] = 2;
+  }
+  if (want.dims[want.rank - 1] != 2) return "fft: there are no pairs";
+  return ty_type_same_dims(&want, gives ? a : y) ? NULL : "fft: wrong dims";
+}
+
 static const char *verify_move(const Graph *g, const Node *n) {
   const Type *y = &n->type, *a = &g->node[n->src[0]].type;
   const Type *b = n->src[1] < 0 ? NULL : &g->node[n->src[1]].type;
@@ -442,6 +461,7 @@ static const char *verify_move(const Graph *g, const Node *n) {
     for (int d = 0; d < a->rank; d++)
       if (d != n->arg.k && y->dims[d] != a->dims[d]) return "argsort: wrong dims";
     return NULL;
+  case OP_FFT: return verify_fft(n, a, y);
   case OP_SEARCHSORTED:
     if (a->dtype != b->dtype) return "searchsorted: dtypes differ";
     if (n->arg.k & ~SIDE_RIGHT) return "searchsorted: the side is not 0 or 1";

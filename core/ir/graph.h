@@ -31,6 +31,10 @@
 **   ARGSORT       k = dim; k2 = SORT_*. Result 0-based: of a dim as many as it has, or the first of them
 **   SEARCHSORTED  operands: sorted [.., n], values [.., m], leading dims equal; k = SIDE_*.
 **                 0-based
+**   FFT           k = dim, of n numbers; k2 = FFT_* kind + 8 FFT_* norm. Complex numbers are pairs in the last dim.
+**                 FORWARD, INVERSE: complex to complex. REAL: real to the first n / 2 + 1. HALF: from these, the
+**                 inverse, to real. HALF_BACK, REAL_BACK: the transposes of HALF and REAL. What comes or goes as
+**                 half has n / 2 + 1 numbers in that dim, and the real side no pairs
 **   POSITIONS     of an index of i64 into `bits` places, which counts from k or, negative, from the end.
 **                 Where it names none, the position is 0 and the device has an error; k2 = its site (site.h)
 **   TO            the type's device is where to
@@ -48,6 +52,8 @@
 enum { PRODUCT_OWN, PRODUCT_BLAS, PRODUCT_BF16 }; /* BF16: on the matrix unit of the processor */
 enum { SORT_ASCENDING, SORT_DESCENDING };
 enum { SIDE_LEFT, SIDE_RIGHT };
+enum { FFT_FORWARD, FFT_INVERSE, FFT_REAL, FFT_REAL_BACK, FFT_HALF, FFT_HALF_BACK, FFT_KINDS };
+enum { FFT_AS_IT_IS, FFT_BY_N, FFT_BY_ROOT, FFT_NORMS }; /* divided by nothing, n, its root */
 enum { RANDOM_WORDS = 4, DROP_ONE = 1 << 30 };
 
 /* The dtype to which a type rule casts operands that were promoted to d; `floating`: that stands for numbers without
@@ -59,7 +65,7 @@ static inline int ty_rule_dtype(int rule, int d, int floating) {
   case TR_FLOAT: return ty_is_float(d) ? d : floating;
   case TR_INT: return ty_is_int(d) ? d : -1;
   case TR_BITS: return ty_is_float(d) ? -1 : d;
-  case TR_SUM: return ty_is_float(d) ? d : T_I64;
+  case TR_SUM: return ty_is_float(d) ? d : d >= T_U16 && d <= T_U64 ? T_U64 : T_I64;
   case TR_CMP:
   case TR_INDEX:
   case TR_NONE:

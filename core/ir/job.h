@@ -13,6 +13,7 @@ typedef enum {
   JOB_PRODUCT,   /* a b y, then the operands of the epilogue's kernel, y among them */
   JOB_ATTEND,    /* those of ATTEND or ATTEND_GRAD, then y */
   JOB_SORT,      /* a y */
+  JOB_FFT,       /* a y */
   JOB_SEARCH,    /* sorted values y */
   JOB_SCATTER,   /* index src y, which holds the base already */
   JOB_POSITIONS, /* index y; an index out of range is an error of whoever runs it */
@@ -53,7 +54,7 @@ typedef struct Job {
   i32 nlist, store; /* store: as in GemmList */
   Attend *attend;   /* ATTEND */
   const Node *
-      node; /* SORT, SEARCH, SCATTER, POSITIONS, LOOP: the node; COPY: an INPUT whose elements do not lie in order, or NULL */
+      node; /* SORT, FFT, SEARCH, SCATTER, POSITIONS, LOOP: the node; COPY: an INPUT whose elements do not lie in order, or NULL */
   const Type *type; /* types of the node's operands */
   i64 bytes;        /* COPY and TO, in order */
 } Job;

@@ -127,6 +127,7 @@ _(SCATTER,       "scatter",       MOVE,   3, TR_KEEP,  F_CHECK|F_ROUTINE|I, 0,  
 _(SCATTER_ADD,   "scatter_add",   MOVE,   3, TR_KEEP,  F_CHECK|F_ROUTINE|I, 0,         0, "a with elements of src added in order at the index's positions along a dim", D3(g, NONE, GATHER(g, b))) \
 _(ARGSORT,       "argsort",       MOVE,   1, TR_INDEX, F_ROUTINE,  0,                  0, "positions that sort a dim, stable; NaN counts as largest", D0) \
 _(SEARCHSORTED,  "searchsorted",  MOVE,   2, TR_INDEX, F_ROUTINE,  0,                  0, "where values would go in sorted rows", D0) \
+_(FFT,           0,               MOVE,   1, TR_KEEP,  F_ROUTINE,  0,                  0, "the Fourier transform along a dim of complex numbers as pairs, or of real ones to half of it, or back", D1(TRANSPOSE)) \
 _(POSITIONS,     0,               MOVE,   1, TR_INDEX, F_ROUTINE,  0,                  0, "positions, counted from 0, of an index; one out of range is the device's error", D0) \
 _(TO,            0,               MOVE,   1, TR_KEEP,  F_ROUTINE,  0,                  0, "the elements on another device", D1(g)) \
 _(ATTEND,        0,               MOVE,   5, TR_KEEP,  F_ROUTINE,  0,                  0, "attention in blocks; then maxima and sums of its scores", D3(ATTENDED, ATTENDED, ATTENDED)) \

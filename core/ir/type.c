@@ -9,14 +9,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-const DTypeInfo ty_dtypes[T_COUNT] = {
+const DTypeInfo ty_dtypes[T_ALL] = {
 #define _(NAME, name, bytes, kind, ctype) [T_##NAME] = {name, bytes, kind, ctype},
-    TY_DTYPES(_)
+    TY_DTYPES(_) TY_COMPLEX_DTYPES(_)
 #undef _
 };
 
 int ty_dtype_find(const char *name) {
-  for (int d = 0; d < T_COUNT; d++)
+  for (int d = 0; d < T_ALL; d++)
     if (!strcmp(ty_dtypes[d].name, name)) return d;
   return -1;
 }
@@ -26,10 +26,12 @@ int ty_dtype_named(const char *name) {
     const char *name;
     int dtype;
   } others[] = {
-      {"float32", T_F32}, {"float64", T_F64}, {"float16", T_F16}, {"bfloat16", T_BF16},
-      {"float", T_F32},   {"double", T_F64},  {"half", T_F16},    {"int64", T_I64},
-      {"int32", T_I32},   {"int16", T_I16},   {"int8", T_I8},     {"uint8", T_U8},
-      {"long", T_I64},    {"int", T_I32},     {"short", T_I16},   {"byte", T_U8},
+      {"float32", T_F32},     {"float64", T_F64}, {"float16", T_F16},  {"bfloat16", T_BF16},
+      {"float", T_F32},       {"double", T_F64},  {"half", T_F16},     {"int64", T_I64},
+      {"int32", T_I32},       {"int16", T_I16},   {"int8", T_I8},      {"uint8", T_U8},
+      {"long", T_I64},        {"int", T_I32},     {"short", T_I16},    {"byte", T_U8},
+      {"uint16", T_U16},      {"uint32", T_U32},  {"uint64", T_U64},   {"complex64", T_C64},
+      {"complex128", T_C128}, {"cfloat", T_C64},  {"cdouble", T_C128},
   };
   for (int i = 0; i < TY_COUNT(others); i++)
     if (!strcmp(others[i].name, name)) return others[i].dtype;
@@ -47,13 +49,26 @@ int ty_device_find(const char *name) {
   return -1;
 }
 
-/* The enum is in ascending order within a kind, so a maximum joins all but two pairs. */
+/* The enum is in ascending order within a kind, so a maximum joins all but two pairs; u16 to u64 stand apart. */
 _Static_assert(T_BOOL < T_U8 && T_U8 < T_I8 && T_I8 < T_I16 && T_I16 < T_I32 && T_I32 < T_I64 &&
                    T_I64 < T_F16 && T_F16 < T_BF16 && T_BF16 < T_F32 && T_F32 < T_F64,
                "promotion relies on the order of dtypes");
 
+/* Where one is u16, u32 or u64: of integers the smallest one that holds both, f64 where there is none. */
+static int promote_unsigned(int a, int b) {
+  const bool wide = a >= T_U16 && a <= T_U64;
+  const int u = wide ? a : b, other = wide ? b : a, bytes = ty_dtypes[u].bytes;
+  if (!ty_is_int(other)) return other == T_BOOL ? u : other;
+  if (ty_dtypes[other].kind == 'u') return ty_dtypes[other].bytes > bytes ? other : u;
+  if (ty_dtypes[other].bytes > bytes) return other;
+  return bytes == 2 ? T_I32 : bytes == 4 ? T_I64 : T_F64;
+}
+
 int ty_dtype_promote(int a, int b) {
   int low = TY_MIN(a, b), high = TY_MAX(a, b);
+  if ((high >= T_U16 && high <= T_U64) || (low >= T_U16 && low <= T_U64))
+    return promote_unsigned(a, b);
+  if (ty_is_complex(high)) return low == T_F64 ? T_C128 : high;
   if (low == T_U8 && high == T_I8) return T_I16;    /* neither holds the other's values */
   if (low == T_F16 && high == T_BF16) return T_F32; /* one has the precision, one the range */
   return high;
@@ -84,7 +99,7 @@ bool ty_type_fits(const Type *t) {
 }
 
 void ty_type_strides(const Type *t, i64 *strides) {
-  i64 n = 1;
+  i64 n = ty_dtype_width(t->dtype);
   for (int i = t->rank - 1; i >= 0; i--) {
     strides[i] = n;
     n *= TY_MAX(t->dims[i], 1);
@@ -244,6 +259,11 @@ void ty_elem_store(int dtype, void *p, double v) {
   case T_I16: STORE(i16, saturate(v, INT16_MIN, INT16_MAX)); break;
   case T_I32: STORE(i32, saturate(v, INT32_MIN, INT32_MAX)); break;
   case T_I64: STORE(i64, saturate(v, INT64_MIN, INT64_MAX)); break;
+  case T_U16: STORE(u16, saturate(v, 0, UINT16_MAX)); break;
+  case T_U32: STORE(u32, saturate(v, 0, UINT32_MAX)); break;
+  case T_U64:
+    STORE(u64, v >= 0x1p64 ? UINT64_MAX : v >= 0x1p63 ? (u64)v : (u64)saturate(v, 0, INT64_MAX));
+    break;
   case T_F16: STORE(u16, narrow(v, 5, 10)); break;
   case T_BF16: STORE(u16, narrow(v, 8, 7)); break;
   case T_F32: STORE(u32, narrow(v, 8, 23)); break;
@@ -269,6 +289,9 @@ double ty_elem_load(int dtype, const void *p) {
   case T_I16: return LOAD(i16);
   case T_I32: return LOAD(i32);
   case T_I64: return (double)LOAD(i64);
+  case T_U16: return LOAD(u16);
+  case T_U32: return LOAD(u32);
+  case T_U64: return (double)LOAD(u64);
   case T_F16: return widen(ty_f16_to_f32(LOAD(u16)));
   case T_BF16: return widen(ty_bf16_to_f32(LOAD(u16)));
   case T_F32: return widen(LOAD(float));
@@ -280,7 +303,7 @@ double ty_elem_load(int dtype, const void *p) {
 
 bool ty_elem_fits(int dtype, double v) {
   u64 raw = 0;
-  if (ty_is_float(dtype)) return true;
+  if (ty_is_float(dtype) || ty_is_complex(dtype)) return true;
   ty_elem_store(dtype, &raw, v);
   return ty_elem_load(dtype, &raw) == v;
 }

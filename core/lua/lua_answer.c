@@ -79,7 +79,7 @@ static void set_gradient(lua_State *L, int leaf, Recipe value, Tensor *const *ma
   if (!r) return; /* a backend's function has seen to it */
   ty_tensor_release(&r->t);
   if (!g) return;
-  Tensor flat = {.st = g->st, .type = ty_type_line(g->type.dtype, g->type.device, g->st->numel)};
+  Tensor flat = {.st = g->st, .type = ty_type_line(g->st->dtype, g->type.device, g->st->numel)};
   flat.strides[0] = 1;
   ty_tensor_alias(&r->t, &flat);
 }

@@ -26,10 +26,10 @@ i64 ty_lua_int(lua_State *L, const char *who, int i, const char *what) {
 }
 
 int ty_lua_dtype(lua_State *L, const char *who, int i) {
-  char known[96] = "";
+  char known[128] = "";
   int d = lua_type(L, i) == LUA_TSTRING ? ty_dtype_named(lua_tostring(L, i)) : -1;
   if (d >= 0) return d;
-  for (int k = 0; k < T_COUNT; k++) {
+  for (int k = 0; k < T_ALL; k++) {
     size_t n = strlen(known);
     snprintf(known + n, sizeof known - n, k ? " %s" : "%s", ty_dtypes[k].name);
   }

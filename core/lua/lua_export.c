@@ -214,7 +214,8 @@ static void push_step(lua_State *L, const Step *s) {
   static const char *const kinds[] = {
       [JOB_PRODUCT] = "product", [JOB_ATTEND] = "attend",   [JOB_SORT] = "sort",
       [JOB_SEARCH] = "search",   [JOB_SCATTER] = "scatter", [JOB_POSITIONS] = "positions",
-      [JOB_COPY] = "copy",       [JOB_TO] = "to",           [JOB_LOOP] = "loop"};
+      [JOB_FFT] = "fft",         [JOB_COPY] = "copy",       [JOB_TO] = "to",
+      [JOB_LOOP] = "loop"};
   luaL_checkstack(L, 16, "export");
   lua_createtable(L, 0, 12);
   set_string(L, "kind", s->job ? kinds[s->job->kind] : "kernel");

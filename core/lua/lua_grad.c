@@ -5,6 +5,7 @@
 ** never runs under C: it may raise and yield.
 */
 #include "record/capture.h"
+#include "record/complex.h"
 #include "record/grad.h"
 #include "record/loop.h"
 #include "record/traced_call.h"
@@ -278,6 +279,11 @@ static int grad_hooks(lua_State *L) {
   if (!ty_needs_grad(x))
     return ty_lua_error(L, "register_hook: %s does not require grad",
                         ty_lua_view_text(L, &x->type));
+  if (ty_tensor_is_complex(x))
+    return ty_lua_error(L,
+                        "register_hook: not on a complex tensor, got %s (register it on "
+                        "ty.view_as_real(x), whose gradients are the same)",
+                        ty_lua_view_text(L, &x->type));
   if (x->offset || !ty_tensor_is_contiguous(x) || x->st->numel != ty_type_numel(&x->type))
     return ty_lua_error(L, "register_hook: the tensor is a view of part of another one, or in "
                            "another order, which has "
@@ -421,9 +427,22 @@ static bool is_seen(const Storage *st, i32 held) {
   return false;
 }
 
+static bool own_gradient(State *S, Tensor *g, const Tensor *x, Tensor *y);
+
+/* Of a complex x that of its reals, seen as x is. */
+static bool own_gradient_pairs(State *S, Tensor *g, const Tensor *x, Tensor *y) {
+  Tensor reals = {0}, own = {0};
+  bool ok = ty_complex_reals(S, "grad", x, &reals) && own_gradient(S, g, &reals, &own) &&
+            ty_complex_pack(S, &own, y);
+  ty_tensor_release(&reals);
+  ty_tensor_release(&own);
+  return ok;
+}
+
 /* The gradient in the dims of x, in memory of its own, as who gets it may write to it; *g is let go of. */
 static bool own_gradient(State *S, Tensor *g, const Tensor *x, Tensor *y) {
   Tensor seen = {0};
+  if (TY_UNLIKELY(ty_tensor_is_complex(x))) return own_gradient_pairs(S, g, x, y);
   if (!ty_rule_see(S, g, x, x->st->numel, &seen)) return false;
   bool ok = ty_capture_decide_distinct(S, &seen.type, seen.strides);
   const bool own =
@@ -450,8 +469,11 @@ static int grad_got(lua_State *L) {
 /* ty_grad_watch of x, or of a copy where places of x are one: each element has a gradient of its own. */
 static bool watch_apart(State *S, const Tensor *x, bool watch, Tensor *y) {
   Tensor own = {0};
-  if (!ty_capture_decide_distinct(S, &x->type, x->strides)) return false;
-  if (ty_view_distinct(&x->type, x->strides)) return ty_grad_watch(S, x, watch, y);
+  Type t = {0};
+  i64 strides[MAX_RANK];
+  if (!ty_complex_as_reals(x, &t, strides)) return ty_complex_reals(S, "grad", x, &own);
+  if (!ty_capture_decide_distinct(S, &t, strides)) return false;
+  if (ty_view_distinct(&t, strides)) return ty_grad_watch(S, x, watch, y);
   if (!ty_record_copy(S, x, &own)) return false;
   const bool ok = ty_grad_watch(S, &own, watch, y);
   ty_tensor_release(&own);
@@ -564,7 +586,7 @@ static int grad_live(lua_State *L) {
 /* z: y, which leads back to the custom function's result i. */
 static bool join_result(State *S, Record *join, const Tensor *y, int i, Tensor *z) {
   if (!watch_apart(S, y, false, z)) return false;
-  if (!ty_is_float(y->type.dtype)) return true;
+  if (!ty_is_float(y->st->dtype)) return true;
   Record *r = ty_record_new(S, K_OUT, 1, &(Given){.kind = O_TENSOR, .t = z});
   if (!r) {
     ty_tensor_release(z);
@@ -722,7 +744,7 @@ static void push_flat(lua_State *L, const Tensor *g) {
 /* y lies as x's storage does: g under x, zeros elsewhere. */
 static bool record_whole(State *S, const Tensor *x, const Tensor *g, Tensor *y) {
   Tensor view = {0};
-  Type all = ty_type_line(x->type.dtype, x->type.device, x->st->numel);
+  Type all = ty_type_line(x->st->dtype, x->type.device, x->st->numel);
   if (!ty_record_full(S, &all, 0, y)) return false;
   ty_tensor_view(&view, y, &x->type, x->offset, x->strides);
   bool ok = ty_record_assign(S, "grad", &view, &(Given){.kind = O_TENSOR, .t = g});
@@ -791,7 +813,7 @@ int ty_lua_created(lua_State *L, const char *who) {
   if (TY_LIKELY(!B->leaf)) return 1;
   Tensor *y = ty_lua_test(L, -1);
   B->leaf = false;
-  if (!ty_is_float(y->type.dtype))
+  if (!ty_is_float(y->st->dtype))
     return ty_lua_error(L, "%s: only floats have gradients, got %s", who,
                         ty_lua_view_text(L, &y->type));
   TY_LUA_MUST(L, &B->S, ty_grad_require(&B->S, y, true));

@@ -242,7 +242,7 @@ static EntryKind entry_kind(lua_State *L, State *S, const Key *k, int number) {
     const Tensor *t = ty_lua_test(L, top);
     if (!t) break;
     if (!t->st) ty_lua_error(L, "%s: entry %d of the key was released", k->who, number);
-    if (ty_is_float(t->type.dtype))
+    if (ty_is_float(t->type.dtype) || ty_is_complex(t->type.dtype))
       ty_lua_error(L, "%s: an index tensor must be of integers or bool, got %s (use :to(\"i64\"))",
                    k->who, ty_lua_view_text(L, &t->type));
     return E_TENSOR;
@@ -512,15 +512,17 @@ int ty_lua_view_slice(lua_State *L) {
 /* The value at stack index 3, as an operand for an x of that dtype: tables become tensors of it. */
 static Given value(lua_State *L, State *S, int dtype, int device) {
   if (lua_type(L, 3) == LUA_TTABLE)
-    return (Given){.kind = O_TENSOR, .t = ty_lua_view_table(L, S, WRITE, 3, dtype, device)};
+    return (Given){.kind = O_TENSOR,
+                   .t = ty_lua_view_table(L, S, WRITE, 3, ty_dtype_part(dtype), device)};
   Given v = ty_lua_operand(L, WRITE, 3);
-  if (v.kind == O_NUMBER && !ty_is_float(dtype)) {
+  if (v.kind == O_NUMBER && !ty_is_float(dtype) && !ty_is_complex(dtype)) {
     u64 raw = 0;
     ty_elem_store(dtype, &raw, v.v);
     if (ty_elem_load(dtype, &raw) != v.v)
       ty_lua_error(L, WRITE ": %.17g does not fit %s", v.v, ty_dtypes[dtype].name);
   }
-  if (v.kind == O_TENSOR && ty_is_float(v.t->type.dtype) && !ty_is_float(dtype))
+  if (v.kind == O_TENSOR && ty_is_float(v.t->type.dtype) && !ty_is_float(dtype) &&
+      !ty_is_complex(dtype))
     ty_lua_error(L, WRITE ": %s values do not go into %s (use :to(\"%s\") to cut them)",
                  ty_dtypes[v.t->type.dtype].name, ty_dtypes[dtype].name, ty_dtypes[dtype].name);
   return v;

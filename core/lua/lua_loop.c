@@ -77,11 +77,22 @@ static int loop_begin(lua_State *L) {
   return 1;
 }
 
+/* A turn's values are reals, as its graph is. */
+static const Tensor *check_real(lua_State *L, int i) {
+  const Tensor *x = ty_lua_check(L, "scan", i);
+  if (!ty_is_complex(x->type.dtype)) return x;
+  ty_lua_error(L,
+               "scan: complex numbers are not carried, nor rows or results, got %s (use "
+               "ty.view_as_real, and ty.view_as_complex inside)",
+               ty_lua_view_text(L, &x->type));
+  return NULL;
+}
+
 /* param(scope, x, is_row) -> a parameter like x; of a sequence, like a row of it */
 static int loop_param(lua_State *L) {
   State *S = ty_lua_enter(L);
   LoopScope *l = check_scope(L);
-  const Tensor *x = ty_lua_check(L, "scan", 2);
+  const Tensor *x = check_real(L, 2);
   Type t = x->type;
   if (lua_toboolean(L, 3)) {
     memmove(t.dims, t.dims + 1, sizeof(i64) * (MAX_RANK - 1));
@@ -130,7 +141,7 @@ static int loop_taped(lua_State *L) {
   lua_createtable(L, l->ntaped, 0);
   for (i32 i = 0; i < l->ntaped; i++) {
     const Tensor *x = &l->taped[i];
-    const Type t = ty_type_line(x->type.dtype, x->type.device, x->st->numel);
+    const Type t = ty_type_line(x->st->dtype, x->type.device, x->st->numel);
     ty_tensor_view(ty_lua_push(L), x, &t, 0, &(i64){1});
     lua_rawseti(L, -2, i + 1);
   }
@@ -144,7 +155,7 @@ static const Tensor **tensors_of(lua_State *L, int list, i32 *n) {
   const Tensor **x = lua_newuserdata(L, sizeof *x * (size_t)(*n + 1));
   for (i32 i = 0; i < *n; i++) {
     lua_rawgeti(L, list, i + 1);
-    x[i] = ty_lua_check(L, "scan", -1);
+    x[i] = check_real(L, lua_gettop(L));
     lua_pop(L, 1);
   }
   return x;

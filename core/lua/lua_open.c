@@ -267,6 +267,7 @@ static int open_all(lua_State *L) {
   ty_lua_open_view(L, m, t);
   ty_lua_open_print(L, m, t);
   ty_lua_open_select(L, m, t);
+  ty_lua_open_complex(L, m, t);
   ty_lua_open_random(L, m, t);
   ty_lua_open_linalg(L, m, t);
   ty_lua_open_settings(L, m, t);
@@ -287,6 +288,7 @@ static int open_all(lua_State *L) {
   ty_lua_open_composite(L, m);
   ty_lua_open_probe(L, m);
   ty_lua_open_attend(L, m);
+  ty_lua_open_fft(L, m);
   ty_lua_open_profile(L, m);
   ty_lua_open_signal(L, m);
   ty_lua_open_slice(L, m);

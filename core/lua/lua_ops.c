@@ -10,6 +10,7 @@
 #include <math.h>
 #include "record/traced_call.h"
 #include "record/capture.h"
+#include "record/complex.h"
 #include "lua/lua_lifetime.h"
 #include "lua/lua_calc.h"
 #include "lua/lua_view.h"
@@ -85,12 +86,18 @@ static inline int map(lua_State *L, int op, int n, bool is_operator) {
   Given src[3];
   bool large = false;
   State *S = ty_lua_enter(L);
+  bool complex = false;
   for (int i = 0; i < n; i++) {
     Tensor *t = ty_lua_test_in(L, (Binding *)S, i + 1);
     if (TY_LIKELY(t && t->st)) {
       src[i] = (Given){.kind = O_TENSOR, .t = t};
       large |= is_large((Binding *)S, t);
+      complex |= ty_tensor_is_complex(t);
     } else src[i] = ty_lua_operand(L, who, i + 1);
+  }
+  if (TY_UNLIKELY(complex) && !ty_complex_is_linear(op)) {
+    ty_lua_complex(L, S, who, ty_ops[op].lua, n, src);
+    return 1;
   }
   Tensor *y = TY_UNLIKELY(large) ? push_large(L, (Binding *)S, is_operator)
                                  : ty_lua_push_in(L, (Binding *)S);
@@ -136,6 +143,14 @@ static int l_map_in_place(lua_State *L) {
   State *S = ty_lua_enter(L);
   ty_lua_check(L, who, 1);
   for (int i = 0; i < n; i++) src[i] = ty_lua_operand(L, who, i + 1);
+  if (TY_UNLIKELY(ty_complex_among(n, src)) && !ty_complex_is_linear(op)) {
+    lua_settop(L, n);
+    ty_lua_complex(L, S, who, ty_ops[op].lua, n, src);
+    const Given value = {.kind = O_TENSOR, .t = ty_lua_check(L, who, -1)};
+    TY_LUA_MUST(L, S, ty_traced_call_assign(S, who, src[0].t, &value));
+    lua_settop(L, 1);
+    return 1;
+  }
   if (!TY_LUA_TRY(L, S, record_in_place(S, who, op, n, src))) return ty_lua_fail(L, S);
   lua_settop(L, 1);
   return 1;
@@ -228,6 +243,10 @@ static int l_reduce(lua_State *L) {
   State *S = ty_lua_enter(L);
   TY_LUA_ANSWERED(L, S, who);
   Tensor *x = ty_lua_check(L, who, 1);
+  if (TY_UNLIKELY(ty_tensor_is_complex(x)) && op != OP_SUM) {
+    ty_lua_complex(L, S, who, who, 1, &(Given){.kind = O_TENSOR, .t = x});
+    return 1;
+  }
   u32 dims = ty_lua_dims(L, who, 2, x->type.rank);
   bool keep = flag(L, who, 3, "keepdim");
   Tensor *y = push_result(L, S, x);
@@ -270,6 +289,10 @@ static int l_scan(lua_State *L) {
   State *S = ty_lua_enter(L);
   TY_LUA_ANSWERED(L, S, who);
   Tensor *x = ty_lua_check(L, who, 1);
+  if (TY_UNLIKELY(ty_tensor_is_complex(x)) && op != OP_CUMSUM) {
+    ty_lua_complex(L, S, who, who, 1, &(Given){.kind = O_TENSOR, .t = x});
+    return 1;
+  }
   int dim = ty_lua_dim(L, who, 2, x->type.rank, x->type.rank == 1 ? 0 : -1);
   Tensor *y = push_result(L, S, x);
   TY_LUA_MUST(L, S, record_over(S, who, op, x, 0, false, dim, y));
@@ -293,6 +316,11 @@ static int l_contract(lua_State *L) {
   Tensor *a = ty_lua_check(L, who, 1), *b = ty_lua_check(L, who, 2);
   i64 n[2] = {ty_lua_int(L, who, 3, "lead"), ty_lua_int(L, who, 4, "summed")};
   for (int i = 0; i < 2; i++) n[i] = TY_MAX(-1, TY_MIN(n[i], MAX_RANK + 1)); /* refused */
+  const Given both[2] = {{.kind = O_TENSOR, .t = a}, {.kind = O_TENSOR, .t = b}};
+  if (TY_UNLIKELY(ty_complex_among(2, both))) {
+    ty_lua_complex(L, S, who, who, 2, both);
+    return 1;
+  }
   Tensor *y = push_result(L, S, a);
   TY_LUA_MUST(L, S, ty_record_contract(S, who, a, b, (int)n[0], (int)n[1], y));
   return 1;
@@ -316,7 +344,7 @@ static const Tensor *scatter_source(lua_State *L, State *S, const char *who, con
   if (src.kind == O_TENSOR) return src.t;
   Type t = index->type;
   t.dtype = x->type.dtype;
-  if (!ty_is_float(t.dtype) && src.v != floor(src.v))
+  if (!ty_is_float(t.dtype) && !ty_is_complex(t.dtype) && src.v != floor(src.v))
     ty_lua_error(L, "%s: %.14g does not fit %s", who, src.v, ty_dtypes[t.dtype].name);
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_record_number(S, &t, &src, y));

@@ -22,6 +22,7 @@
 typedef struct Print {
   const Tensor *x;
   const char *data; /* first element */
+  int bytes;        /* of an element of the storage */
   bool summary;
   bool scientific;
   int precision; /* decimals */
@@ -41,7 +42,7 @@ static i64 next_place(const Print *p, i64 i, i64 size) {
 static void each_shown(Print *p, int d, i64 offset, void (*fn)(Print *p, const void *elem)) {
   const Type *t = &p->x->type;
   if (d == t->rank) {
-    fn(p, p->data + offset * ty_dtypes[t->dtype].bytes);
+    fn(p, p->data + offset * p->bytes);
     return;
   }
   for (i64 i = 0; i < t->dims[d]; i = next_place(p, i, t->dims[d]))
@@ -56,21 +57,40 @@ static int print_float(const Print *p, double v, char *buf) {
   return ty_system_format(buf, CELL, p->scientific ? "%.*e" : "%.*f", p->precision, v);
 }
 
+/* 1+2j, each part in the common format. */
+static int print_complex(const Print *p, const void *elem, char *buf) {
+  const int part = ty_dtype_part(p->x->type.dtype);
+  char im[CELL];
+  int n = print_float(p, ty_elem_load(part, elem), buf);
+  int m = print_float(p, ty_elem_load(part, (const char *)elem + p->bytes), im);
+  n = TY_MIN(n, CELL / 2 - 1), m = TY_MIN(m, CELL / 2 - 2);
+  if (im[0] != '-') buf[n++] = '+';
+  memcpy(buf + n, im, (size_t)m);
+  n += m;
+  buf[n++] = 'j';
+  buf[n] = 0;
+  return n;
+}
+
 static int print_elem(const Print *p, const void *elem, char *buf) {
   int dtype = p->x->type.dtype;
+  if (ty_is_complex(dtype)) return print_complex(p, elem, buf);
   if (ty_is_float(dtype)) return print_float(p, ty_elem_load(dtype, elem), buf);
   if (dtype == T_BOOL) return snprintf(buf, CELL, *(const u8 *)elem ? "true" : "false");
   i64 v;
-  if (dtype == T_I64) memcpy(&v, elem, 8);
+  if (dtype == T_I64 || dtype == T_U64) memcpy(&v, elem, 8);
   else v = (i64)ty_elem_load(dtype, elem);
+  if (dtype == T_U64) return snprintf(buf, CELL, "%llu", (unsigned long long)v);
   return snprintf(buf, CELL, "%lld", (long long)v);
 }
 
 /* --- the common format */
 
 static void measure_range(Print *p, const void *elem) {
-  double v = fabs(ty_elem_load(p->x->type.dtype, elem));
-  if (v > 0 && isfinite(v) && (v >= 1e8 || v < 1e-4)) p->scientific = true;
+  for (int i = 0; i < ty_dtype_width(p->x->type.dtype); i++) {
+    double v = fabs(ty_elem_load(p->x->st->dtype, (const char *)elem + i * p->bytes));
+    if (v > 0 && isfinite(v) && (v >= 1e8 || v < 1e-4)) p->scientific = true;
+  }
 }
 
 /* Decimals that v needs: the digits of the mantissa that are not zero at the end. */
@@ -86,8 +106,10 @@ static int decimals(const Print *p, double v, int most) {
 }
 
 static void measure_decimals(Print *p, const void *elem) {
-  int n = decimals(p, ty_elem_load(p->x->type.dtype, elem), p->width);
-  p->precision = TY_MAX(p->precision, n);
+  for (int i = 0; i < ty_dtype_width(p->x->type.dtype); i++) {
+    int n = decimals(p, ty_elem_load(p->x->st->dtype, (const char *)elem + i * p->bytes), p->width);
+    p->precision = TY_MAX(p->precision, n);
+  }
 }
 
 static void measure_width(Print *p, const void *elem) {
@@ -97,7 +119,7 @@ static void measure_width(Print *p, const void *elem) {
 }
 
 static void choose_format(Print *p, int precision) {
-  if (ty_is_float(p->x->type.dtype)) {
+  if (ty_is_float(p->x->st->dtype)) {
     each_shown(p, 0, 0, measure_range);
     p->precision = 0;
     p->width = precision; /* the most decimals, while they are measured */
@@ -123,10 +145,9 @@ static void new_line(Print *p, int indent) {
 /* The innermost dim: elements, broken at LINE. */
 static void print_row(Print *p, int depth, i64 offset, i64 size, i64 step) {
   char buf[CELL];
-  int bytes = ty_dtypes[p->x->type.dtype].bytes;
   for (i64 i = 0; i < size;) {
     i64 next = next_place(p, i, size);
-    int n = print_elem(p, p->data + (offset + i * step) * bytes, buf);
+    int n = print_elem(p, p->data + (offset + i * step) * p->bytes, buf);
     n = TY_MIN(n, CELL - 1);
     if (i > 0 && p->column + 1 + p->width + 1 > LINE) new_line(p, depth + 1);
     else if (i > 0) put(p, " ", 1);
@@ -202,10 +223,11 @@ static int l_tostring(lua_State *L) {
     TY_LUA_MUST(L, S, ty_vmap_lift(S, x, ty_vmap_level(x), -1, 0, all));
     x = all;
   }
-  Print p = {.x = x, .summary = ty_type_numel(&x->type) > SUMMARY};
+  Print p = {
+      .x = x, .bytes = ty_dtypes[x->st->dtype].bytes, .summary = ty_type_numel(&x->type) > SUMMARY};
   lua_getfield(L, LUA_REGISTRYINDEX, KEY_PRECISION);
   int precision = lua_isnil(L, -1) ? PRECISION : (int)lua_tonumber(L, -1);
-  if (ty_type_numel(&x->type) > 0 && !(p.data = ty_tensor_read(S, x))) return ty_lua_fail(L, S);
+  if (ty_type_numel(&x->type) > 0 && !(p.data = ty_tensor_bits(S, x))) return ty_lua_fail(L, S);
   print_all(&p, precision);
   if (batched) ty_text_add(&p.text, " of all examples", 16);
   if (p.text.failed) {

@@ -11,6 +11,7 @@
 */
 #include <math.h>
 #include <stdio.h>
+#include "record/complex.h"
 #include "lua/lua_calc.h"
 #include "lua/lua_view.h"
 
@@ -91,7 +92,21 @@ static bool record_draw(State *S, const Draw *d, const Type *t, u64 stream, Tens
   return ty_calc_close(S, b, record_draw_nodes(S, d, t, stream, y), y);
 }
 
+/* Both parts are drawn; of a normal number each has half of the variance, as in PyTorch. */
+static int push_complex(lua_State *L, State *S, const char *who, const Draw *d, const Type *t) {
+  Draw own = *d;
+  Type reals;
+  Tensor *y = ty_lua_push(L);
+  if (own.kind == D_NORMAL) own.b *= 0.70710678118654752440;
+  TY_LUA_MUST(L, S, ty_complex_type_of_reals(S, who, t, &reals));
+  const u64 stream = ty_stream_next(S);
+  TY_LUA_MUST(L, S, record_draw(S, &own, &reals, stream, y) && ty_complex_become(y));
+  return ty_lua_created(L, who);
+}
+
 static int push_draw(lua_State *L, State *S, const char *who, const Draw *d, const Type *t) {
+  if (d->kind != D_INTEGER && ty_is_complex(t->dtype) && d->a == 0)
+    return push_complex(L, S, who, d, t);
   if (d->kind != D_INTEGER && !ty_is_float(t->dtype))
     return ty_lua_error(L, "%s: dtype must be a float, got %s", who, ty_dtypes[t->dtype].name);
   for (int i = 0; i < 2 && d->kind == D_INTEGER; i++) {

@@ -49,7 +49,7 @@ static const void *seam_read(lua_State *L, const char *who, int i, Type *t) {
     x = y;
   }
   *t = x->type;
-  const void *p = ty_tensor_read(S, x);
+  const void *p = ty_tensor_bits(S, x);
   if (!p) ty_lua_fail(L, S);
   return p;
 }

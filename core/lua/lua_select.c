@@ -153,6 +153,10 @@ const i64 *ty_lua_select_nonzero(lua_State *L, State *S, const Tensor *x, i64 *c
 static int l_nonzero(lua_State *L) {
   State *S = ty_lua_enter(L);
   const Tensor *x = ty_lua_check(L, "nonzero", 1);
+  if (TY_UNLIKELY(ty_is_complex(x->type.dtype))) {
+    ty_lua_complex(L, S, "nonzero", "nonzero", 1, &(Given){.kind = O_TENSOR, .t = x});
+    return 1;
+  }
   Type t = {.dtype = T_I64, .rank = 2, .dims = {0, x->type.rank}};
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, found_room(S, x, &x->type, x->strides, &t, y));

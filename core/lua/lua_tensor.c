@@ -11,6 +11,7 @@
 #include "lua/lua_calc.h"
 #include "lua/lua_view.h"
 #include "record/capture.h"
+#include "record/complex.h"
 
 #define SHOWN 160
 
@@ -47,7 +48,7 @@ static void nest_measure(lua_State *L, NestedData *n, int default_dtype) {
     luaL_checkstack(L, MAX_RANK + 8, n->who);
     lua_rawgeti(L, -1, 1);
   }
-  if (n->t.dtype == T_COUNT) n->t.dtype = (u8)(lua_isboolean(L, -1) ? T_BOOL : default_dtype);
+  if (n->t.dtype == T_ALL) n->t.dtype = (u8)(lua_isboolean(L, -1) ? T_BOOL : default_dtype);
   lua_settop(L, top);
 }
 
@@ -109,8 +110,9 @@ static bool nest_has_booleans(lua_State *L) {
   return yes;
 }
 
-Tensor *ty_lua_nested(lua_State *L, State *S, const char *who, int i, int dtype) {
-  NestedData n = {.who = who, .t = {.dtype = (u8)(dtype < 0 ? T_COUNT : dtype)}};
+/* Numbers are the real parts of complex ones. */
+static Tensor *nested_real(lua_State *L, State *S, const char *who, int i, int dtype) {
+  NestedData n = {.who = who, .t = {.dtype = (u8)(dtype < 0 ? T_ALL : dtype)}};
   lua_pushvalue(L, i);
   nest_measure(L, &n, S->default_dtype);
   bool booleans = nest_has_booleans(L);
@@ -121,6 +123,15 @@ Tensor *ty_lua_nested(lua_State *L, State *S, const char *who, int i, int dtype)
   n.to = ty_tensor_write(S, y);
   nest_fill(L, &n, booleans, 0);
   lua_pop(L, 1);
+  return y;
+}
+
+Tensor *ty_lua_nested(lua_State *L, State *S, const char *who, int i, int dtype) {
+  Tensor *x = nested_real(L, S, who, i, dtype < 0 ? dtype : ty_dtype_part(dtype));
+  if (dtype < 0 || !ty_is_complex(dtype)) return x;
+  Tensor *y = ty_lua_push(L);
+  TY_LUA_MUST(L, S, ty_record_cast(S, x, dtype, y));
+  lua_remove(L, -2);
   return y;
 }
 
@@ -149,15 +160,15 @@ static int l_tensor(lua_State *L) {
   State *S = ty_lua_enter(L);
   int type = lua_type(L, 1);
   const Tensor *from = ty_lua_test(L, 1);
-  Type t = {.dtype = T_COUNT, .device = from ? from->type.device : S->default_device};
+  Type t = {.dtype = T_ALL, .device = from ? from->type.device : S->default_device};
   ty_lua_binding(L)->leaf = false;
   if (!lua_isnoneornil(L, 2)) {
     t.dtype = T_BOOL; /* stays when the options name no dtype: no dtype, then */
     ty_lua_options(L, who, 2, &t, TY_LUA_CREATION);
     lua_getfield(L, 2, "dtype");
-    if (lua_isnil(L, -1)) t.dtype = T_COUNT;
+    if (lua_isnil(L, -1)) t.dtype = T_ALL;
   }
-  int dtype = t.dtype == T_COUNT ? -1 : t.dtype;
+  int dtype = t.dtype == T_ALL ? -1 : t.dtype;
   if (ty_lua_test(L, 1)) {
     Tensor *x = ty_lua_check(L, who, 1), *y = ty_lua_push(L);
     if (t.device != x->type.device) {
@@ -182,7 +193,7 @@ static int l_tensor(lua_State *L) {
     Type there = y->type;
     there.device = t.device;
     Tensor *own = ty_lua_push(L);
-    TY_LUA_MUST(L, S, ty_tensor_from(S, own, &there, ty_tensor_read(S, y)));
+    TY_LUA_MUST(L, S, ty_tensor_from(S, own, &there, ty_tensor_bits(S, y)));
   }
   return ty_lua_created(L, who);
 }
@@ -212,7 +223,7 @@ static int l_from_address(lua_State *L) {
   if (!lua_isnoneornil(L, 3)) t.dtype = (u8)ty_lua_dtype(L, who, 3);
   ty_lua_shape(L, who, 2, &t);
   if (!p) return ty_lua_error(L, "%s: the pointer is NULL", who);
-  if ((uintptr_t)p % ty_dtypes[t.dtype].bytes)
+  if ((uintptr_t)p % ty_dtypes[ty_dtype_part(t.dtype)].bytes)
     return ty_lua_error(L, "%s: the pointer is not aligned for %s", who, ty_dtypes[t.dtype].name);
   lua_settop(L, 4);
   Tensor *y = ty_lua_push(L);
@@ -337,7 +348,7 @@ static int l_copy_in_place(lua_State *L) {
  */
 static bool record_series(State *S, const char *who, const Type *t, double start, double step,
                           Tensor *y) {
-  int dtype = ty_is_float(t->dtype) ? T_F64 : T_I64;
+  int dtype = ty_is_int(t->dtype) || t->dtype == T_BOOL ? T_I64 : T_F64;
   Recording *b = ty_calc_open(S);
   bool ok = ty_record_iota(S, t, y) && ty_calc_cast(S, y, dtype) &&
             (step == 1 || ty_calc_number(S, who, OP_MUL, y, step)) &&
@@ -374,7 +385,7 @@ static int series(lua_State *L, const char *who, bool inclusive) {
   count = inclusive ? floor(count) + 1 : ceil(count);
   t.dims[0] = count < 0 ? 0 : count < 1e18 ? (i64)count : (i64)1e18;
   if (!ty_type_fits(&t)) return ty_lua_error(L, "%s: %.17g elements are too many", who, count);
-  if (!ty_is_float(t.dtype) && (floor(start) != start || floor(step) != step))
+  if (ty_is_int(t.dtype) && (floor(start) != start || floor(step) != step))
     return ty_lua_error(L, "%s: start %.17g and step %.17g must be whole for %s", who, start, step,
                         ty_dtypes[t.dtype].name);
   Tensor *y = ty_lua_push(L);
@@ -417,7 +428,7 @@ static int l_linspace(lua_State *L) {
   t.dims[0] = ty_lua_int(L, who, 3, "count");
   if (t.dims[0] < 0) return ty_lua_error(L, "%s: the count is negative", who);
   ty_lua_options(L, who, 4, &t, TY_LUA_CREATION);
-  if (!ty_is_float(t.dtype))
+  if (!ty_is_float(t.dtype) && !ty_is_complex(t.dtype))
     return ty_lua_error(L, "%s: dtype must be a float, got %s", who, ty_dtypes[t.dtype].name);
   if (!ty_type_fits(&t)) return ty_lua_error(L, "%s: too many elements", who);
   Tensor *y = ty_lua_push(L);
@@ -463,9 +474,31 @@ static void push_element(lua_State *L, const char *who, int dtype, const void *p
     if (d >= 9223372036854775808.0 || (i64)d != v)
       ty_lua_error(L, "%s: i64 %lld is not exact as a number of Lua", who, (long long)v);
     lua_pushnumber(L, d);
+  } else if (dtype == T_U64) {
+    u64 v;
+    memcpy(&v, p, 8);
+    double d = (double)v;
+    if (d >= 18446744073709551616.0 || (u64)d != v)
+      ty_lua_error(L, "%s: u64 %llu is not exact as a number of Lua", who, (unsigned long long)v);
+    lua_pushnumber(L, d);
   } else {
     lua_pushnumber(L, ty_elem_load(dtype, p));
   }
+}
+
+/* Pushes the real and the imaginary part of a complex number. */
+static int push_number(lua_State *L, const Tensor *x, const char *p) {
+  const int part = x->st->dtype;
+  lua_pushnumber(L, ty_elem_load(part, p));
+  lua_pushnumber(L, ty_elem_load(part, p + ty_dtypes[part].bytes));
+  return 2;
+}
+
+static const void *must_bits(lua_State *L, State *S, const Tensor *x) {
+  const void *p = ty_tensor_bits(S, x);
+  if (!p && ty_lua_reclaim(L, S)) p = ty_tensor_bits(S, x);
+  if (!p) ty_lua_fail(L, S);
+  return p;
 }
 
 static const void *must_read(lua_State *L, State *S, const Tensor *x) {
@@ -481,6 +514,7 @@ static int l_item(lua_State *L) {
   if (ty_type_numel(&x->type) != 1)
     return ty_lua_error(L, "item: needs a tensor of one element, got %s",
                         ty_lua_view_text(L, &x->type));
+  if (ty_tensor_is_complex(x)) return push_number(L, x, must_bits(L, S, x));
   push_element(L, "item", x->type.dtype, must_read(L, S, x));
   return 1;
 }
@@ -505,7 +539,7 @@ static void push_part(lua_State *L, State *S, const Tensor *x, int d, i64 offset
 
 static int l_totable(lua_State *L) {
   State *S = ty_lua_enter(L);
-  Tensor *x = ty_lua_check(L, "totable", 1);
+  const Tensor *x = ty_lua_complex_reals(L, S, "totable", ty_lua_check(L, "totable", 1));
   if (x->type.rank == 0) push_element(L, "totable", x->type.dtype, must_read(L, S, x));
   else push_part(L, S, x, 0, 0);
   return 1;
@@ -535,8 +569,30 @@ static int l_get(lua_State *L) {
   State *S = ty_lua_enter(L);
   Tensor *x = ty_lua_check(L, "get", 1);
   i64 offset = element_offset(L, "get", x, lua_gettop(L) - 1);
+  if (ty_tensor_is_complex(x))
+    return push_number(L, x,
+                       (const char *)must_bits(L, S, x) + offset * ty_dtypes[x->st->dtype].bytes);
   const char *p = must_read(L, S, x);
   push_element(L, "get", x->type.dtype, p + offset * ty_dtypes[x->type.dtype].bytes);
+  return 1;
+}
+
+/* set(x, i, j, ..., re, im = 0) */
+static int set_number(lua_State *L, State *S, const Tensor *x) {
+  const int top = lua_gettop(L), values = top - 1 - x->type.rank;
+  if (values < 1 || values > 2)
+    ty_lua_error(L, "set: needs %d indices for %s, then a real and an imaginary part", x->type.rank,
+                 ty_lua_view_text(L, &x->type));
+  const i64 offset = element_offset(L, "set", x, x->type.rank);
+  const double v[2] = {plain_value(L, "set", top - values + 1),
+                       values > 1 ? plain_value(L, "set", top) : 0};
+  for (int part = 0; part < 2; part++) {
+    Tensor *at = ty_lua_push(L);
+    const Type one = {.dtype = x->st->dtype, .device = x->type.device};
+    ty_tensor_view(at, x, &one, x->offset + offset + part, NULL);
+    TY_LUA_MUST(L, S, ty_record_assign(S, "set", at, &(Given){.kind = O_NUMBER, .v = v[part]}));
+  }
+  lua_settop(L, 1);
   return 1;
 }
 
@@ -544,6 +600,7 @@ static int l_set(lua_State *L) {
   State *S = ty_lua_enter(L);
   Tensor *x = ty_lua_check(L, "set", 1);
   int top = lua_gettop(L), dtype = x->type.dtype;
+  if (ty_tensor_is_complex(x)) return set_number(L, S, x);
   i64 offset = element_offset(L, "set", x, top - 2);
   if (!lua_isboolean(L, top) && lua_type(L, top) != LUA_TNUMBER)
     return ty_lua_error(L, "set: the value must be a number or a boolean, got %s",
@@ -690,7 +747,7 @@ static int l_stride(lua_State *L) {
   const Tensor *x = ty_lua_check(L, "stride", 1);
   i64 told[MAX_RANK], next = 1;
   for (int d = x->type.rank - 1; d >= 0; d--) {
-    told[d] = x->type.dims[d] == 1 ? next : x->strides[d];
+    told[d] = x->type.dims[d] == 1 ? next : x->strides[d] / ty_dtype_width(x->type.dtype);
     next = told[d] * TY_MAX(x->type.dims[d], 1);
   }
   return push_sizes(L, "stride", x, told);

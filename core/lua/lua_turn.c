@@ -208,7 +208,8 @@ static bool read_item(const Turns *t, TurnValue of, TurnValue *y) {
   if (!x || !x->st || x->st->batched || x->st->recording || ty_type_numel(&x->type) != 1)
     return false;
   const void *p = ty_tensor_read(t->S, x);
-  if (!p || x->type.dtype == T_I64) return false; /* not every one is a number of Lua's */
+  if (!p || x->type.dtype == T_I64 || x->type.dtype == T_U64)
+    return false; /* not every one is a number of Lua's */
   *y = (TurnValue){.kind = IS_NUMBER};
   if (x->type.dtype == T_BOOL) *y = (TurnValue){IS_BOOLEAN, *(const u8 *)p, 0};
   else y->v = ty_elem_load(x->type.dtype, p);

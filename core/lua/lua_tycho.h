@@ -307,7 +307,14 @@ void ty_lua_open_ops(lua_State *L, int m, int t);     /* rows of the table, oper
 void ty_lua_open_tensor(lua_State *L, int m, int t);  /* creation, leaving, copies */
 void ty_lua_open_view(lua_State *L, int m, int t);    /* views, indexing, assignment */
 void ty_lua_open_print(lua_State *L, int m, int t);   /* tostring */
-void ty_lua_open_select(lua_State *L, int m, int t);  /* shapes that depend on data; sorting */
+void ty_lua_open_complex(lua_State *L, int m, int t); /* complex numbers as views */
+/* lua_complex.c: pushes what the function of lua/tycho/complex.lua of that name gives of the arguments on the stack, the
+** first n of which are the operands src; raises where there is none. who: as it was called. */
+void ty_lua_complex(lua_State *L, State *S, const char *who, const char *name, int n,
+                    const Given *src);
+/* The reals [.., 2] of a complex x, pushed; x itself where it is real. */
+const Tensor *ty_lua_complex_reals(lua_State *L, State *S, const char *who, const Tensor *x);
+void ty_lua_open_select(lua_State *L, int m, int t); /* shapes that depend on data; sorting */
 int ty_lua_unique_with(lua_State *L);
 void ty_lua_open_random(lua_State *L, int m, int t);   /* random numbers */
 void ty_lua_open_linalg(lua_State *L, int m, int t);   /* ty.linalg by LAPACK */
@@ -323,6 +330,7 @@ void ty_lua_open_compile(lua_State *L, int m, int t);  /* compile, explain, grap
 void ty_lua_open_graph(lua_State *L, int m);           /* what graph.lua needs */
 void ty_lua_open_grad(lua_State *L, int m, int t);     /* gradients */
 void ty_lua_open_attend(lua_State *L, int m);          /* attention */
+void ty_lua_open_fft(lua_State *L, int m);             /* Fourier transforms */
 void ty_lua_open_modes(lua_State *L, int m);           /* modes of a call's extent */
 void ty_lua_open_vmap(lua_State *L, int m);            /* what vmap.lua needs */
 void ty_lua_open_lifetimes(lua_State *L, int m);       /* what lifetimes.lua needs */

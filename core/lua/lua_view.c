@@ -673,7 +673,7 @@ static int l_pad(lua_State *L) {
     ty_lua_number(L, "pad", 3, "value");
     value = ty_lua_operand(L, "pad", 3);
   }
-  if (!ty_is_float(dtype) && !(floor(value.v) == value.v))
+  if (!ty_is_float(dtype) && !ty_is_complex(dtype) && !(floor(value.v) == value.v))
     return ty_lua_error(L, "pad: %.17g does not fit %s", value.v, ty_dtypes[dtype].name);
   Type t = x->type;
   i64 before[MAX_RANK] = {0}, after;

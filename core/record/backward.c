@@ -10,6 +10,7 @@
 */
 #include "ir/site.h"
 #include "record/capture.h"
+#include "record/complex.h"
 #include "record/loop.h"
 #include "record/record.h"
 #include "record/traced_call.h"
@@ -115,7 +116,20 @@ static bool is_asked(const Back *b, Record *r) {
   return false;
 }
 
+/* The same of complex numbers, of their reals. */
+static bool seed_reals(Back *b, const Tensor *y, const Tensor *g) {
+  Tensor p[2] = {{0}};
+  bool ok =
+      ty_complex_reals(b->S, "backward", y, &p[0]) && ty_complex_reals(b->S, "backward", g, &p[1]);
+  p[0].detached = y->detached; /* also where gradients are off */
+  p[1].detached = g->detached;
+  ok = ok && ty_back_seed(b, &p[0], &p[1]);
+  for (int i = 0; i < 2; i++) ty_tensor_release(&p[i]);
+  return ok;
+}
+
 bool ty_back_seed(Back *b, const Tensor *y, const Tensor *g) {
+  if (TY_UNLIKELY(ty_tensor_is_complex(y))) return seed_reals(b, y, g);
   Edge e = {.t = *y, .numel = y->st->numel};
   Tensor flat = {0};
   if (!ty_needs_grad(y) || !is_asked(b, y->st->tape)) return true;
@@ -382,6 +396,18 @@ BackState ty_back_step(Back *b) {
   return y;
 }
 
+/* ty_rule_unview; of complex numbers, of their reals. */
+static bool unview(State *S, const Edge *e, const Tensor *g, Tensor *y) {
+  Edge own = *e;
+  Tensor reals = {0};
+  if (TY_LIKELY(!ty_tensor_is_complex(g))) return ty_rule_unview(S, e, g, y);
+  bool ok = ty_complex_reals(S, "custom_grad", g, &reals) &&
+            ty_complex_as_reals(&e->t, &own.t.type, own.t.strides) &&
+            ty_rule_unview(S, &own, &reals, y);
+  ty_tensor_release(&reals);
+  return ok;
+}
+
 bool ty_back_give(Back *b, i32 i, const Tensor *g) {
   Record *r = b->at->r;
   Edge *e = &r->edge[i];
@@ -389,7 +415,7 @@ bool ty_back_give(Back *b, i32 i, const Tensor *g) {
   if (!is_asked(b, e->from)) return true;
   bool mode = b->S->grad_mode;
   ty_grad_set_mode(b->S, b->create);
-  bool ok = ty_rule_unview(b->S, e, g, &y) && give(b, e->from, &y);
+  bool ok = unview(b->S, e, g, &y) && give(b, e->from, &y);
   ty_grad_set_mode(b->S, mode);
   ty_tensor_release(&y);
   return ok;

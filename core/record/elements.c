@@ -4,6 +4,7 @@
 ** when that fails, in a capture that would have to know the value, and for values that differ from example to example.
 */
 #include "record/capture.h"
+#include "record/complex.h"
 #include "record/vmap.h"
 
 void *ty_vmap_refuse(State *S) {
@@ -14,21 +15,27 @@ void *ty_vmap_refuse(State *S) {
 }
 
 static void *tensor_address(const Tensor *x) {
-  return (char *)x->st->buf->data + x->offset * ty_dtypes[x->type.dtype].bytes;
+  return (char *)x->st->buf->data + x->offset * ty_dtypes[x->st->dtype].bytes;
 }
 
 /* The address of x's first element, for the CPU to read all of them. */
 static const void *tensor_window(State *S, const Tensor *x) {
-  const i64 esize = ty_dtypes[x->type.dtype].bytes;
+  const i64 esize = ty_dtypes[x->st->dtype].bytes;
   i64 lo = 0, hi = 0;
   if (TY_LIKELY(x->st->buf->device == ty_cpu)) return tensor_address(x);
   if (!ty_view_span(&x->type, x->offset, x->strides, &lo, &hi)) lo = hi = 0;
+  hi += ty_dtype_width(x->type.dtype) - 1;
   const char *p = ty_buffer_read(S, x->st->buf, lo * esize,
                                  TY_MIN((hi - lo + 1) * esize, x->st->buf->bytes - lo * esize));
   return p ? p + (x->offset - lo) * esize : NULL;
 }
 
 const void *ty_tensor_read(State *S, const Tensor *x) {
+  if (TY_UNLIKELY(!ty_complex_refuse(S, "read", x))) return NULL;
+  return ty_tensor_bits(S, x);
+}
+
+const void *ty_tensor_bits(State *S, const Tensor *x) {
   Storage *st = x->st;
   if (TY_UNLIKELY(st->batched != NULL)) return ty_vmap_refuse(S);
   if (TY_UNLIKELY(S->capture != NULL) && (st->recording || !ty_capture_is_fresh(S, st))) {
@@ -41,6 +48,7 @@ const void *ty_tensor_read(State *S, const Tensor *x) {
 
 void *ty_tensor_write(State *S, const Tensor *x) {
   Storage *st = x->st;
+  if (TY_UNLIKELY(!ty_complex_refuse(S, "write", x))) return NULL;
   if (TY_UNLIKELY(st->batched != NULL)) return ty_vmap_refuse(S);
   if (TY_UNLIKELY(S->capture != NULL) && (st->recording || !ty_capture_is_fresh(S, st))) {
     ty_capture_refuse(S, "writes the elements of a tensor one by one");

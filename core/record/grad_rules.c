@@ -6,6 +6,7 @@
 ** Whatever dims a rule ends with are made the operand's: what was broadcast is summed, what was reduced is
 ** expanded, the dtype is cast. Then the operand's view is undone.
 */
+#include "record/complex.h"
 #include "record/grad.h"
 #include "record/grad_words.h"
 
@@ -27,8 +28,18 @@ static bool put(Tensor *x, Tensor *y) {
   return true;
 }
 
+/* The same of complex numbers, which keep their pairs side by side. */
+static bool see_pairs(State *S, const Tensor *g, const Tensor *x, i64 numel, Tensor *y) {
+  Tensor own = *x, reals = {0};
+  if (!ty_complex_as_reals(x, &own.type, own.strides)) return ty_complex_reals(S, WHO, x, y);
+  bool ok = ty_rule_see(S, g, &own, numel, &reals) && ty_complex_pack(S, &reals, y);
+  ty_tensor_release(&reals);
+  return ok;
+}
+
 bool ty_rule_see(State *S, const Tensor *g, const Tensor *x, i64 numel, Tensor *y) {
   Tensor flat = {0};
+  if (TY_UNLIKELY(ty_tensor_is_complex(x))) return see_pairs(S, g, x, numel, y);
   Type all = {.rank = 1, .dims = {numel}}, t = x->type;
   if (!ty_record_reshape(S, g, &all, &flat)) return false;
   i64 step = numel > 1 ? flat.strides[0] : 1, strides[MAX_RANK];
@@ -491,6 +502,14 @@ static bool last(State *S, const Record *r, Tensor *y) {
   return ok;
 }
 
+/* Of fft: the transform by the transposed matrix, which is one of its kinds. */
+static bool transposed(State *S, const Record *r, const Tensor *gy, Tensor *y) {
+  static const u8 other[FFT_KINDS] = {FFT_INVERSE, FFT_FORWARD,   FFT_REAL_BACK,
+                                      FFT_REAL,    FFT_HALF_BACK, FFT_HALF};
+  const Type *own = &r->edge[0].t.type;
+  return ty_record_fft(S, WHO, gy, r->dim, other[r->base & 7], r->base >> 3, own->dims[r->dim], y);
+}
+
 /* --- the machine */
 
 enum { DEPTH = 10 };
@@ -588,6 +607,7 @@ __attribute__((noinline)) static bool run_word(State *S, const Record *r, const 
     case I_REST: ok = rest(S, r, gy, &y); break;
     case I_UNDER: ok = under(S, r, gy, &y); break;
     case I_UNWRITTEN: ok = unwritten(S, r, gy, &y); break;
+    case I_TRANSPOSE: ok = transposed(S, r, gy, &y); break;
     case I_LAST: ok = last(S, r, &y); break;
     default: break;
     }

@@ -77,6 +77,7 @@ const double ty_rule_numbers[] = {0,
 #define UNWRITTEN I_UNWRITTEN
 #define LAST I_LAST
 #define ATTENDED I_ATTENDED
+#define TRANSPOSE I_TRANSPOSE
 /* 0 where the other operand was chosen; equal tensors share; of a tensor and a number the first has all. */
 #define CHOICE(other, x, y) other, ZERO, EQ(x, y), MUL(g, I_TIE), g, OP_WHERE, OP_WHERE
 /* The elements that m holds for share g evenly. */

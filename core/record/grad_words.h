@@ -29,6 +29,7 @@ enum {
   I_UNDER,     /* and that */
   I_UNWRITTEN, /* g but for the index's places */
   I_ATTENDED,  /* of attend */
+  I_TRANSPOSE, /* of fft */
   I_LAST,      /* whether an element of src is the one that stays */
   I_NONE,
   I_END,

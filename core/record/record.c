@@ -14,6 +14,7 @@
 #include <math.h>
 #include "record/record.h"
 #include "record/capture.h"
+#include "record/complex.h"
 #include "record/grad.h"
 #include "record/vmap.h"
 
@@ -109,6 +110,7 @@ bool ty_record_finish(State *S, Recording *b, i32 node, Tensor *y, const char *w
 
 bool ty_record_settle(State *S, const Tensor *x) {
   Storage *st = x->st;
+  if (TY_UNLIKELY(ty_tensor_is_complex(x))) return ty_complex_refuse(S, "operation", x);
   if (TY_UNLIKELY(st->batched != NULL)) return ty_vmap_refuse(S) != NULL;
   return !st->recording || st->recording == S->open || S->cut(S, st->recording, st);
 }
@@ -287,9 +289,10 @@ bool ty_record_settle_all(State *S, int n, const Given *src) {
 static bool record_map(State *S, const char *who, int op, int n, const Given *src, Tensor *y) {
   Type t = {0};
   int in, out;
-  if (!ty_record_same_device(S, who, n, src) || !infer_dtype(S, who, op, n, src, &in, &out) ||
-      !broadcast(S, who, n, src, &t))
-    return false;
+  if (!ty_record_same_device(S, who, n, src)) return false;
+  if (!broadcast(S, who, n, src, &t)) return false;
+  if (TY_UNLIKELY(ty_complex_among(n, src))) return ty_complex_map(S, who, op, n, src, y);
+  if (!infer_dtype(S, who, op, n, src, &in, &out)) return false;
   if (n && !t.device) t.device = (u8)device_of(n, src);
   t.dtype = (u8)out;
   if (TY_UNLIKELY(ty_vmap_level_of(n, src)))
@@ -361,7 +364,8 @@ static bool record_product(State *S, const char *who, const Given *src, Tensor *
   for (int i = 0; i < 2; i++)
     if (src[i].kind != O_TENSOR)
       return ty_fail(S, "%s: argument %d must be a tensor, got a number", who, i + 1);
-  if (!ty_record_same_device(S, who, 2, src)) return false;
+  if (!ty_record_same_device(S, who, 2, src) || !ty_complex_refuse_all(S, who, 2, src))
+    return false;
   for (int i = 0; i < 2; i++) {
     t[i] = src[i].t->type;
     if (t[i].rank) continue;
@@ -402,6 +406,7 @@ bool ty_record_contract(State *S, const char *who, const Tensor *a, const Tensor
                {.dtype = z->dtype, .device = z->device, .rank = (u8)lead}},
        r;
   char sa[SHOWN], sb[SHOWN];
+  if (!ty_complex_refuse_all(S, who, 2, src)) return false;
   const int rows = x->rank - summed, most = TY_MIN(x->rank, z->rank);
   bool ok = lead >= 0 && summed >= 0 && lead <= MAX_RANK - 2 && lead + summed <= most;
   for (int d = 0; ok && d < summed; d++) ok = x->dims[rows + d] == z->dims[lead + d];
@@ -481,6 +486,8 @@ bool ty_record_cast(State *S, const Tensor *x, int dtype, Tensor *y) {
     ty_tensor_alias(y, x);
     return true;
   }
+  if (TY_UNLIKELY(ty_is_complex(dtype) || ty_tensor_is_complex(x)))
+    return ty_complex_cast(S, x, dtype, y);
   if (TY_UNLIKELY(x->st->batched != NULL))
     return batched(S, "to", OP_CAST, x, 0, dtype, &x->type, y);
   i32 a = ty_record_start(S, "to", x, dtype, &b);
@@ -489,6 +496,7 @@ bool ty_record_cast(State *S, const Tensor *x, int dtype, Tensor *y) {
 
 bool ty_record_to(State *S, const Tensor *x, int device, Tensor *y) {
   Recording *b;
+  if (TY_UNLIKELY(ty_tensor_is_complex(x))) return ty_complex_to(S, x, device, y);
   if (TY_UNLIKELY(x->st->batched != NULL))
     return batched(S, "to", OP_TO, x, 0, device, &x->type, y);
   i32 a = ty_record_start(S, "to", x, x->type.dtype, &b);
@@ -503,6 +511,9 @@ bool ty_record_bitcast(State *S, const Tensor *x, int dtype, Tensor *y) {
   const char *who = "view_as";
   Recording *b;
   int from = x->type.dtype;
+  if (!ty_complex_refuse(S, who, x)) return false;
+  if (ty_is_complex(dtype))
+    return ty_fail(S, "%s: complex numbers are pairs of reals (use ty.view_as_complex)", who);
   if (from == dtype) return ty_record_copy(S, x, y); /* a tensor of its own, as with any dtype */
   if (ty_dtypes[from].bytes != ty_dtypes[dtype].bytes)
     return ty_fail(S, "%s: %s and %s differ in size", who, ty_dtypes[from].name,
@@ -519,6 +530,7 @@ bool ty_record_bitcast(State *S, const Tensor *x, int dtype, Tensor *y) {
 
 bool ty_record_copy(State *S, const Tensor *x, Tensor *y) {
   Recording *b;
+  if (TY_UNLIKELY(ty_tensor_is_complex(x))) return ty_complex_copy(S, x, y);
   if (TY_UNLIKELY(x->st->batched != NULL))
     return batched(S, "clone", OP_CAST, x, 0, -1, &x->type, y);
   i32 a = ty_record_start(S, "clone", x, x->type.dtype, &b);
@@ -565,6 +577,7 @@ bool ty_record_reduce(State *S, const char *who, int op, const Tensor *x, u32 di
   Recording *b;
   int rank = x->type.rank, own = x->type.dtype, acc = own, out = own;
   who = ty_record_name(who, op);
+  if (TY_UNLIKELY(ty_tensor_is_complex(x))) return ty_complex_reduce(S, who, op, x, dims, keep, y);
   if (!dims) dims = (1u << rank) - 1;
   i64 count = 1;
   int runs = 0;
@@ -607,6 +620,7 @@ bool ty_record_scan(State *S, const char *who, int op, const Tensor *x, int dim,
   Recording *b;
   int d = x->type.dtype, rule = ty_ops[op].rule;
   who = ty_record_name(who, op);
+  if (TY_UNLIKELY(ty_tensor_is_complex(x))) return ty_complex_scan(S, who, op, x, dim, y);
   d = ty_rule_dtype(rule, d, S->default_dtype);
   if (TY_UNLIKELY(x->st->batched != NULL)) return batched(S, who, op, x, 0, dim, &x->type, y);
   i32 a = ty_record_start(S, who, x, d, &b);
@@ -624,6 +638,8 @@ bool ty_record_scan(State *S, const char *who, int op, const Tensor *x, int dim,
 bool ty_record_attend(State *S, const char *who, int op, const Tensor *const *x, const Type *as,
                       const Arg *arg, i64 numel, Tensor *y) {
   const int arity = ty_ops[op].arity;
+  for (int i = 0; i < arity; i++)
+    if (x[i] && !ty_complex_refuse(S, who, x[i])) return false;
   const Type absent = {.dtype = T_BOOL}, flat = ty_type_line(as[0].dtype, as[0].device, numel);
   S->nops++;
   for (int i = 0; i < arity; i++)
@@ -670,6 +686,8 @@ static bool fill_few(State *S, const Type *t, const double *v, Tensor *y) {
 
 bool ty_record_full(State *S, const Type *t, double v, Tensor *y) {
   const char *who = "full";
+  if (TY_UNLIKELY(ty_is_complex(t->dtype)))
+    return ty_complex_number(S, t, &(Given){.kind = O_NUMBER, .v = v}, y);
   if (fill_few(S, t, &v, y)) return true;
   Recording *b = ty_record_start_leaf(S, who, t);
   if (!b) return false;
@@ -683,6 +701,7 @@ bool ty_record_full(State *S, const Type *t, double v, Tensor *y) {
 
 bool ty_record_number(State *S, const Type *t, const Given *x, Tensor *y) {
   const char *who = "full";
+  if (TY_UNLIKELY(ty_is_complex(t->dtype))) return ty_complex_number(S, t, x, y);
   if (!x->symbol) return ty_record_full(S, t, x->v, y);
   Recording *b = ty_record_start_leaf(S, who, t);
   if (!b) return false;
@@ -705,6 +724,7 @@ bool ty_record_iota(State *S, const Type *dims, Tensor *y) {
 }
 
 bool ty_record_empty(State *S, const Type *t, Tensor *y) {
+  if (TY_UNLIKELY(ty_is_complex(t->dtype))) return ty_complex_empty(S, t, y);
   if (fill_few(S, t, NULL, y)) return true;
   return record_leaf(S, "empty", OP_EMPTY, t, y);
 }

@@ -1,5 +1,5 @@
 /*
-** record_move.c -- what goes by index: gather, scatter; and sorting, which makes one.
+** record_move.c -- what goes by index: gather, scatter; sorting, which makes one; and Fourier transforms.
 ** In: tensors; an index of integers that counts from a base, or from the end. Out: as of record.c.
 ** Fails where an index names no place, with the first one that does not.
 **
@@ -12,6 +12,7 @@
 #include "base/system.h"
 #include "ir/site.h"
 #include "record/capture.h"
+#include "record/complex.h"
 #include "record/grad.h"
 #include "record/vmap.h"
 
@@ -70,14 +71,15 @@ typedef struct Places {
 #define ROWS(isa, target) \
   ROW(u8, isa, target) \
   ROW(i8, isa, target) \
+  ROW(u16, isa, target) \
+  ROW(u32, isa, target) \
   ROW(i16, isa, target) \
   ROW(i32, isa, target) \
   ROW(i64, isa, target) \
-  static BadFn *const bad##isa[T_COUNT] = {[T_U8] = bad_u8##isa, \
-                                           [T_I8] = bad_i8##isa, \
-                                           [T_I16] = bad_i16##isa, \
-                                           [T_I32] = bad_i32##isa, \
-                                           [T_I64] = bad_i64##isa};
+  static BadFn *const bad##isa[T_COUNT] = { \
+      [T_U8] = bad_u8##isa,   [T_I8] = bad_i8##isa,   [T_U16] = bad_u16##isa, \
+      [T_U32] = bad_u32##isa, [T_I16] = bad_i16##isa, [T_I32] = bad_i32##isa, \
+      [T_I64] = bad_i64##isa};
 typedef bool BadFn(const void *p, i64 n, i64 stride, const Places *k);
 ROWS(, )
 #if defined(__x86_64__)
@@ -173,6 +175,7 @@ bool ty_record_check_index(State *S, const char *who, const Tensor *index, i64 s
   if (!ty_is_int(d))
     return ty_fail(S, "%s: the index must be of integers, got %s%s", who, ty_dtypes[d].name,
                    ty_is_float(d) ? " (use :to(\"i64\"))" : "");
+  if (d == T_U64) return ty_fail(S, "%s: an index of u64 is not taken (use :to(\"i64\"))", who);
   switch (look_at(S, index, size, base, &from)) {
   case NEVER: return true;
   case BEFORE: return ty_capture_check(S, &from, size, base, skip);
@@ -243,6 +246,8 @@ bool ty_record_gather(State *S, const char *who, const Tensor *x, int dim, const
   bool later;
   who = ty_record_name(who, OP_GATHER);
   if (!check_index_shape(S, who, &x->type, &index->type, dim)) return false;
+  if (TY_UNLIKELY(ty_tensor_is_complex(x)))
+    return ty_complex_gather(S, who, x, dim, index, base, y);
   Given src[2] = {{.kind = O_TENSOR, .t = x}, {.kind = O_TENSOR, .t = index}};
   if (!ty_record_same_device(S, who, 2, src)) return false;
   if (TY_UNLIKELY(ty_vmap_level_of(2, src))) {
@@ -280,6 +285,8 @@ bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int d
   if (!ty_type_same_dims(&index->type, &src->type))
     return ty_fail(S, "%s: index and source differ in shape, %s and %s", who,
                    ty_record_show(&index->type, si), ty_record_show(&src->type, ss));
+  if (TY_UNLIKELY(ty_tensor_is_complex(x) || ty_tensor_is_complex(src)))
+    return ty_complex_scatter(S, who, op, x, dim, index, base, src, y);
   Given given[3] = {{.t = x}, {.t = index}, {.t = src}};
   if (!ty_record_same_device(S, who, 3, given)) return false;
   if (TY_UNLIKELY(ty_vmap_level_of(3, given))) {
@@ -311,6 +318,7 @@ bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, i64 
   Recording *b;
   Given src = {.t = x};
   Type t = x->type;
+  if (!ty_complex_refuse(S, who, x)) return false;
   if (keep >= 0 && t.rank) t.dims[dim] = keep;
   if (TY_UNLIKELY(x->st->batched != NULL)) {
     const VmapArg arg = {.dim = dim, .base = descending, .keep = keep};
@@ -331,12 +339,40 @@ bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, i64 
   return ty_record_finish_as(S, b, ty_node_append(b, &n), &t, y, who);
 }
 
+bool ty_record_fft(State *S, const char *who, const Tensor *x, int dim, int kind, int norm, i64 n,
+                   Tensor *y) {
+  Recording *b;
+  Given src = {.t = x};
+  Type t = x->type;
+  if (kind == FFT_REAL || kind == FFT_HALF_BACK) {
+    if (t.rank == MAX_RANK)
+      return ty_fail(S, "%s: there is no room for more than %d dims", who, MAX_RANK);
+    n = t.dims[dim];
+    t.dims[dim] = n / 2 + 1, t.dims[t.rank++] = 2;
+  } else if (kind == FFT_HALF || kind == FFT_REAL_BACK) t.dims[dim] = n, t.dims[--t.rank] = 0;
+  if (TY_UNLIKELY(x->st->batched != NULL)) {
+    const VmapArg arg = {.dim = dim, .base = kind, .norm = norm, .keep = n};
+    if (!ty_vmap_record(S, who, OP_FFT, 1, &src, arg, &t, y)) return false;
+  } else {
+    const i32 a = ty_record_start(S, who, x, x->type.dtype, &b);
+    if (a < 0) return false;
+    Node node = ty_node_new(OP_FFT, &t, a, -1, -1);
+    node.arg.k = dim;
+    node.arg.k2 = kind + 8 * norm;
+    if (!ty_record_finish(S, b, ty_node_append(b, &node), y, who)) return false;
+  }
+  if (TY_LIKELY(!S->tracks)) return true;
+  return ty_grad_note(
+      S, &(TapeEntry){.kind = OP_FFT, .n = 1, .src = &src, .dim = dim, .base = kind + 8 * norm}, y);
+}
+
 bool ty_record_searchsorted(State *S, const Tensor *sorted, const Tensor *v, bool right,
                             Tensor *y) {
   const char *who = "searchsorted";
   char ss[SHOWN], sv[SHOWN];
   Recording *b;
   const Type *a = &sorted->type, *q = &v->type;
+  if (!ty_complex_refuse(S, who, sorted) || !ty_complex_refuse(S, who, v)) return false;
   bool ok = a->rank >= 1 && a->rank == q->rank;
   for (int d = 0; ok && d < a->rank - 1; d++) ok = a->dims[d] == q->dims[d];
   if (!ok)

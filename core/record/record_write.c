@@ -6,6 +6,7 @@
 */
 #include "record/record.h"
 #include "record/capture.h"
+#include "record/complex.h"
 #include "record/grad.h"
 #include "record/vmap.h"
 
@@ -119,6 +120,8 @@ bool ty_record_assign(State *S, const char *who, const Tensor *dst, const Given 
   if (x->kind == O_TENSOR && TY_UNLIKELY(x->t->st->batched != NULL) &&
       !ty_vmap_open_to(S, who, dst, x))
     return false;
+  if (TY_UNLIKELY(ty_tensor_is_complex(dst) || (x->kind == O_TENSOR && ty_tensor_is_complex(x->t))))
+    return ty_complex_assign(S, who, dst, x);
   if (TY_LIKELY(!S->tracks && !dst->st->snapshot && !dst->st->tape)) return write(S, who, dst, x);
   return ty_grad_assign(S, who, dst, x, write);
 }
@@ -169,6 +172,7 @@ static bool cat(State *S, const char *who, int n, const Tensor *const *x, int di
 bool ty_record_cat(State *S, const char *who, int n, const Tensor *const *x, int dim, Tensor *y) {
   Type t;
   if (!cat_type(S, who, n, x, dim, &t)) return false;
+  if (TY_UNLIKELY(ty_is_complex(t.dtype))) return ty_complex_cat(S, who, n, x, dim, t.dtype, y);
   Given *src = ty_mem_alloc(sizeof *src * (size_t)n);
   if (!src) return ty_fail_memory(S, who, 0);
   for (int i = 0; i < n; i++) src[i] = (Given){.kind = O_TENSOR, .t = x[i]};

@@ -263,7 +263,7 @@ bool ty_grad_require(State *S, Tensor *x, bool on) {
   Storage *st = x->st;
   if (S->capture && on != ty_needs_grad(x) && ty_capture_holds(S, st))
     return ty_capture_refuse(S, "changes whether a tensor from outside requires grad");
-  if (on && !ty_is_float(x->type.dtype)) {
+  if (on && !ty_is_float(st->dtype)) {
     ty_type_print(&x->type, text, sizeof text);
     return ty_fail(S, "%s: only floats have gradients, got %s", who, text);
   }

@@ -499,9 +499,15 @@ static void tensor_init(Tensor *y, Storage *st, const Type *t) {
   ty_type_strides(t, y->strides);
 }
 
+/* A storage for elements of type t: those of complex numbers are their parts. */
+static Storage *storage_for(State *S, const Type *t) {
+  return ty_storage_new(S, ty_dtype_part(t->dtype), t->device,
+                        ty_type_numel(t) * ty_dtype_width(t->dtype));
+}
+
 bool ty_tensor_from(State *S, Tensor *y, const Type *t, const void *bytes) {
-  i64 n = ty_type_numel(t), size = n * ty_dtypes[t->dtype].bytes;
-  Storage *st = ty_storage_new(S, t->dtype, t->device, n);
+  i64 size = ty_type_numel(t) * ty_dtypes[t->dtype].bytes;
+  Storage *st = storage_for(S, t);
   if (!st) return false;
   const Device *d = ty_devices[t->device];
   const char *err = NULL;
@@ -519,7 +525,7 @@ bool ty_tensor_from(State *S, Tensor *y, const Type *t, const void *bytes) {
 
 bool ty_tensor_foreign(State *S, Tensor *y, const Type *t, void *data, Owner owner) {
   i64 n = ty_type_numel(t);
-  Storage *st = ty_storage_new(S, t->dtype, t->device, n);
+  Storage *st = storage_for(S, t);
   Buffer *b = st ? block_new(S) : NULL;
   if (!b) {
     ty_storage_drop(st);
@@ -557,7 +563,7 @@ void ty_tensor_release(Tensor *t) {
 }
 
 bool ty_tensor_is_contiguous(const Tensor *t) {
-  return ty_is_contiguous(t->type.rank, t->type.dims, t->strides);
+  return ty_is_contiguous_by(t->type.rank, t->type.dims, t->strides, ty_dtype_width(t->type.dtype));
 }
 
 void ty_tensor_view(Tensor *y, const Tensor *x, const Type *t, i64 offset, const i64 *strides) {

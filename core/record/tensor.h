@@ -275,6 +275,8 @@ bool ty_tensor_reshape(const Tensor *x, const Type *t, i64 *strides);
 /* Computes x if it is pending, and gives the address of its first element (its view's offset
  * added). */
 const void *ty_tensor_read(State *S, const Tensor *x);
+/* The same of complex numbers, too, for who moves whole elements. */
+const void *ty_tensor_bits(State *S, const Tensor *x);
 /* The same for writing outside the engine: the storage owns its buffer alone afterwards. */
 void *ty_tensor_write(State *S, const Tensor *x);
 /* As ty_tensor_write, and the address stays valid and live for ever. */
@@ -317,6 +319,9 @@ bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int d
 /* keep: how many of the dim are wanted, -1: all. */
 bool ty_record_argsort(State *S, const Tensor *x, int dim, bool descending, i64 keep, Tensor *y);
 bool ty_record_searchsorted(State *S, const Tensor *sorted, const Tensor *v, bool right, Tensor *y);
+/* FFT of x, f32 or f64, along a dim; n: the numbers that HALF and REAL_BACK give there. */
+bool ty_record_fft(State *S, const char *who, const Tensor *x, int dim, int kind, int norm, i64 n,
+                   Tensor *y);
 /* ATTEND and ATTEND_GRAD of operands cast and broadcast to the types; NULL: there is none. */
 bool ty_record_attend(State *S, const char *who, int op, const Tensor *const *x, const Type *as,
                       const Arg *arg, i64 numel, Tensor *y);

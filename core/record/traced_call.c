@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/pointer_map.h"
+#include "record/complex.h"
 #include "record/traced_call.h"
 
 /* --- the tape of a capture */
@@ -153,8 +154,8 @@ static bool new_value(Making *M, const Edge *e, TapeValue *v) {
                       (st->snapshot == outside || (st->buf && st->buf == held(M->c, outside))))) {
     v->kind = VALUE_OUTSIDE;
     v->of = i;
-    v->type = M->c->outside[i].t.type;
-    memcpy(v->strides, M->c->outside[i].t.strides, sizeof v->strides);
+    const Tensor *x = &M->c->outside[i].t;
+    if (!ty_complex_as_reals(x, &v->type, v->strides)) return refuse(S, "a tensor has 8 dims");
   } else if (st->recording == M->c->recording) {
     v->kind = VALUE_TARGET;
     v->st = st;

@@ -18,13 +18,18 @@
 
 static Range all_of(int dtype) {
   switch (ty_dtypes[dtype].kind) {
-  case 'u': return (Range){0, UINT8_MAX};
+  case 'u': {
+    const int bits = ty_dtypes[dtype].bytes * 8;
+    if (bits == 64) break; /* of its bits as an i64 */
+    return (Range){0, ((i64)1 << bits) - 1};
+  }
   case 'i': {
     i64 half = (i64)1 << (ty_dtypes[dtype].bytes * 8 - 2); /* 2^(bits - 1) needs care in i64 */
     return (Range){-half - half, half - 1 + half};
   }
-  default: return (Range){INT64_MIN, INT64_MAX};
+  default: break;
   }
+  return (Range){INT64_MIN, INT64_MAX};
 }
 
 /* The interval where it lies inside of the dtype, else all of the dtype. */
@@ -77,7 +82,7 @@ static Range remainder_of(int dtype, Range b) {
 static Range range(const Recording *b, i32 node, int depth) {
   const Node *n = &b->g.node[node];
   int dtype = n->type.dtype;
-  if (ty_is_float(dtype) || !depth) return all_of(dtype);
+  if (ty_is_float(dtype) || dtype == T_U64 || !depth) return all_of(dtype);
 #define OPERAND(i) range(b, n->src[i], depth - 1)
   const Type *from = n->src[0] >= 0 ? &b->g.node[n->src[0]].type : NULL;
   switch (n->op) {

@@ -99,7 +99,7 @@ bool ty_vmap_wrap(State *S, Tensor *x, u32 level, const Type *t, Tensor *y) {
   Tensor r = {.type = *t}, all = *x, one = *x, own = {0};
   r.type.dtype = x->type.dtype;
   r.type.device = x->type.device;
-  ty_type_strides(t, r.strides);
+  ty_type_strides(&r.type, r.strides);
   for (int d = 1; d < one.type.rank; d++) {
     one.type.dims[d - 1] = one.type.dims[d];
     one.strides[d - 1] = one.strides[d];
@@ -111,13 +111,14 @@ bool ty_vmap_wrap(State *S, Tensor *x, u32 level, const Type *t, Tensor *y) {
     all = own;
   }
   x->st = NULL;
-  i64 n = ty_type_numel(t), count = all.type.dims[0];
+  const int dtype = ty_dtype_part(r.type.dtype); /* of the storage, whose elements are counted */
+  i64 n = ty_type_numel(t) * ty_dtype_width(r.type.dtype), count = all.type.dims[0];
   i64 step = count == 1 ? n : all.strides[0];
-  all.type = (Type){.dtype = r.type.dtype, .device = r.type.device, .rank = 2, .dims = {count, n}};
+  all.type = (Type){.dtype = (u8)dtype, .device = r.type.device, .rank = 2, .dims = {count, n}};
   memset(all.strides, 0, sizeof all.strides);
   all.strides[0] = step;
   all.strides[1] = 1;
-  ok = ok && (r.st = ty_storage_new(S, r.type.dtype, r.type.device, n)) &&
+  ok = ok && (r.st = ty_storage_new(S, dtype, r.type.device, n)) &&
        batched_set(S, r.st, level, &all);
   if (ok) {
     *y = r;
@@ -279,6 +280,7 @@ bool ty_vmap_record(State *S, const char *who, int op, int n, const Given *src, 
     case OP_TO: ok = ty_record_to(S, p, arg.dim, &x); break;
     case OP_BITCAST: ok = ty_record_bitcast(S, p, arg.dim, &x); break;
     case OP_ARGSORT: ok = ty_record_argsort(S, p, d, arg.base, arg.keep, &x); break;
+    case OP_FFT: ok = ty_record_fft(S, who, p, d, arg.base, arg.norm, arg.keep, &x); break;
     case OP_GATHER: ok = ty_record_gather(S, who, p, d, p + 1, arg.base, &x); break;
     case OP_SEARCHSORTED: ok = ty_record_searchsorted(S, p, p + 1, arg.base, &x); break;
     case OP_SCATTER:

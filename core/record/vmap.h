@@ -62,9 +62,10 @@ bool ty_vmap_lift(State *S, const Tensor *x, u32 level, i64 count, int rank, Ten
 /* What an operation needs beside its operands. */
 typedef struct VmapArg {
   u32 dims; /* REDUCE */
-  i32 dim;  /* SCAN, ARGSORT, GATHER, SCATTER: dim; CAST: the dtype, -1 for a copy */
-  i32 base; /* GATHER, SCATTER: of the index; ARGSORT: descending; SEARCHSORTED: right */
-  i64 keep; /* ARGSORT */
+  i32 dim;  /* SCAN, FFT, ARGSORT, GATHER, SCATTER: dim; CAST: the dtype, -1 for a copy */
+  i32 base; /* FFT: kind; GATHER, SCATTER: of the index; ARGSORT: descending; SEARCHSORTED: right */
+  i64 keep; /* ARGSORT; FFT: n */
+  i32 norm; /* FFT */
 } VmapArg;
 
 /* What record.c does where an operand is batched: by its own functions, for all examples at once. t: dims of the

@@ -19,8 +19,8 @@ local rows = {
   { "psi", "digamma" }, { "expit", "sigmoid" }, { "copy", "clone" }, { "nelement", "numel" }, { "array", "tensor" },
   { "as_tensor", "tensor" }, { "split_with_sizes", "split" }, { "permute_dims", "permute" }, { "degrees", "rad2deg" },
   { "radians", "deg2rad" }, { "expand_dims", "unsqueeze" }, { "take_along_axis", "take_along_dim" },
-  { "clamp_min", "maximum" }, { "clamp_max", "minimum" },
-  { "trapz", "trapezoid" }, { "vdot", "dot" },
+  { "clamp_min", "maximum" }, { "clamp_max", "minimum" }, { "trapz", "trapezoid" },
+  { "conjugate", "conj" }, { "conj_physical", "conj", inplace = true },
 }
 
 ---@param alias fun(name: string, of: string, only: string?, inplace: boolean?) see functions.lua

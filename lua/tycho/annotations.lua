@@ -8,7 +8,7 @@ local ty, Tensor = {}, {}
 
 ------ Making tensors
 
----@alias tycho.dtype "bool"|"u8"|"i8"|"i16"|"i32"|"i64"|"f16"|"bf16"|"f32"|"f64"
+---@alias tycho.dtype "bool"|"u8"|"i8"|"i16"|"i32"|"i64"|"f16"|"bf16"|"f32"|"f64"|"u16"|"u32"|"u64"|"c64"|"c128"
 
 --- Data are copied. Numbers give the default dtype (f32), booleans bool; `{}` is an empty vector.
 --- Raises where nested tables are ragged, hold something else, or a number does not fit the dtype.
@@ -234,26 +234,26 @@ function ty.numel(x) end
 function ty.is_contiguous(x) end
 
 --- Waits for what computes x. Within a compiled function it ends a part. Raises where x has another number of elements
---- than one, or an i64 is no Lua number exactly.
+--- than one, or an i64 is no Lua number exactly. A complex number gives its real and its imaginary part.
 ---@param x tycho.Tensor of one element
----@return number|boolean
+---@return number|boolean value, number? imaginary
 function ty.item(x) end
 
 --- Raises where there is not one index for each dim, or one is out of range.
 ---@param x tycho.Tensor
 ---@param ... integer one index for each dim, 1-based, negative from the end
----@return number|boolean
+---@return number|boolean value, number? imaginary # of a complex number both parts
 function ty.get(x, ...) end
 
 --- Raises where there is not one index for each dim, one is out of range, or the value does not fit the dtype.
 ---@param x tycho.Tensor
----@param ... integer|number|boolean one index for each dim, then the value
+---@param ... integer|number|boolean one index for each dim, then the value; of a complex number one part or both
 ---@return tycho.Tensor # x itself
 function ty.set(x, ...) end
 
 --- Raises where x is no tensor, or an i64 is no Lua number exactly.
 ---@param x tycho.Tensor
----@return table|number|boolean # nested tables, one level a dim
+---@return table|number|boolean # nested tables, one level a dim; complex numbers are {real, imaginary}
 function ty.totable(x) end
 
 --- for i, row in x:rows() do ... end. Rows are views. Raises where x has no dims.
@@ -413,6 +413,35 @@ function ty.diagonal(x, offset, dim1, dim2) end
 ---@param ... integer the others, where they stand one by one
 ---@return tycho.Tensor # a view
 function ty.flip(x, dims, ...) end
+
+------ Complex numbers
+
+--- Memory and gradient are the same: what is written to one is seen in the other.
+--- Raises where x is of reals, or has 8 dims.
+---@param x tycho.Tensor c64 or c128
+---@return tycho.Tensor # [..., 2], f32 or f64: the real and the imaginary part
+function ty.view_as_real(x) end
+
+--- Memory and gradient are the same: what is written to one is seen in the other.
+--- Raises where x is neither f32 nor f64, its last dim is not 2, or the two do not lie side by side.
+---@param x tycho.Tensor [..., 2], f32 or f64
+---@return tycho.Tensor # without the last dim; c64 or c128
+function ty.view_as_complex(x) end
+
+--- Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # the sizes of x; f32 of c64, f64 of c128
+function ty.real(x) end
+
+--- Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # the sizes of x; f32 of c64, f64 of c128
+function ty.imag(x) end
+
+--- Raises nothing: what is no tensor is not.
+---@param x any
+---@return boolean
+function ty.is_complex(x) end
 
 ------ Joining, repeating, moving
 

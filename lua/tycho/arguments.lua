@@ -61,7 +61,8 @@ return function(ty)
     M.tensor(who, i, x)
     local dtype = x.dtype
     if dtype == "f32" or dtype == "f64" or dtype == "f16" or dtype == "bf16" then return x end
-    return fail(who, "argument %d must be of floats, got %s (use :to(\"f32\"))", i, M.text(x))
+    local hint = ty.is_complex(x) and "not for complex numbers: take :real(), :imag() or :abs()" or "use :to(\"f32\")"
+    return fail(who, "argument %d must be of floats, got %s (%s)", i, M.text(x), hint)
   end
 
   --- A tensor, number or boolean.

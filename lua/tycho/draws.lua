@@ -98,12 +98,12 @@ return function(ty, check, row)
   in_place("log_normal_", "x, mean = 1, std = 2", log_normal_in_place, "writes numbers with normal logarithms to x")
   in_place("geometric_", "x, p", geometric_in_place, "writes how many draws it takes until one succeeds to x")
 
-  local MOST = 400 -- exp(-400) is a normal number
+  local MOST, LARGEST = 400, 1e6 -- exp(-400) is a normal number; a mean in all
 
   --- Numbers of events, of Poisson's distribution with that mean: one for each element. Reads the largest mean.
   --- By inversion, in f64: the probabilities of 0, 1, 2, ... are added up until they exceed a uniform number. A large
   --- mean is a sum of several draws.
-  --- Raises where a mean is negative or not finite.
+  --- Raises where a mean is negative, not finite, or above 1e6.
   ---@param rate tycho.Tensor floats from 0
   ---@return tycho.Tensor # shape and dtype of rate
   local function poisson(rate)
@@ -112,6 +112,10 @@ return function(ty, check, row)
     if rate:numel() == 0 then return rate:clone() end
     local most, least = rate:max():item(), rate:min():item()
     if not (least >= 0 and most < math.huge) then fail(who, "means must be finite and not negative, got %g", least) end
+    if most > LARGEST then
+      fail(who, "means above %g take too many draws, got %g (take normal numbers of that mean and variance)", LARGEST,
+        most)
+    end
     local draws = math.max(1, math.ceil(most / MOST))
     local mean = rate:detach():to("f64") / draws
     most = most / draws

@@ -5,7 +5,9 @@
 ---@param row fun(r: table) adds a composite, see functions.lua
 return function(ty, check, row)
   local fail = check.fail
-  local order = { "bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64" }
+  local order = { "bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "c64", "c128" }
+  local unsigned = { u16 = 2, u32 = 4, u64 = 8 }
+  local signed = { i8 = 1, i16 = 2, i32 = 4, i64 = 8 }
   local rank = {}
   for i, name in ipairs(order) do rank[name] = i end
 
@@ -16,17 +18,25 @@ return function(ty, check, row)
   end
 
   --- The dtype in which two meet, as in a sum of tensors of both: the larger of a kind, the float of a float and an
-  --- integer; i16 for u8 and i8, f32 for f16 and bf16.
+  --- integer; i16 for u8 and i8, f32 for f16 and bf16; of unsigned and signed integers the smallest that holds both,
+  --- f64 for u64 and a signed one.
   --- Raises where a name is no dtype.
   ---@param a tycho.dtype
   ---@param b tycho.dtype
   ---@return tycho.dtype
   local function promote_types(a, b)
     a, b = named("promote_types", 1, a), named("promote_types", 2, b)
+    if unsigned[a] or unsigned[b] then
+      if not unsigned[a] or (unsigned[b] or 0) > unsigned[a] then a, b = b, a end -- a is unsigned, the widest
+      if unsigned[b] or b == "u8" or b == "bool" then return a end
+      if not signed[b] then return b end
+      return signed[b] > unsigned[a] and b or ({ u16 = "i32", u32 = "i64", u64 = "f64" })[a]
+    end
     local low, high = math.min(rank[a], rank[b]), math.max(rank[a], rank[b])
     low, high = order[low], order[high]
     if low == "u8" and high == "i8" then return "i16" end
     if low == "f16" and high == "bf16" then return "f32" end
+    if low == "f64" and high == "c64" then return "c128" end
     return high
   end
 
@@ -37,6 +47,10 @@ return function(ty, check, row)
   ---@return tycho.dtype
   local function result_type(a, b)
     check.pair("result_type", a, b)
+    if ty.is_complex(a) or ty.is_complex(b) then
+      if ty.is_tensor(a) and ty.is_tensor(b) then return promote_types(a.dtype, b.dtype) end
+      return (ty.is_tensor(a) and a or b).dtype
+    end
     local function empty(v) return ty.is_tensor(v) and ty.empty({ 0 }, { dtype = v.dtype }) or v end
     return ty.maximum(empty(a), empty(b)).dtype
   end
@@ -45,15 +59,17 @@ return function(ty, check, row)
   local formats = { f16 = { 16, 11, -14, 15 }, bf16 = { 16, 8, -126, 127 }, f32 = { 32, 24, -126, 127 },
     f64 = { 64, 53, -1022, 1023 } }
   local integers = { u8 = { 8, 0, 255 }, i8 = { 8, -128, 127 }, i16 = { 16, -32768, 32767 },
-    i32 = { 32, -2 ^ 31, 2 ^ 31 - 1 }, i64 = { 64, -2 ^ 63, 2 ^ 63 } }
+    i32 = { 32, -2 ^ 31, 2 ^ 31 - 1 }, i64 = { 64, -2 ^ 63, 2 ^ 63 },
+    u16 = { 16, 0, 65535 }, u32 = { 32, 0, 2 ^ 32 - 1 }, u64 = { 64, 0, 2 ^ 64 } }
 
   --- The limits of a float dtype: bits, max, min, eps (from 1 to the next number), tiny (the smallest normal number),
-  --- smallest_subnormal, resolution.
+  --- smallest_subnormal, resolution. Of a complex dtype those of its parts.
   --- Raises where the dtype is no float.
   ---@param dtype tycho.dtype
   ---@return table<string, number>
   local function finfo(dtype)
     local name = named("finfo", 1, dtype)
+    name = name == "c64" and "f32" or name == "c128" and "f64" or name -- of the parts
     local f = formats[name]
     if not f then fail("finfo", "argument 1 must be a float dtype, got %s", name) end
     local most, eps = (2 - 2 ^ (1 - f[2])) * 2 ^ f[4], 2 ^ (1 - f[2])
@@ -62,7 +78,8 @@ return function(ty, check, row)
       resolution = 10 ^ -math.floor(-math.log10(eps)) }
   end
 
-  --- The limits of an integer dtype: bits, min, max. The largest of i64 is 2^63 - 1, which Lua's numbers round to 2^63.
+  --- The limits of an integer dtype: bits, min, max. The largest of i64 is 2^63 - 1, which Lua's numbers round to 2^63,
+  --- that of u64 2^64 - 1, rounded to 2^64.
   --- Raises where the dtype is no integer.
   ---@param dtype tycho.dtype
   ---@return table<string, number>
@@ -129,10 +146,23 @@ return function(ty, check, row)
   ---@return tycho.Tensor # the sizes of x
   local function byte(x) return check.tensor("byte", 1, x):to("u8") end
 
+  --- x in c64. Raises where x is no tensor.
+  ---@param x tycho.Tensor
+  ---@return tycho.Tensor # the sizes of x
+  local function cfloat(x) return check.tensor("cfloat", 1, x):to("c64") end
+
+  --- x in c128. Raises where x is no tensor.
+  ---@param x tycho.Tensor
+  ---@return tycho.Tensor # the sizes of x
+  local function cdouble(x) return check.tensor("cdouble", 1, x):to("c128") end
+
   --- Whether each element is not zero. Raises where x is no tensor.
   ---@param x tycho.Tensor
   ---@return tycho.Tensor # the sizes of x, bool
-  local function bool(x) return check.tensor("bool", 1, x):to("bool") end
+  local function bool(x)
+    check.tensor("bool", 1, x)
+    return ty.is_complex(x) and ty.ne(x, 0) or x:to("bool")
+  end
 
   local function cast(name, fn, dtype)
     row { name, "x", fn, "x converted to " .. dtype, shape = "x", dtype = dtype, only = "method", single = true }
@@ -146,6 +176,8 @@ return function(ty, check, row)
   cast("short", short, "i16")
   cast("char", char, "i8")
   cast("byte", byte, "u8")
+  cast("cfloat", cfloat, "c64")
+  cast("cdouble", cdouble, "c128")
   row { "bool", "x", bool, "bool: not zero", shape = "x", dtype = "bool", only = "method", single = true }
 
   --- x in the dtype of other. Raises where an argument is no tensor.
@@ -162,6 +194,7 @@ return function(ty, check, row)
   ---@return integer
   local function element_size(x)
     local dtype = check.tensor("element_size", 1, x).dtype
+    if ty.is_complex(x) then return dtype == "c64" and 8 or 16 end
     return (formats[dtype] or integers[dtype] or { 8 })[1] / 8
   end
 

@@ -87,6 +87,7 @@ function M.save(path, value, opts) return format_of("save", "save", path).save(p
 
 local npy_types = {
   bool = "|b1", u8 = "|u1", i8 = "|i1", i16 = "<i2", i32 = "<i4", i64 = "<i8", f16 = "<f2", f32 = "<f4", f64 = "<f8",
+  c64 = "<c8", c128 = "<c16", u16 = "<u2", u32 = "<u4", u64 = "<u8",
 }
 
 --- The front of an npy file of such a tensor; elements begin at a multiple of 64 bytes.
@@ -109,8 +110,7 @@ local function turned(t, reversed)
 end
 
 add("npy", "npy", {
-  --- A tensor of a .npy file. u16 becomes i32, u32 and u64 i64 (so it takes up to twice the file's size); column-major
-  --- files give a view with turned strides.
+  --- A tensor of a .npy file. Column-major files give a view with turned strides.
   --- Raises where the path is no string, or an option is not known. What cannot be read gives nil and a message.
   ---@param path string
   ---@param opts? {mmap: boolean?} mmap: the elements stay in the file, which must not be cut short meanwhile
@@ -331,12 +331,13 @@ add("npz", "npz", {
 --- As the reference implementation sorts: widest elements first, so that all are aligned, then by name.
 local safe_types = {
   bool = "BOOL", u8 = "U8", i8 = "I8", i16 = "I16", f16 = "F16", bf16 = "BF16", i32 = "I32", f32 = "F32", f64 = "F64",
-  i64 = "I64",
+  i64 = "I64", c64 = "C64", u16 = "U16", u32 = "U32", u64 = "U64",
 }
 local safe_order, widths = {}, {}
-for i, dtype in ipairs { "bool", "u8", "i8", "i16", "f16", "bf16", "i32", "f32", "f64", "i64" } do
+for i, dtype in ipairs { "bool", "u8", "i8", "i16", "u16", "f16", "bf16", "i32", "u32", "f32", "c64", "f64", "i64",
+  "u64" } do
   safe_order[dtype] = i
-  widths[dtype] = i <= 3 and 1 or i <= 6 and 2 or i <= 8 and 4 or 8
+  widths[dtype] = i <= 3 and 1 or i <= 7 and 2 or i <= 10 and 4 or 8
 end
 
 local short = { ["\b"] = "\\b", ["\f"] = "\\f", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t", ['"'] = '\\"',
@@ -372,6 +373,9 @@ local function save_safetensors(who, path, tensors, metadata, durable)
   for _, name in ipairs(names) do
     if name == "__metadata__" then check.fail(who, "no tensor can have the name __metadata__") end
     local t = tensors[name]
+    if not safe_types[t.dtype] then
+      check.fail(who, "safetensors have no %s, of which %s is (use ty.view_as_real, or .npz)", t.dtype, name)
+    end
     local bytes, sizes = t:numel() * widths[t.dtype], t.shape
     for d, n in ipairs(sizes) do sizes[d] = ("%d"):format(n) end
     header[#header + 1] = ('%s:{"dtype":"%s","shape":[%s],"data_offsets":[%.0f,%.0f]}'):format(quoted(name),

@@ -107,10 +107,12 @@ return function(ty)
       single = true, inplace = inplace, alias = of }
   end
 
+  local complex = require("tycho.complex")(ty, check, as_one)
+
   for _, group in ipairs { "maths", "reductions", "products", "neural", "activations", "losses", "ctc",
-    "convolution", "pooling", "resample", "attention", "arrangement", "special", "dtypes", "places", "statistics",
-    "draws" } do
-    require("tycho." .. group)(ty, check, row)
+    "convolution", "pooling", "resample", "attention", "arrangement", "special", "dtypes", "complex_rows",
+    "places", "statistics", "draws", "fourier" } do
+    require("tycho." .. group)(ty, check, row, complex)
   end
   require("tycho.aliases")(alias)
   return rows

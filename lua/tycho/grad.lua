@@ -33,6 +33,8 @@ return function(ty, define)
 
   local is_live = ty.internals.is_live
   local function is_float(v) return is_live(v) and floats[v.dtype] or false end
+  --- Whether v may have a gradient: floats, and complex numbers, which are pairs of them.
+  local function is_smooth(v) return is_live(v) and (floats[v.dtype] or ty.is_complex(v)) or false end
 
   local function callable(who, i, f)
     local meta = getmetatable(f)
@@ -90,6 +92,9 @@ return function(ty, define)
       if y:numel() ~= 1 then
         fail(who, "only a tensor of one element has a gradient to begin with, got %s; give one of its shape", text(y))
       end
+      if ty.is_complex(y) then
+        fail(who, "a complex result has no gradient to begin with, got %s; take :real(), :abs(), or give one", text(y))
+      end
       return ty.ones_like(y)
     end
     check.tensor(who, 2, g)
@@ -132,7 +137,7 @@ return function(ty, define)
   --- Replaces the float tensors of v, in nested tables too, by watched ones, which are listed.
   local function watch(v, list, seen)
     return map(v, function(x)
-      if not (is_tensor(x) and is_float(x)) then return nil end
+      if not (is_tensor(x) and is_smooth(x)) then return nil end
       local w = recall(seen, x)
       if w then return w end
       w = core.watch(x)
@@ -144,7 +149,7 @@ return function(ty, define)
 
   --- The gradients in the structure of v.
   local function gather(v, of, seen)
-    if is_tensor(v) then return is_float(v) and of[v] or nil end
+    if is_tensor(v) then return is_smooth(v) and of[v] or nil end
     if type(v) ~= "table" then return nil end
     if seen[v] then return seen[v] end
     local y = {}
@@ -217,7 +222,7 @@ return function(ty, define)
   --- Pairs the watched tensors of w with those of v, in nested tables too; where v has none the direction is zero.
   local function directions(w, v, list)
     if is_tensor(w) then
-      if v ~= nil and is_float(w) then
+      if v ~= nil and is_smooth(w) then
         first("jvp", w, check.tensor("jvp", 3, v), "direction")
         list[#list + 1] = { w, v }
       end
@@ -353,7 +358,7 @@ return function(ty, define)
     for i = 1, args.n do
       local v = args[i]
       inputs[i] = is_tensor(v) and v or 0
-      any = any or (is_float(v) and v.requires_grad)
+      any = any or (is_smooth(v) and v.requires_grad)
     end
     return any and mode() and core.join(kept, inputs, results, nil, saved, pure) or results
   end
@@ -374,7 +379,7 @@ return function(ty, define)
     for i = 1, args.n do id = max(id, batch.level(args[i])) end
     local beyond = false
     for i = 1, id > 0 and mode() and args.n or 0 do
-      beyond = beyond or (is_float(args[i]) and batch.tracked(args[i]))
+      beyond = beyond or (is_smooth(args[i]) and batch.tracked(args[i]))
     end
     if beyond then results = batch.taped(taped, id, args, results, rule) end
     return ruled(args, results, rule)
@@ -530,7 +535,7 @@ return function(ty, define)
     local results = pack(restore(modes.random(what.random), pcall(repeated, what, given)))
     for k, i in ipairs(what.at) do
       local y, g = results[i], gradients[k]
-      if g and not (is_float(y) and y.requires_grad) then
+      if g and not (is_smooth(y) and y.requires_grad) then
         fail("checkpoint", "result %d is %s when the function runs again; it must do the same twice", i, show(y))
       end
       if g then core.seed(back, y, first("checkpoint", y, g)) end
@@ -558,7 +563,7 @@ return function(ty, define)
     local results = pack(restore(scope, pcall(f, ...)))
     what.after = modes.parted(scope) and random_state() -- others may have drawn random numbers meanwhile
     for i = 1, results.n do
-      if is_float(results[i]) and results[i].requires_grad then
+      if is_smooth(results[i]) and results[i].requires_grad then
         what.at[#what.at + 1], list[#list + 1] = i, results[i]
       end
     end
@@ -650,7 +655,7 @@ return function(ty, define)
   end
   for name, f in pairs(modes) do core.captured[f] = "modes." .. name end
   core.captured[random_state] = "grad.random"
-  for _, name in ipairs { "check_index", "power", "attend", "attend_node" } do
+  for _, name in ipairs { "check_index", "power", "attend", "attend_node", "fft" } do
     core.captured[ty.internals[name]] = name
   end
 

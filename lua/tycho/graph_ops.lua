@@ -13,6 +13,8 @@
 --   scans, gather, scatter* dim
 --   argsort                 dim, descending; a shape that has less of the dim asks for the first ones alone
 --   searchsorted            right
+--   fft                     dim, kind                 "forward", "inverse", "real" ..., "/n", "/root" behind; "half"
+--                                                     and "real_back" take the dim's size of a shape that is given
 --   positions               base, places, site        of an index that counts from base; site: the core's own number
 --   attend*                 causal, dropout, value    dropout in 2^-30; value: the scale
 --   matmul                  by                        "exact", "blas" or "amx"
@@ -163,6 +165,25 @@ return function(ty)
     read = function(n, given) n.by = ways[tonumber(given.k2)] end,
   }
 
+  local kinds = { "forward", "inverse", "real", "real_back", "half", "half_back" }
+  local kind_number, kind_name = {}, {}
+  for i, kind in ipairs(kinds) do
+    for norm, end_of in ipairs { "", "/n", "/root" } do
+      local number_of = i - 1 + 8 * (norm - 1)
+      kind_number[kind .. end_of], kind_name[number_of] = number_of, kind .. end_of
+    end
+  end
+  M.transforms = kind_number
+
+  local transform = {
+    field = "kind",
+    write = function(n)
+      if not kind_number[n.kind] then refuse("kind", "a transform, such as \"forward\" or \"half/n\"") end
+      return "k2=" .. kind_number[n.kind]
+    end,
+    read = function(n, given) n.kind = kind_name[tonumber(given.k2)] end,
+  }
+
   local places = {
     field = "places",
     write = function(n)
@@ -185,6 +206,7 @@ return function(ty)
     scatter_add = { dim },
     argsort = { dim, flag("k2", "descending") },
     searchsorted = { flag("k", "right") },
+    fft = { dim, transform },
     positions = { number("k", "base", 0), number("k2", "site", 0), places },
     attend = { flag("k", "causal"), number("k2", "dropout", 0), bits },
     attend_grad = { flag("k", "causal"), number("k2", "dropout", 0), bits },
@@ -347,6 +369,16 @@ return function(ty)
     if n.op == "searchsorted" then
       n.right = n.right or false
       return "i64", copy(b.shape)
+    end
+    if n.op == "fft" then
+      local shape, rank, kind = copy(a.shape), #a.shape, (n.kind or "forward"):match "^[^/]*"
+      n.kind, n.dim = n.kind or kind, n.dim or rank - (kind == "real" and 0 or 1)
+      if kind == "real" or kind == "half_back" then
+        shape[n.dim], shape[rank + 1] = (shape[n.dim] - shape[n.dim] % 2) / 2 + 1, 2
+      elseif kind == "half" or kind == "real_back" then
+        shape[n.dim], shape[rank] = 2 * ((shape[n.dim] or 1) - 1), nil
+      end
+      return a.dtype, shape
     end
     if n.op == "positions" then n.base, n.site = n.base or 1, n.site or 0 end
     if n.op == "argsort" then

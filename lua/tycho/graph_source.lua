@@ -9,7 +9,7 @@
 --            their computed positions.
 --   put      writes through such a view of a copy, or scatters to computed positions
 --   random   is Philox4x32-10 in integers of 64 bits
---   attend*  are functions for sources alone
+--   attend*, fft  are functions for sources alone
 --   products say by which code they run where a setting could change that
 -- Positions are 0-based in graphs and 1-based in Lua, hence the ones that are added and subtracted.
 
@@ -247,6 +247,12 @@ return function(ty, ops)
   end
 
   say.attend_grad = say.attend
+
+  function say.fft(n, a)
+    local number = ops.transforms[n.kind]
+    return ("ty.internals.fft(\"fft\", %s, %d, %d, %d, %.0f)"):format(a, n.dim, number % 8, math.floor(number / 8),
+      n.shape[n.dim])
+  end
 
   function say.to(n, a) return ("%s:to(%q)"):format(a, n.device or "cpu") end
 

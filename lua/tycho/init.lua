@@ -71,7 +71,8 @@ local has_ffi, ffi = pcall(require, "ffi")
 
 local elements = {
   bool = "bool", u8 = "uint8_t", i8 = "int8_t", i16 = "int16_t", i32 = "int32_t", i64 = "int64_t",
-  f16 = "uint16_t", bf16 = "uint16_t", f32 = "float", f64 = "double",
+  f16 = "uint16_t", bf16 = "uint16_t", f32 = "float", f64 = "double", u16 = "uint16_t", u32 = "uint32_t",
+  u64 = "uint64_t",
 }
 
 local address, from_address = internals.address, internals.from_address

@@ -15,6 +15,7 @@ return function(ty, check, row)
 
   --- The losses as asked for: "mean", "sum" or "none". count: what a mean divides by, if not their number.
   local function reduced(who, loss, reduction, count)
+    if ty.is_complex(loss) then fail(who, "not for complex numbers (a loss is a real number: take :abs())") end
     reduction = reduction or "mean"
     if reduction == "none" then return loss end
     if reduction == "sum" then return loss:sum() end
@@ -107,6 +108,7 @@ return function(ty, check, row)
   --- Predictions [n, 1] beside targets [n] would be n x n losses: one of the two must have the shape of all.
   local function check_pair(who, x, y)
     if not is_tensor(y) then return end
+    if ty.is_complex(y) then check.float(who, 2, y) end
     local wider, higher = false, false
     for d = 1, math.min(x.ndim, y.ndim) do
       local a, b = x:size(-d), y:size(-d)

@@ -8,10 +8,10 @@ return function(ty, check, row)
   local where, maximum, minimum, sqrt, abs = ty.where, ty.maximum, ty.minimum, ty.sqrt, ty.abs
   local log1p, exp, eq, ne = ty.log1p, ty.exp, ty.eq, ty.ne
   local bitwise_and, bitwise_or, bitwise_xor = ty.bitwise_and, ty.bitwise_or, ty.bitwise_xor
-  local bitwise_not = ty.bitwise_not
+  local bitwise_not, is_complex = ty.bitwise_not, ty.is_complex
   local INF = math.huge
 
-  local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
+  local floats = { f16 = true, bf16 = true, f32 = true, f64 = true, c64 = true, c128 = true } -- and pairs of them
   local halves = { f16 = true, bf16 = true }
 
   --- x in f32 and its dtype when that is a half float; else x alone.
@@ -68,13 +68,19 @@ return function(ty, check, row)
     return back(1 / sqrt(w), half)
   end
 
-  --- -1, 0 or 1 as x is below, equal to or above zero; NaN stays, and so does the sign of zero.
+  --- -1, 0 or 1 as x is below, equal to or above zero; NaN stays, and so does the sign of zero. Of complex numbers
+  --- x / |x|, and 0 at 0.
   --- Raises where an argument is neither a tensor nor a number.
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # shape and dtype of x; bool gives i64
   local function sign(x)
     check.tensor("sign", 1, x)
     local dtype = x.dtype
+    if is_complex(x) then
+      local size = abs(x)
+      local none = eq(size, 0)
+      return where(none, 0, x) / where(none, 1, size)
+    end
     local below = (dtype == "u8" or dtype == "bool") and x or where(x:lt(0), -1, x)
     return where(x:gt(0), 1, below)
   end
@@ -94,6 +100,7 @@ return function(ty, check, row)
   ---@return tycho.Tensor # bool, shape of x
   local function isinf(x)
     check.tensor("isinf", 1, x)
+    if is_complex(x) then return bitwise_or(isinf(x:real()), isinf(x:imag())) end
     if not floats[x.dtype] then return ne(x, x) end
     return eq(abs(x), INF)
   end
@@ -104,6 +111,7 @@ return function(ty, check, row)
   ---@return tycho.Tensor # bool, shape of x
   local function isfinite(x)
     check.tensor("isfinite", 1, x)
+    if is_complex(x) then return bitwise_and(isfinite(x:real()), isfinite(x:imag())) end
     if not floats[x.dtype] then return eq(x, x) end
     return abs(x):lt(INF)
   end
@@ -179,7 +187,7 @@ return function(ty, check, row)
     check.numbers(who, a, b)
     opts = check.options(who, opts, { rtol = "number", atol = "number", equal_nan = "boolean" })
     local function widened(v) -- differences of integers wrap: they are taken in f64
-      if is_tensor(v) and not floats[v.dtype] then return v:to("f64") end
+      if is_tensor(v) and not floats[v.dtype] and not is_complex(v) then return v:to("f64") end
       return (wide(v))
     end
     local p, q = widened(a), widened(b)
@@ -291,6 +299,7 @@ return function(ty, check, row)
   ---@return tycho.Tensor # shape and dtype of x
   local function nan_to_num(x, nan, posinf, neginf)
     check.tensor("nan_to_num", 1, x)
+    if is_complex(x) then return ty.view_as_complex(ty.nan_to_num(ty.view_as_real(x), nan, posinf, neginf)) end
     local most = largest[x.dtype]
     nan = check.number("nan_to_num", 2, nan, "nan", 0)
     posinf = check.number("nan_to_num", 3, posinf, "posinf", most or 0)
@@ -306,6 +315,9 @@ return function(ty, check, row)
   ---@return tycho.Tensor # the broadcast shape, floats
   local function hypot(a, b)
     check.numbers("hypot", a, b)
+    for i, v in pairs { a, b } do
+      if is_complex(v) then check.float("hypot", i, v) end
+    end
     local half = half_of(a, b)
     local function magnitude(v) return is_tensor(v) and abs((wide(v))) or math.abs(v) end
     local function infinite(v) return is_tensor(v) and eq(v, INF) or v == INF end

@@ -2,7 +2,7 @@
 -- luacheck: ignore
 -- Made by `make meta` from the texts of ty.help: not to be edited. Language servers read it, nothing runs it.
 
----@alias tycho.dtype "bool"|"u8"|"i8"|"i16"|"i32"|"i64"|"f16"|"bf16"|"f32"|"f64"
+---@alias tycho.dtype "bool"|"u8"|"i8"|"i16"|"i32"|"i64"|"f16"|"bf16"|"f32"|"f64"|"u16"|"u32"|"u64"|"c64"|"c128"
 
 ---a tensor; its functions are also methods
 ---@class tycho.Tensor
@@ -212,6 +212,12 @@ function Tensor:addr(a, b, opts) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:addr_(a, b, opts) end
 
+---The conjugate transposes of matrices. A real x as a view.
+---Shape of the result: [.., m, n]
+---Raises where x has fewer than two dims.
+---@return tycho.Tensor # [.., m, n]
+function Tensor:adjoint() end
+
 ---The grid of an affine map of the places of an image: for each place of the result, theta times its coordinates
 ---{x, y, 1} or {x, y, z, 1}.
 ---Options: align_corners = false, as of grid_sample.
@@ -261,6 +267,12 @@ function Tensor:amin(dims, keepdim) end
 ---@return tycho.Tensor least
 ---@return tycho.Tensor largest # x without the dims; the dtype of x
 function Tensor:aminmax(dims, keepdim) end
+
+---The angles in radians, from -pi to pi: atan2(im, re). Of reals 0, or pi below zero; NaN stays.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape of x; f32 or f64
+function Tensor:angle() end
 
 ---Whether any element is not zero.
 ---Shape of the result: x without the dims
@@ -710,6 +722,12 @@ function Tensor:cbrt_() end
 ---@return tycho.Tensor # [.., n, m]; floats
 function Tensor:cdist(b, p) end
 
+---x converted to c128
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x
+function Tensor:cdouble() end
+
 ---the next whole number above
 ---Accuracy: exact, or rounded once.
 ---Raises where an argument is neither a tensor nor a number.
@@ -736,6 +754,12 @@ function Tensor:celu(alpha) end
 ---@param alpha? number # 1
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:celu_(alpha) end
+
+---x converted to c64
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x
+function Tensor:cfloat() end
 
 ---x converted to i8
 ---Shape of the result: x
@@ -808,6 +832,36 @@ function Tensor:clone() end
 ---@param with_replacement? boolean # false; true: an element may come more than once
 ---@return tycho.Tensor # [count, r]
 function Tensor:combinations(r, with_replacement) end
+
+---The conjugates: the imaginary parts negative. A real x as it is.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:conj() end
+
+---the conjugates: imaginary parts negative; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:conj_() end
+
+---the same as conj: the conjugates: imaginary parts negative
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:conj_physical() end
+
+---the same as conj: the conjugates: imaginary parts negative; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function Tensor:conj_physical_() end
+
+---the same as conj: the conjugates: imaginary parts negative
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # shape and dtype of x
+function Tensor:conjugate() end
 
 ---x if its elements lie row by row, else such a copy
 ---Raises where x is no tensor.
@@ -1534,7 +1588,8 @@ function Tensor:ger(b) end
 ---one element as a number or boolean
 ---Raises where there is not one index for each dim, or one is out of range.
 ---@param ... integer # one index for each dim, 1-based, negative from the end
----@return number|boolean
+---@return number|boolean value
+---@return number? imaginary # of a complex number both parts
 function Tensor:get(...) end
 
 ---The first half of a dim times the sigmoid of the second. Dauphin and others 2016, arXiv:1612.08083.
@@ -1732,6 +1787,11 @@ function Tensor:i1() end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:i1_() end
 
+---the imaginary parts of complex numbers, a view; 0 where x is real
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x; f32 of c64, f64 of c128
+function Tensor:imag() end
+
 ---x with src's places added at the positions of a dim that the index names, one after the other.
 ---Shape of the result: x
 ---Raises where the index is not of integers or out of range, or the source has other sizes.
@@ -1853,6 +1913,11 @@ function Tensor:interpolate(opts) end
 ---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted
 function Tensor:invert() end
 
+---whether x is a tensor of complex numbers
+---Raises nothing: what is no tensor is not.
+---@return boolean
+function Tensor:is_complex() end
+
 ---whether the elements lie row by row
 ---Raises where x is no tensor.
 ---@return boolean
@@ -1867,6 +1932,12 @@ function Tensor:is_contiguous() end
 ---@param opts? {rtol: number?, atol: number?, equal_nan: boolean?}
 ---@return tycho.Tensor # bool, the broadcast shape
 function Tensor:isclose(b, opts) end
+
+---Whether the imaginary part is not 0.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # bool, shape of x
+function Tensor:iscomplex() end
 
 ---Whether x is neither infinite nor NaN.
 ---Shape of the result: x
@@ -1894,10 +1965,26 @@ function Tensor:isinf() end
 ---@return tycho.Tensor # bool, shape of x
 function Tensor:isnan() end
 
+---Whether the imaginary part is 0; so of all reals.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # bool, shape of x
+function Tensor:isreal() end
+
+---The signal whose pieces have these transforms, in the sense of least squares: the inverse of ty.stft. As
+---torch.istft; places that no window reaches are NaN, where PyTorch raises.
+---Shape of the result: [..., places]
+---Raises where x has not the frequencies of n_fft, or an option does not fit.
+---@param n_fft integer # the places of a piece
+---@param opts? {hop_length: integer?, win_length: integer?, window: tycho.Tensor?, center: boolean?, normalized: boolean?, onesided: boolean?, length: integer?, return_complex: boolean?} # as ty.stft was given; length: the places of the result; return_complex: false
+---@return tycho.Tensor # real [places] or [batch, places]
+function Tensor:istft(n_fft, opts) end
+
 ---the only element as a number or boolean.
 ---Waits for what computes x. Within a compiled function it ends a part.
----Raises where x has another number of elements than one, or an i64 is no Lua number exactly.
----@return number|boolean
+---Raises where x has another number of elements than one, or an i64 is no Lua number exactly. A complex number gives its real and its imaginary part.
+---@return number|boolean value
+---@return number? imaginary
 function Tensor:item() end
 
 ---How far target, a distribution, is from x, logarithms of one: target * (log(target) - x); 0 where target is.
@@ -2857,7 +2944,7 @@ function Tensor:pixel_unshuffle(factor) end
 ---mean is a sum of several draws.
 ---Shape of the result: rate
 ---Formula: the least k with u < sum of exp(-rate) rate^i / i!, i = 0 to k
----Raises where a mean is negative or not finite.
+---Raises where a mean is negative, not finite, or above 1e6.
 ---@return tycho.Tensor # shape and dtype of rate
 function Tensor:poisson() end
 
@@ -2984,6 +3071,11 @@ function Tensor:rand_like(opts) end
 ---@param opts? {dtype: tycho.dtype?, device: string?} # by default those of x
 ---@return tycho.Tensor # the sizes of x
 function Tensor:randn_like(opts) end
+
+---the real parts of complex numbers, a view; x itself if it is real
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x; f32 of c64, f64 of c128
+function Tensor:real() end
 
 ---1 / x, element by element; inf at zero.
 ---Shape of the result: x
@@ -3254,7 +3346,7 @@ function Tensor:selu_() end
 
 ---writes one element, returns x
 ---Raises where there is not one index for each dim, one is out of range, or the value does not fit the dtype.
----@param ... integer|number|boolean # one index for each dim, then the value
+---@param ... integer|number|boolean # one index for each dim, then the value; of a complex number one part or both
 ---@return tycho.Tensor # x itself
 function Tensor:set(...) end
 
@@ -3282,7 +3374,8 @@ function Tensor:sigmoid() end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:sigmoid_() end
 
---- -1, 0 or 1 as x is below, equal to or above zero; NaN stays, and so does the sign of zero.
+--- -1, 0 or 1 as x is below, equal to or above zero; NaN stays, and so does the sign of zero. Of complex numbers
+---x / |x|, and 0 at 0.
 ---Shape of the result: x
 ---Raises where an argument is neither a tensor nor a number.
 ---@return tycho.Tensor # shape and dtype of x; bool gives i64
@@ -3536,6 +3629,15 @@ function Tensor:std(dims, keepdim, opts) end
 ---@return tycho.Tensor mean # x without the dims; floats
 function Tensor:std_mean(dims, keepdim, opts) end
 
+---Transforms of short pieces of a signal: piece t are n_fft places from t hop_length on, times the window. As
+---torch.stft.
+---Shape of the result: [..., frequencies, pieces]
+---Raises where x has not one or two dims or is shorter than a piece, or an option does not fit.
+---@param n_fft integer # the places of a piece
+---@param opts? {hop_length: integer?, win_length: integer?, window: tycho.Tensor?, center: boolean?, pad_mode: "reflect"|"replicate"|"circular"|"constant"|nil, normalized: boolean?, onesided: boolean?, return_complex: boolean?} # n_fft / 4; n_fft; none; true: piece t has its middle at t hop_length, x is padded; "reflect"; false: divided by the root of n_fft; true for real x; true, false: pairs
+---@return tycho.Tensor # complex [..., frequencies, pieces]
+function Tensor:stft(n_fft, opts) end
+
 ---elements in memory from one place of a dim to the next, or a table of all; where the size is 1, as in a contiguous tensor
 ---Raises where the dim is out of range.
 ---@param dim? integer # 1-based, negative from the end
@@ -3706,7 +3808,7 @@ function Tensor:to(where) end
 
 ---the same as totable: the elements in nested tables; a number when x has no dims
 ---Raises where x is no tensor, or an i64 is no Lua number exactly.
----@return table|number|boolean # nested tables, one level a dim
+---@return table|number|boolean # nested tables, one level a dim; complex numbers are {real, imaginary}
 function Tensor:tolist() end
 
 ---two results: the k largest (or smallest) elements of a dim in order; and their positions
@@ -3720,7 +3822,7 @@ function Tensor:topk(k, dim, largest) end
 
 ---the elements in nested tables; a number when x has no dims
 ---Raises where x is no tensor, or an i64 is no Lua number exactly.
----@return table|number|boolean # nested tables, one level a dim
+---@return table|number|boolean # nested tables, one level a dim; complex numbers are {real, imaginary}
 function Tensor:totable() end
 
 ---The sum of a matrix's main diagonal.
@@ -3879,7 +3981,8 @@ function Tensor:unsqueeze(dim) end
 ---@return tycho.Tensor # [n, columns]
 function Tensor:vander(columns, increasing) end
 
----The variance, in two passes: the squares of what differs from the mean, divided by count - correction.
+---The variance, in two passes: the squares of what differs from the mean, divided by count - correction; of complex
+---numbers those of the magnitudes.
 ---Shape of the result: x without the dims
 ---Formula: sum((x - mean(x))^2) / (n - correction)
 ---Raises where a dim is out of range or given twice.
@@ -3899,14 +4002,14 @@ function Tensor:var(dims, keepdim, opts) end
 ---@return tycho.Tensor mean # x without the dims; floats
 function Tensor:var_mean(dims, keepdim, opts) end
 
----the same as dot: the sum of the products of two vectors
+---The inner product of two vectors: the sum of the products of a's conjugates with b.
 ---Shape of the result: 0-d
 ---Raises where an argument is no vector, or the sizes differ.
 ---@param b tycho.Tensor # [n]
 ---@return tycho.Tensor # 0-d
 function Tensor:vdot(b) end
 
----Sums of products along a dim.
+---Sums of products along a dim; of complex numbers with the conjugates of a.
 ---Shape of the result: broadcast without the dim
 ---Raises where sizes do not broadcast.
 ---@param b tycho.Tensor # broadcasts with a
@@ -3926,6 +4029,18 @@ function Tensor:view(sizes, ...) end
 ---@param dtype tycho.dtype # as wide as that of x
 ---@return tycho.Tensor # the sizes of x, in that dtype
 function Tensor:view_as(dtype) end
+
+---a view of f32 or f64 [..., 2] as complex numbers; the pairs must lie side by side.
+---Memory and gradient are the same: what is written to one is seen in the other.
+---Raises where x is neither f32 nor f64, its last dim is not 2, or the two do not lie side by side.
+---@return tycho.Tensor # without the last dim; c64 or c128
+function Tensor:view_as_complex() end
+
+---a view of complex numbers as f32 or f64 [..., 2], the real and the imaginary part.
+---Memory and gradient are the same: what is written to one is seen in the other.
+---Raises where x is of reals, or has 8 dims.
+---@return tycho.Tensor # [..., 2], f32 or f64: the real and the imaginary part
+function Tensor:view_as_real() end
 
 ---b where the condition holds, else c.
 ---An element of a where the condition holds, of b elsewhere.
@@ -4182,6 +4297,13 @@ function ty.addr(c, a, b, opts) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.addr_(c, a, b, opts) end
 
+---The conjugate transposes of matrices. A real x as a view.
+---Shape of the result: [.., m, n]
+---Raises where x has fewer than two dims.
+---@param x tycho.Tensor # [.., n, m]
+---@return tycho.Tensor # [.., m, n]
+function ty.adjoint(x) end
+
 ---The grid of an affine map of the places of an image: for each place of the result, theta times its coordinates
 ---{x, y, 1} or {x, y, z, 1}.
 ---Options: align_corners = false, as of grid_sample.
@@ -4237,6 +4359,13 @@ function ty.amin(x, dims, keepdim) end
 ---@return tycho.Tensor least
 ---@return tycho.Tensor largest # x without the dims; the dtype of x
 function ty.aminmax(x, dims, keepdim) end
+
+---The angles in radians, from -pi to pi: atan2(im, re). Of reals 0, or pi below zero; NaN stays.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # shape of x; f32 or f64
+function ty.angle(x) end
 
 ---Whether any element is not zero.
 ---Shape of the result: x without the dims
@@ -4580,6 +4709,15 @@ function ty.backward(y, g, opts) end
 ---@return tycho.Tensor # [batch, n, m]
 function ty.baddbmm(c, a, b, opts) end
 
+---Bartlett's window, a triangle.
+---Shape of the result: [n]
+---Raises where n is negative or no whole number.
+---@param n integer # its length
+---@param periodic? boolean # true: of period n, for transforms; false: symmetric
+---@param opts? {dtype: string?, device: string?}
+---@return tycho.Tensor # [n]
+function ty.bartlett_window(n, periodic, opts) end
+
 ---Of logits and chances in 0..1: -(y log sigmoid(x) + (1 - y) log(1 - sigmoid(x))), without overflow.
 ---Options: reduction; weight, which multiplies the losses; pos_weight, which multiplies those of y.
 ---Shape of the result: 0-d, or the broadcast of x and y
@@ -4705,6 +4843,15 @@ function ty.bitwise_xor(a, b) end
 ---@param b tycho.Tensor|number # integers or bool, any shape that broadcasts
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.bitwise_xor_(a, b) end
+
+---Blackman's window, 0.42 - 0.5 cos(2 pi k / n) + 0.08 cos(4 pi k / n).
+---Shape of the result: [n]
+---Raises where n is negative or no whole number.
+---@param n integer # its length
+---@param periodic? boolean # true: of period n, for transforms; false: symmetric
+---@param opts? {dtype: string?, device: string?}
+---@return tycho.Tensor # [n]
+function ty.blackman_window(n, periodic, opts) end
 
 ---whether OpenBLAS computes large f32 and f64 products, whose last bits may then differ from machine to machine; nil and a message when it is not there.
 ---Compiled equals eager in both; without it products are Tycho's own, the same on every machine. Gives nil and a
@@ -4967,6 +5114,15 @@ function ty.combinations(x, r, with_replacement) end
 ---@return function|table # of the same arguments and results
 function ty.compile(f, opts) end
 
+---complex numbers of real and imaginary parts: tensors, numbers, nested tables
+---Shape of the result: broadcast of both
+---Raises where sizes do not broadcast, or a part is complex itself.
+---@param re tycho.Tensor|number|table # the real parts: a tensor, a number, nested tables
+---@param im? tycho.Tensor|number|table # the imaginary parts; 0
+---@param opts? {dtype: tycho.dtype?, device: string?, requires_grad: boolean?} # dtype: c128 for f64, else c64
+---@return tycho.Tensor # the broadcast shape, c64 or c128
+function ty.complex(re, im, opts) end
+
 ---the same as cat: the tensors of a list behind each other along a dim
 ---Raises where the list is empty, or sizes differ in another dim.
 ---@param list tycho.Tensor[]
@@ -4980,6 +5136,41 @@ function ty.concat(list, dim) end
 ---@param dim? integer # 1
 ---@return tycho.Tensor # the sizes of that dim added up
 function ty.concatenate(list, dim) end
+
+---The conjugates: the imaginary parts negative. A real x as it is.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # shape and dtype of x
+function ty.conj(x) end
+
+---the conjugates: imaginary parts negative; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.conj_(x) end
+
+---the same as conj: the conjugates: imaginary parts negative
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # shape and dtype of x
+function ty.conj_physical(x) end
+
+---the same as conj: the conjugates: imaginary parts negative; written to the first argument
+---Shape of the result: x
+---Raises where x is no tensor; also where the result does not fit into the first argument, or that is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@return tycho.Tensor # x itself; the sizes of the result must be those of x
+function ty.conj_physical_(x) end
+
+---the same as conj: the conjugates: imaginary parts negative
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # shape and dtype of x
+function ty.conjugate(x) end
 
 ---x if its elements lie row by row, else such a copy
 ---Raises where x is no tensor.
@@ -5716,7 +5907,7 @@ function ty.eye(n, m, opts) end
 function ty.fill_(x, value) end
 
 ---The limits of a float dtype: bits, max, min, eps (from 1 to the next number), tiny (the smallest normal number),
----smallest_subnormal, resolution.
+---smallest_subnormal, resolution. Of a complex dtype those of its parts.
 ---Shape of the result: a table
 ---Raises where the dtype is no float.
 ---@param dtype tycho.dtype
@@ -5950,7 +6141,8 @@ function ty.ger(a, b) end
 ---Raises where there is not one index for each dim, or one is out of range.
 ---@param x tycho.Tensor
 ---@param ... integer # one index for each dim, 1-based, negative from the end
----@return number|boolean
+---@return number|boolean value
+---@return number? imaginary # of a complex number both parts
 function ty.get(x, ...) end
 
 ---The first half of a dim times the sigmoid of the second. Dauphin and others 2016, arXiv:1612.08083.
@@ -6037,6 +6229,24 @@ function ty.gt(a, b) end
 ---@param opts? {tau: number?, hard: boolean?, dim: integer?}
 ---@return tycho.Tensor # shape and dtype of x
 function ty.gumbel_softmax(x, opts) end
+
+---Hamming's window, 0.54 - 0.46 cos(2 pi k / n).
+---Shape of the result: [n]
+---Raises where n is negative or no whole number.
+---@param n integer # its length
+---@param periodic? boolean # true: of period n, for transforms; false: symmetric
+---@param opts? {dtype: string?, device: string?}
+---@return tycho.Tensor # [n]
+function ty.hamming_window(n, periodic, opts) end
+
+---Hann's window: one turn of a raised cosine
+---Shape of the result: [n]
+---Raises where n is negative or no whole number.
+---@param n integer # its length
+---@param periodic? boolean # true: of period n, for transforms; false: symmetric
+---@param opts? {dtype: string?, device: string?}
+---@return tycho.Tensor # [n]
+function ty.hann_window(n, periodic, opts) end
 
 ---0 within -lambda..lambda, else x. NaN stays.
 ---Shape of the result: x
@@ -6218,12 +6428,19 @@ function ty.i1(x) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.i1_(x) end
 
----The limits of an integer dtype: bits, min, max. The largest of i64 is 2^63 - 1, which Lua's numbers round to 2^63.
+---The limits of an integer dtype: bits, min, max. The largest of i64 is 2^63 - 1, which Lua's numbers round to 2^63,
+---that of u64 2^64 - 1, rounded to 2^64.
 ---Shape of the result: a table
 ---Raises where the dtype is no integer.
 ---@param dtype tycho.dtype
 ---@return table<string, number>
 function ty.iinfo(dtype) end
+
+---the imaginary parts of complex numbers, a view; 0 where x is real
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # the sizes of x; f32 of c64, f64 of c128
+function ty.imag(x) end
 
 ---x with src's places added at the positions of a dim that the index names, one after the other.
 ---Shape of the result: x
@@ -6353,6 +6570,12 @@ function ty.interpolate(x, opts) end
 ---@return tycho.Tensor # the sizes of x; the dtype of the operands, promoted
 function ty.invert(x) end
 
+---whether x is a tensor of complex numbers
+---Raises nothing: what is no tensor is not.
+---@param x any
+---@return boolean
+function ty.is_complex(x) end
+
 ---whether the elements lie row by row
 ---Raises where x is no tensor.
 ---@param x tycho.Tensor
@@ -6375,6 +6598,13 @@ function ty.is_tensor(v) end
 ---@param opts? {rtol: number?, atol: number?, equal_nan: boolean?}
 ---@return tycho.Tensor # bool, the broadcast shape
 function ty.isclose(a, b, opts) end
+
+---Whether the imaginary part is not 0.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # bool, shape of x
+function ty.iscomplex(x) end
 
 ---Whether x is neither infinite nor NaN.
 ---Shape of the result: x
@@ -6406,11 +6636,29 @@ function ty.isinf(x) end
 ---@return tycho.Tensor # bool, shape of x
 function ty.isnan(x) end
 
+---Whether the imaginary part is 0; so of all reals.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # bool, shape of x
+function ty.isreal(x) end
+
+---The signal whose pieces have these transforms, in the sense of least squares: the inverse of ty.stft. As
+---torch.istft; places that no window reaches are NaN, where PyTorch raises.
+---Shape of the result: [..., places]
+---Raises where x has not the frequencies of n_fft, or an option does not fit.
+---@param x tycho.Tensor # complex [..., frequencies, pieces], or pairs of reals in one more dim
+---@param n_fft integer # the places of a piece
+---@param opts? {hop_length: integer?, win_length: integer?, window: tycho.Tensor?, center: boolean?, normalized: boolean?, onesided: boolean?, length: integer?, return_complex: boolean?} # as ty.stft was given; length: the places of the result; return_complex: false
+---@return tycho.Tensor # real [places] or [batch, places]
+function ty.istft(x, n_fft, opts) end
+
 ---the only element as a number or boolean.
 ---Waits for what computes x. Within a compiled function it ends a part.
----Raises where x has another number of elements than one, or an i64 is no Lua number exactly.
+---Raises where x has another number of elements than one, or an i64 is no Lua number exactly. A complex number gives its real and its imaginary part.
 ---@param x tycho.Tensor # of one element
----@return number|boolean
+---@return number|boolean value
+---@return number? imaginary
 function ty.item(x) end
 
 ---A function of f's arguments that gives the derivatives of f's result by argument `argnums` (or each of a list), a
@@ -6429,6 +6677,16 @@ function ty.jacobian(f, argnums) end
 ---@return tycho.Tensor value
 ---@return tycho.Tensor derivative # both in the structure and sizes of f(x)
 function ty.jvp(f, x, v) end
+
+---Kaiser's window, i0(beta sqrt(1 - (2 k / n - 1)^2)) / i0(beta).
+---Shape of the result: [n]
+---Raises where n is negative or no whole number.
+---@param n integer # its length
+---@param periodic? boolean # true: of period n, for transforms; false: symmetric
+---@param beta? number # 12: how steep it is
+---@param opts? {dtype: string?, device: string?}
+---@return tycho.Tensor # [n]
+function ty.kaiser_window(n, periodic, beta, opts) end
 
 ---How far target, a distribution, is from x, logarithms of one: target * (log(target) - x); 0 where target is.
 ---Options: reduction, also "batchmean": the sum divided by the size of dim 1; log_target = false: target holds
@@ -7564,7 +7822,7 @@ function ty.plot(opts) end
 ---mean is a sum of several draws.
 ---Shape of the result: rate
 ---Formula: the least k with u < sum of exp(-rate) rate^i / i!, i = 0 to k
----Raises where a mean is negative or not finite.
+---Raises where a mean is negative, not finite, or above 1e6.
 ---@param rate tycho.Tensor # floats from 0
 ---@return tycho.Tensor # shape and dtype of rate
 function ty.poisson(rate) end
@@ -7580,6 +7838,15 @@ function ty.poisson(rate) end
 ---@param opts? {reduction: "mean"|"sum"|"none"|nil, log_input: boolean?, full: boolean?, eps: number?}
 ---@return tycho.Tensor # 0-d, or the broadcast shape
 function ty.poisson_nll_loss(x, target, opts) end
+
+---Complex numbers of magnitudes and angles: abs * (cos(angle) + i sin(angle)).
+---Shape of the result: broadcast of both
+---Raises where sizes do not broadcast, or an argument is complex.
+---@param abs tycho.Tensor|number|table # the magnitudes
+---@param angle tycho.Tensor|number|table # in radians
+---@param opts? {dtype: tycho.dtype?, device: string?, requires_grad: boolean?} # dtype: c128 for f64, else c64
+---@return tycho.Tensor # the broadcast shape, c64 or c128
+function ty.polar(abs, angle, opts) end
 
 ---The coefficients of the polynomial of that degree that fits points best, in the sense of least squares; the
 ---highest power's first. As NumPy's. Stands on LAPACK.
@@ -7682,7 +7949,8 @@ function ty.profile(fn, path) end
 function ty.progress(what, opts) end
 
 ---The dtype in which two meet, as in a sum of tensors of both: the larger of a kind, the float of a float and an
----integer; i16 for u8 and i8, f32 for f16 and bf16.
+---integer; i16 for u8 and i8, f32 for f16 and bf16; of unsigned and signed integers the smallest that holds both,
+---f64 for u64 and a signed one.
 ---Shape of the result: a dtype
 ---Raises where a name is no dtype.
 ---@param a tycho.dtype
@@ -7798,6 +8066,12 @@ function ty.randperm(n, opts) end
 ---@return tycho.Tensor # [floor((stop - start) / step) + 1]; f32
 ---@overload fun(stop: number, opts?: {dtype: tycho.dtype?, device: string?}): tycho.Tensor
 function ty.range(start, stop, step, opts) end
+
+---the real parts of complex numbers, a view; x itself if it is real
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return tycho.Tensor # the sizes of x; f32 of c64, f64 of c128
+function ty.real(x) end
 
 ---1 / x, element by element; inf at zero.
 ---Shape of the result: x
@@ -8157,7 +8431,7 @@ function ty.selu_(x) end
 ---writes one element, returns x
 ---Raises where there is not one index for each dim, one is out of range, or the value does not fit the dtype.
 ---@param x tycho.Tensor
----@param ... integer|number|boolean # one index for each dim, then the value
+---@param ... integer|number|boolean # one index for each dim, then the value; of a complex number one part or both
 ---@return tycho.Tensor # x itself
 function ty.set(x, ...) end
 
@@ -8196,7 +8470,8 @@ function ty.sigmoid(x) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.sigmoid_(x) end
 
---- -1, 0 or 1 as x is below, equal to or above zero; NaN stays, and so does the sign of zero.
+--- -1, 0 or 1 as x is below, equal to or above zero; NaN stays, and so does the sign of zero. Of complex numbers
+---x / |x|, and 0 at 0.
 ---Shape of the result: x
 ---Raises where an argument is neither a tensor nor a number.
 ---@param x tycho.Tensor # any shape
@@ -8516,6 +8791,16 @@ function ty.std(x, dims, keepdim, opts) end
 ---@return tycho.Tensor mean # x without the dims; floats
 function ty.std_mean(x, dims, keepdim, opts) end
 
+---Transforms of short pieces of a signal: piece t are n_fft places from t hop_length on, times the window. As
+---torch.stft.
+---Shape of the result: [..., frequencies, pieces]
+---Raises where x has not one or two dims or is shorter than a piece, or an option does not fit.
+---@param x tycho.Tensor # real or complex [places] or [batch, places]
+---@param n_fft integer # the places of a piece
+---@param opts? {hop_length: integer?, win_length: integer?, window: tycho.Tensor?, center: boolean?, pad_mode: "reflect"|"replicate"|"circular"|"constant"|nil, normalized: boolean?, onesided: boolean?, return_complex: boolean?} # n_fft / 4; n_fft; none; true: piece t has its middle at t hop_length, x is padded; "reflect"; false: divided by the root of n_fft; true for real x; true, false: pairs
+---@return tycho.Tensor # complex [..., frequencies, pieces]
+function ty.stft(x, n_fft, opts) end
+
 ---elements in memory from one place of a dim to the next, or a table of all; where the size is 1, as in a contiguous tensor
 ---Raises where the dim is out of range.
 ---@param x tycho.Tensor
@@ -8731,7 +9016,7 @@ function ty.to(x, where) end
 ---the same as totable: the elements in nested tables; a number when x has no dims
 ---Raises where x is no tensor, or an i64 is no Lua number exactly.
 ---@param x tycho.Tensor
----@return table|number|boolean # nested tables, one level a dim
+---@return table|number|boolean # nested tables, one level a dim; complex numbers are {real, imaginary}
 function ty.tolist(x) end
 
 ---two results: the k largest (or smallest) elements of a dim in order; and their positions
@@ -8747,7 +9032,7 @@ function ty.topk(x, k, dim, largest) end
 ---the elements in nested tables; a number when x has no dims
 ---Raises where x is no tensor, or an i64 is no Lua number exactly.
 ---@param x tycho.Tensor
----@return table|number|boolean # nested tables, one level a dim
+---@return table|number|boolean # nested tables, one level a dim; complex numbers are {real, imaginary}
 function ty.totable(x) end
 
 ---The sum of a matrix's main diagonal.
@@ -8966,7 +9251,8 @@ function ty.value_and_grad(f, argnums) end
 ---@return tycho.Tensor # [n, columns]
 function ty.vander(x, columns, increasing) end
 
----The variance, in two passes: the squares of what differs from the mean, divided by count - correction.
+---The variance, in two passes: the squares of what differs from the mean, divided by count - correction; of complex
+---numbers those of the magnitudes.
 ---Shape of the result: x without the dims
 ---Formula: sum((x - mean(x))^2) / (n - correction)
 ---Raises where a dim is out of range or given twice.
@@ -8988,7 +9274,7 @@ function ty.var(x, dims, keepdim, opts) end
 ---@return tycho.Tensor mean # x without the dims; floats
 function ty.var_mean(x, dims, keepdim, opts) end
 
----the same as dot: the sum of the products of two vectors
+---The inner product of two vectors: the sum of the products of a's conjugates with b.
 ---Shape of the result: 0-d
 ---Raises where an argument is no vector, or the sizes differ.
 ---@param a tycho.Tensor # [n]
@@ -8996,7 +9282,7 @@ function ty.var_mean(x, dims, keepdim, opts) end
 ---@return tycho.Tensor # 0-d
 function ty.vdot(a, b) end
 
----Sums of products along a dim.
+---Sums of products along a dim; of complex numbers with the conjugates of a.
 ---Shape of the result: broadcast without the dim
 ---Raises where sizes do not broadcast.
 ---@param a tycho.Tensor
@@ -9019,6 +9305,20 @@ function ty.view(x, sizes, ...) end
 ---@param dtype tycho.dtype # as wide as that of x
 ---@return tycho.Tensor # the sizes of x, in that dtype
 function ty.view_as(x, dtype) end
+
+---a view of f32 or f64 [..., 2] as complex numbers; the pairs must lie side by side.
+---Memory and gradient are the same: what is written to one is seen in the other.
+---Raises where x is neither f32 nor f64, its last dim is not 2, or the two do not lie side by side.
+---@param x tycho.Tensor # [..., 2], f32 or f64
+---@return tycho.Tensor # without the last dim; c64 or c128
+function ty.view_as_complex(x) end
+
+---a view of complex numbers as f32 or f64 [..., 2], the real and the imaginary part.
+---Memory and gradient are the same: what is written to one is seen in the other.
+---Raises where x is of reals, or has 8 dims.
+---@param x tycho.Tensor # c64 or c128
+---@return tycho.Tensor # [..., 2], f32 or f64: the real and the imaginary part
+function ty.view_as_real(x) end
 
 ---A function that computes f for all examples at once, as a loop over them would: f sees tensors without the dim of
 ---the examples, which in_dims tells for each argument and out_dims for each result: one for all, or tables of them,
@@ -9584,6 +9884,176 @@ function data.tensors(first, ...) end
 
 ty.data = data
 
+---@class tycho.fft
+local fft = {}
+
+---the discrete Fourier transform, sum over j of
+---x_j exp(-2 pi i j k / n), along a dim that is first cut, or filled up with zeros, to n.
+---Raises where x has no such dim, the dim is empty, or n is below 1.
+---@param x tycho.Tensor # real or complex
+---@param n? integer|table # the size, or all arguments by name: {n, dim, norm}
+---@param dim? integer # -1
+---@param norm? "backward"|"ortho"|"forward" # divides by nothing, the root of n, n
+---@return tycho.Tensor # complex; f16 and bf16 go by way of f32
+function fft.fft(x, n, dim, norm) end
+
+---the Fourier transform along two dims: see ty.fft.fftn.
+---Raises where a dim is given twice or is empty, or s and dim differ in number.
+---@param x tycho.Tensor # real or complex
+---@param s? integer[]|table # sizes, -1: as it is; or all arguments by name: {s, dim, norm}
+---@param dim? integer|integer[] # the last two
+---@param norm? "backward"|"ortho"|"forward"
+---@return tycho.Tensor # complex
+function fft.fft2(x, s, dim, norm) end
+
+---the frequencies of fft.fft's numbers: 0, 1, ... then the negative ones, by
+---n d.
+---Raises where n is no whole number from 1.
+---@param n integer # the length of the transform
+---@param d? number # the distance of samples
+---@param opts? {dtype: string?, device: string?}
+---@return tycho.Tensor # [n], cycles per unit of d
+function fft.fftfreq(n, d, opts) end
+
+---the Fourier transform along several dims, cut or filled up
+---with zeros to the sizes s; of s alone the last dims.
+---Raises where a dim is given twice or is empty, or s and dim differ in number.
+---@param x tycho.Tensor # real or complex
+---@param s? integer[]|table # sizes, -1: as it is; or all arguments by name: {s, dim, norm}
+---@param dim? integer|integer[] # all
+---@param norm? "backward"|"ortho"|"forward"
+---@return tycho.Tensor # complex
+function fft.fftn(x, s, dim, norm) end
+
+---the frequency 0 in the middle of each dim.
+---Raises where a dim is out of range or given twice.
+---@param x tycho.Tensor
+---@param dim? integer|integer[] # all
+---@return tycho.Tensor # shape of x
+function fft.fftshift(x, dim) end
+
+---the transform, which is real, of a Hermitian signal
+---whose first half is x.
+---Raises where x has no such dim, the dim is empty, or n is below 1.
+---@param x tycho.Tensor # complex, or real
+---@param n? integer|table # the size of the result, or all arguments by name: {n, dim, norm}
+---@param dim? integer # -1
+---@param norm? "backward"|"ortho"|"forward" # divides by nothing, the root of n, n
+---@return tycho.Tensor # real, n in that dim
+function fft.hfft(x, n, dim, norm) end
+
+---the inverse of fft.fft along a dim.
+---Raises where x has no such dim, the dim is empty, or n is below 1.
+---@param x tycho.Tensor # real or complex
+---@param n? integer|table # the size, or all arguments by name: {n, dim, norm}
+---@param dim? integer # -1
+---@param norm? "backward"|"ortho"|"forward" # divides by n, its root, nothing
+---@return tycho.Tensor # complex
+function fft.ifft(x, n, dim, norm) end
+
+---the inverse of fft.fft2.
+---Raises where a dim is given twice or is empty, or s and dim differ in number.
+---@param x tycho.Tensor # real or complex
+---@param s? integer[]|table # sizes, -1: as it is; or all arguments by name: {s, dim, norm}
+---@param dim? integer|integer[] # the last two
+---@param norm? "backward"|"ortho"|"forward"
+---@return tycho.Tensor # complex
+function fft.ifft2(x, s, dim, norm) end
+
+---the inverse of fft.fftn.
+---Raises where a dim is given twice or is empty, or s and dim differ in number.
+---@param x tycho.Tensor # real or complex
+---@param s? integer[]|table # sizes, -1: as it is; or all arguments by name: {s, dim, norm}
+---@param dim? integer|integer[] # all
+---@param norm? "backward"|"ortho"|"forward"
+---@return tycho.Tensor # complex
+function fft.ifftn(x, s, dim, norm) end
+
+---the inverse of fft.fftshift.
+---Raises where a dim is out of range or given twice.
+---@param x tycho.Tensor
+---@param dim? integer|integer[] # all
+---@return tycho.Tensor # shape of x
+function fft.ifftshift(x, dim) end
+
+---the inverse of fft.hfft: half of a Hermitian signal.
+---Raises where x is complex or has no such dim, the dim is empty, or n is below 1.
+---@param x tycho.Tensor # real
+---@param n? integer|table # the size, or all arguments by name: {n, dim, norm}
+---@param dim? integer # -1
+---@param norm? "backward"|"ortho"|"forward" # divides by n, its root, nothing
+---@return tycho.Tensor # complex, n / 2 + 1 in that dim
+function fft.ihfft(x, n, dim, norm) end
+
+---the real tensor whose transform begins with x. The
+---imaginary parts of the first number, and of the last for an even n, are not looked at.
+---Raises where x has no such dim, the dim is empty, or n is below 1.
+---@param x tycho.Tensor # complex, or real
+---@param n? integer|table # the size of the result, or all arguments by name: {n, dim, norm}
+---@param dim? integer # -1
+---@param norm? "backward"|"ortho"|"forward" # divides by n, its root, nothing
+---@return tycho.Tensor # real, n in that dim
+function fft.irfft(x, n, dim, norm) end
+
+---the inverse of fft.rfft2.
+---Raises where a dim is given twice or is empty, or s and dim differ in number.
+---@param x tycho.Tensor # complex, or real
+---@param s? integer[]|table # sizes of the result, -1: as it is; or all arguments by name: {s, dim, norm}
+---@param dim? integer|integer[] # the last two
+---@param norm? "backward"|"ortho"|"forward"
+---@return tycho.Tensor # real
+function fft.irfft2(x, s, dim, norm) end
+
+---the inverse of fft.rfftn; the last of the dims gets
+---2 (size - 1) places, or what s says.
+---Raises where a dim is given twice or is empty, or s and dim differ in number.
+---@param x tycho.Tensor # complex, or real
+---@param s? integer[]|table # sizes of the result, -1: as it is; or all arguments by name: {s, dim, norm}
+---@param dim? integer|integer[] # all
+---@param norm? "backward"|"ortho"|"forward"
+---@return tycho.Tensor # real
+function fft.irfftn(x, s, dim, norm) end
+
+---the first n / 2 + 1 numbers of the transform of a real x; the
+---others are their conjugates.
+---Raises where x is complex or has no such dim, the dim is empty, or n is below 1.
+---@param x tycho.Tensor # real
+---@param n? integer|table # the size, or all arguments by name: {n, dim, norm}
+---@param dim? integer # -1
+---@param norm? "backward"|"ortho"|"forward" # divides by nothing, the root of n, n
+---@return tycho.Tensor # complex, n / 2 + 1 in that dim
+function fft.rfft(x, n, dim, norm) end
+
+---fft.rfft along the last of two dims, then fft.fft
+---along the other.
+---Raises where x is complex, a dim is given twice or is empty, or s and dim differ in number.
+---@param x tycho.Tensor # real
+---@param s? integer[]|table # sizes, -1: as it is; or all arguments by name: {s, dim, norm}
+---@param dim? integer|integer[] # the last two
+---@param norm? "backward"|"ortho"|"forward"
+---@return tycho.Tensor # complex, n / 2 + 1 in the last of the dims
+function fft.rfft2(x, s, dim, norm) end
+
+---the frequencies of fft.rfft's numbers: 0 to n / 2, by n d.
+---Raises where n is no whole number from 1.
+---@param n integer # the length of the transform
+---@param d? number # the distance of samples
+---@param opts? {dtype: string?, device: string?}
+---@return tycho.Tensor # [n / 2 + 1], cycles per unit of d
+function fft.rfftfreq(n, d, opts) end
+
+---fft.rfft along the last of the dims, then fft.fft along the
+---others.
+---Raises where x is complex, a dim is given twice or is empty, or s and dim differ in number.
+---@param x tycho.Tensor # real
+---@param s? integer[]|table # sizes, -1: as it is; or all arguments by name: {s, dim, norm}
+---@param dim? integer|integer[] # all
+---@param norm? "backward"|"ortho"|"forward"
+---@return tycho.Tensor # complex, n / 2 + 1 in the last of the dims
+function fft.rfftn(x, s, dim, norm) end
+
+ty.fft = fft
+
 ---@class tycho.files
 local files = {}
 
@@ -9672,8 +10142,7 @@ function files.load_weights(path, opts) end
 ---@class tycho.files.npy
 files.npy = {}
 
----A tensor of a .npy file. u16 becomes i32, u32 and u64 i64 (so it takes up to twice the file's size); column-major
----files give a view with turned strides.
+---A tensor of a .npy file. Column-major files give a view with turned strides.
 ---Raises where the path is no string, or an option is not known. What cannot be read gives nil and a message.
 ---@param path string
 ---@param opts? {mmap: boolean?} # mmap: the elements stay in the file, which must not be cut short meanwhile
@@ -11353,8 +11822,8 @@ function nn.PairwiseDistance(opts) end
 objects.nn_PairwiseDistance = {}
 
 ---A parameter: the tensor itself, which requires gradients from now on.
----Raises where t is not of floats.
----@param t tycho.Tensor # floats
+---Raises where t is neither of floats nor complex.
+---@param t tycho.Tensor # floats, or complex numbers
 ---@return tycho.Tensor # t itself
 function nn.Parameter(t) end
 

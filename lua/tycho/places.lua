@@ -7,7 +7,7 @@
 return function(ty, check, row)
   local fail, is_tensor = check.fail, ty.is_tensor
   local where, eq, ne = ty.where, ty.eq, ty.ne
-  local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
+  local floats = { f16 = true, bf16 = true, f32 = true, f64 = true, c64 = true, c128 = true } -- and pairs of them
 
   --- A tensor of integers.
   local function integers(who, i, x)

@@ -168,7 +168,7 @@ return function(ty, check, row)
     return check.named("inner", "tensordot", ty.tensordot, a, b, { { -1 }, { -1 } })
   end
 
-  --- Sums of products along a dim.
+  --- Sums of products along a dim; of complex numbers with the conjugates of a.
   --- Raises where sizes do not broadcast.
   ---@param a tycho.Tensor
   ---@param b tycho.Tensor broadcasts with a
@@ -178,7 +178,7 @@ return function(ty, check, row)
     check.pair("vecdot", a, b)
     check.tensor("vecdot", 1, a)
     check.tensor("vecdot", 2, b)
-    return check.named("vecdot", "sum", ty.sum, a * b, dim or -1)
+    return check.named("vecdot", "sum", ty.sum, ty.conj(a) * b, dim or -1)
   end
 
   --- The cross product of vectors of three elements along a dim.

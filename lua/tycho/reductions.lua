@@ -8,7 +8,7 @@
 return function(ty, check, row)
   local fail = check.fail
   local where, abs, exp, log, sqrt, eq, ne = ty.where, ty.abs, ty.exp, ty.log, ty.sqrt, ty.eq, ty.ne
-  local INF = math.huge
+  local INF, is_complex = math.huge, ty.is_complex
   local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
   local halves, autocast = { f16 = true, bf16 = true }, ty._half
 
@@ -63,15 +63,23 @@ return function(ty, check, row)
     return back(w:sum(dims, keepdim) / count(x, dims), half)
   end
 
+  --- |d|^2.
+  local function square_magnitude(d)
+    if not is_complex(d) then return d * d end
+    local a, b = d:real(), d:imag()
+    return a * a + b * b
+  end
+
   local function variance(who, x, dims, keepdim, opts)
     dims, keepdim, opts = arguments(who, x, dims, keepdim, opts, { correction = "number" })
     local w, half = wide(x)
     local n = count(x, dims)
     local d = w - w:sum(dims, true) / n
-    return (d * d):sum(dims, keepdim) / math.max(0, n - (opts.correction or 1)), half
+    return square_magnitude(d):sum(dims, keepdim) / math.max(0, n - (opts.correction or 1)), half
   end
 
-  --- The variance, in two passes: the squares of what differs from the mean, divided by count - correction.
+  --- The variance, in two passes: the squares of what differs from the mean, divided by count - correction; of complex
+  --- numbers those of the magnitudes.
   --- Raises where a dim is out of range or given twice.
   ---@param x tycho.Tensor
   ---@param dims? integer|integer[] all
@@ -159,6 +167,7 @@ return function(ty, check, row)
     check.tensor("norm", 1, x)
     p = check.number("norm", 2, p, "p", 2)
     dims, keepdim = arguments("norm", x, dims, keepdim)
+    if is_complex(x) then x = abs(x) end
     local w, half = wide(x)
     if not floats[w.dtype] then w = w:to("f32") end
     local y

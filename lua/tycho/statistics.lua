@@ -43,6 +43,7 @@ return function(ty, check, row)
   ---@return tycho.Tensor # x without the dims; integers and bool give i64; 0 of nothing
   local function nansum(x, dims, keepdim)
     check.tensor("nansum", 1, x)
+    if ty.is_complex(x) then return where(ty.ne(x, x), 0, x):sum(dims, keepdim) end
     if not floats[x.dtype] then return check.named("nansum", "sum", ty.sum, x, dims, keepdim) end
     local v, nan, list, keep = with_nan("nansum", x, dims, keepdim)
     return where(nan, 0, v):sum(list, keep)

@@ -195,6 +195,7 @@ M.groups = {
   image = function() return ty.image end,
   files = function() return ty.files end,
   linalg = function() return ty.linalg end,
+  fft = function() return ty.fft end,
   plot = function() return getmetatable(ty.plot {}) end,
   progress = function() return getmetatable(ty.progress()) end,
   graph = function() return internals.load "tycho.graph" end,

@@ -83,6 +83,19 @@ static bool sort(const Job *j, void *const *buf) {
                             j->node->type.dims[arg->k], inner, arg->k2 == SORT_DESCENDING);
 }
 
+static bool fft(const Job *j, void *const *buf) {
+  const Node *N = j->node;
+  const int kind = N->arg.k2 & 7, dim = N->arg.k;
+  const bool real = kind == FFT_REAL || kind == FFT_HALF_BACK;
+  /* The side of whole length, and the dims behind `dim` but for the pairs. */
+  const Type *t = kind == FFT_HALF || kind == FFT_REAL_BACK ? &N->type : j->type;
+  const int rank = real || t != j->type ? t->rank : t->rank - 1;
+  i64 outer = 1, inner = 1;
+  for (int d = 0; d < dim; d++) outer *= t->dims[d];
+  for (int d = dim + 1; d < rank; d++) inner *= t->dims[d];
+  return ty_fft(t->dtype, kind, N->arg.k2 >> 3, buf[0], buf[1], outer, t->dims[dim], inner);
+}
+
 static void search(const Job *j, void *const *buf) {
   const Type *t = j->type;
   i64 rows = 1;
@@ -131,6 +144,7 @@ static bool perform(const Job *j, void *const *buf, const u64 *scalar, const voi
   case JOB_PRODUCT: ok = product(j, buf, scalar, panels, err); break;
   case JOB_ATTEND: ok = attend(j, buf); break;
   case JOB_SORT: ok = sort(j, buf); break;
+  case JOB_FFT: ok = fft(j, buf); break;
   case JOB_SEARCH: search(j, buf); break;
   case JOB_POSITIONS: ok = positions(j, buf, err); break;
   case JOB_SCATTER:

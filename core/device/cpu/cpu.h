@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "device/device.h"
 
-/* What is done for every dtype: its name here, and how an element is stored. */
+/* What is done for every dtype that kernels see: its name here, and how an element is stored. */
 #define STORED(_) \
   _(BOOL, bool, u8) \
   _(U8, u8, u8) \
@@ -75,6 +75,8 @@ bool ty_routine_argsort(int dtype, const void *x, i64 *y, i64 outer, i64 n, i64 
                         bool descending);
 void ty_routine_searchsorted(int dtype, const void *sorted, const void *v, i64 *y, i64 rows, i64 n,
                              i64 m, bool right);
+/* Fourier transforms of f32 or f64 along a dim of n, as the row FFT says (graph.h). False: out of memory. */
+bool ty_fft(int dtype, int kind, int norm, const void *x, void *y, i64 outer, i64 n, i64 inner);
 /* y already holds a's contents. src and y: contiguous; by: how the index goes from element to element of src, 0 along
 ** dims that share a position. Threads share out a dim that is not scattered. */
 void ty_routine_scatter(int dtype, void *y, const Type *ydims, const i64 *index, const i64 *by,

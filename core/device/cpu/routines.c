@@ -139,6 +139,7 @@ void ty_routine_scatter(int dtype, void *y, const Type *ydims, const i64 *index,
       STORED(_)
 #undef _
   };
+  dtype = ty_dtype_stored(dtype);
   const int size = ty_dtypes[dtype].bytes, rank = sdims->rank;
   ScatterFn *const set = size == 1 ? set1 : size == 2 ? set2 : size == 4 ? set4 : set8;
   Scatter s = {.y = y, .src = src, .index = index, .rank = rank, .dim = dim, .size = size};

@@ -31,6 +31,13 @@ enum {
   COUNTS = 4 * 256 * sizeof(u32)
 };
 
+/* Every dtype. */
+#define KEYED(_) \
+  STORED(_) \
+  _(U16, u16, u16) \
+  _(U32, u32, u32) \
+  _(U64, u64, u64)
+
 /* ---- Keys ----------------------------------------------------------------------------------- */
 
 /* A float's bits, as wide as given: negatives turned over, positives above them. Without a branch: signs of data cannot be
@@ -43,6 +50,9 @@ enum {
 
 static inline u64 key_bool(const u8 *p) { return *p != 0; }
 static inline u64 key_u8(const u8 *p) { return *p; }
+static inline u64 key_u16(const u16 *p) { return *p; }
+static inline u64 key_u32(const u32 *p) { return *p; }
+static inline u64 key_u64(const u64 *p) { return *p; }
 static inline u64 key_i8(const i8 *p) { return (u8)(*p ^ 0x80); }
 static inline u64 key_i16(const i16 *p) { return (u16)(*p ^ 0x8000); }
 static inline u64 key_i32(const i32 *p) { return (u32)*p ^ 0x80000000u; }
@@ -78,7 +88,7 @@ static inline u64 key_f64(const double *p) {
     } \
     return moved; \
   }
-STORED(_)
+KEYED(_)
 #undef _
 
 /* The same of a row whose keys have 4 bytes or less, as words: keys above positions from `first` on. */
@@ -87,20 +97,20 @@ STORED(_)
     for (i64 i = 0; i < n; i++) \
       word[i] = (key_##name((const S *)x + i * stride) ^ flip) << 32 | (u64)(first + i); \
   }
-STORED(_)
+KEYED(_)
 #undef _
 
 typedef void WordsFn(u64 *word, const void *x, i64 first, i64 n, i64 stride, u64 flip);
 static WordsFn *const words_of[T_COUNT] = {
 #define _(NAME, name, S) [T_##NAME] = words_##name,
-    STORED(_)
+    KEYED(_)
 #undef _
 };
 
 typedef bool KeysFn(u64 *key, const void *x, i64 n, i64 stride, u64 flip);
 static KeysFn *const keys_of[T_COUNT] = {
 #define _(NAME, name, S) [T_##NAME] = keys_##name,
-    STORED(_)
+    KEYED(_)
 #undef _
 };
 
@@ -377,14 +387,14 @@ typedef struct Search {
       s->y[i] = low; \
     } \
   }
-STORED(_)
+KEYED(_)
 #undef _
 
 void ty_routine_searchsorted(int dtype, const void *sorted, const void *v, i64 *y, i64 rows, i64 n,
                              i64 m, bool right) {
   static PoolFn *const search[T_COUNT] = {
 #define _(NAME, name, S) [T_##NAME] = search_##name,
-      STORED(_)
+      KEYED(_)
 #undef _
   };
   Search s = {sorted, v, y, n, m, right};

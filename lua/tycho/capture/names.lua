@@ -37,6 +37,7 @@ function M.of(core)
   if not names then
     names = {}
     add(names, core.linalg, "")
+    add(names, core.fft, "fft.")
     add(names, core, "")
     add(names, core.internals.methods, "")
     by_core[core] = names -- when it is whole

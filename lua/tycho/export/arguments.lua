@@ -40,6 +40,10 @@ function M.read(who, given, known, example)
     local v = args[i]
     if ty.is_tensor(v) then
       if not internals.is_live(v) then fail(format("%s: argument %d is a tensor that was released", who, i)) end
+      if ty.is_complex(v) then
+        fail(format("%s: argument %d is complex, it must be real (take ty.view_as_real of it, and ty.view_as_complex "
+          .. "inside)", who, i))
+      end
       args[i] = v:detach():contiguous()
     end
   end

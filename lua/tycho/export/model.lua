@@ -262,10 +262,14 @@ end
 --- The results as parameters of C, in order; what is no tensor and no number is refused.
 function Model:results(w, d, p)
   local outputs, bound, visited = {}, {}, {}
+  local function check_real(dtype)
+    if not primitives.bytes[dtype] then refuse "a result is complex: give ty.view_as_real of it" end
+  end
   local function add(recipe, path)
     local kind, k = recipe and recipe[1], recipe and recipe[2]
     if kind == "tensor" then
       local m = p.made[k]
+      check_real(m.dtype)
       local o = { path = path, dtype = m.dtype, shape = m.shape, made = m }
       if m.target and not bound[m.target] and m.offset == 0 and is_row_major(m.shape, m.strides)
         and product_of(m.shape) == p.targets[m.target].numel then
@@ -274,6 +278,7 @@ function Model:results(w, d, p)
       outputs[#outputs + 1] = o
     elseif kind == "slot" and ty.is_tensor(w.slots[k].value) then
       local v = w.slots[k].value
+      check_real(v.dtype)
       outputs[#outputs + 1] = { path = path, dtype = v.dtype, shape = v.shape,
         made = { slot = k, offset = 0, shape = v.shape, strides = v:stride(), dtype = v.dtype } }
     elseif kind == "slot" and type(w.slots[k].value) == "number" then

@@ -14,13 +14,15 @@ local ctype = { i32 = "int32_t", i64 = "int64_t", f32 = "float", f64 = "double" 
 M.ctype = ctype
 --- What elements in memory are.
 M.stored = { bool = "uint8_t", u8 = "uint8_t", i8 = "int8_t", i16 = "int16_t", i32 = "int32_t", i64 = "int64_t",
-  f16 = "uint16_t", bf16 = "uint16_t", f32 = "float", f64 = "double" }
-M.bytes = { bool = 1, u8 = 1, i8 = 1, i16 = 2, i32 = 4, i64 = 8, f16 = 2, bf16 = 2, f32 = 4, f64 = 8 }
+  f16 = "uint16_t", bf16 = "uint16_t", f32 = "float", f64 = "double", u16 = "uint16_t", u32 = "uint32_t",
+  u64 = "uint64_t" }
+M.bytes = { bool = 1, u8 = 1, i8 = 1, i16 = 2, i32 = 4, i64 = 8, f16 = 2, bf16 = 2, f32 = 4, f64 = 8,
+  u16 = 2, u32 = 4, u64 = 8 }
 --- What they are computed in.
 M.computed = { bool = "i32", u8 = "i32", i8 = "i32", i16 = "i32", i32 = "i32", i64 = "i64", f16 = "f32", bf16 = "f32",
-  f32 = "f32", f64 = "f64" }
+  f32 = "f32", f64 = "f64", u16 = "i32", u32 = "i64", u64 = "i64" }
 
-local dtypes = { [0] = "bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64" }
+local dtypes = { [0] = "bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "u16", "u32", "u64" }
 
 --- The program of a text: {kind, fast, operands = {[0] = {dtype, row, write}}, body = {[0] = {op, type, row, from, imm,
 --- a, b, c}}}, imm a number, or of constants the bits as a text.
@@ -222,7 +224,8 @@ end
 M.loaded, M.to_store = loaded, to_store
 
 local limits = { bool = { "0.0", "1.0" }, u8 = { "0.0", "255.0" }, i8 = { "-128.0", "127.0" },
-  i16 = { "-32768.0", "32767.0" }, i32 = { "-0x1p31", "0x1.fffffffcp30" }, i64 = { "-0x1p63", "0x1.fffffffffffffp62" } }
+  i16 = { "-32768.0", "32767.0" }, i32 = { "-0x1p31", "0x1.fffffffcp30" }, i64 = { "-0x1p63", "0x1.fffffffffffffp62" },
+  u16 = { "0.0", "65535.0" }, u32 = { "0.0", "4294967295.0" }, u64 = { "0.0", "0x1.fffffffffffffp62" } }
 
 --- The lowest and the highest number of a dtype that a double is.
 function M.limits(dtype) return limits[dtype][1], limits[dtype][2] end

@@ -9,7 +9,7 @@ local sizes = require "tycho.export.sizes"
 local format, concat, gsub, ipairs, tonumber = string.format, table.concat, string.gsub, ipairs, tonumber
 local text = sizes.text
 
-local M = {}
+local M = { fft = require("tycho.export.fourier").fft }
 
 function M.copy(s, kit)
   local node = s.node
@@ -39,6 +39,7 @@ end
 
 -- An unsigned key whose order is that of the values: zeros are equal, NaNs above all.
 for _, t in ipairs { { "bool", "uint8_t", "p != 0" }, { "u8", "uint8_t", "p" },
+  { "u16", "uint16_t", "p" }, { "u32", "uint32_t", "p" }, { "u64", "uint64_t", "p" },
   { "i8", "int8_t", "(uint8_t)(p ^ 0x80)" },
   { "i16", "int16_t", "(uint16_t)(p ^ 0x8000)" }, { "i32", "int32_t", "(uint32_t)p ^ 0x80000000u" },
   { "i64", "int64_t", "(uint64_t)p ^ UINT64_C(0x8000000000000000)" } } do

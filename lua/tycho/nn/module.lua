@@ -98,12 +98,15 @@ return function(ty, nn)
     return raise(("%s: has no forward (define function %s:forward(x))"):format(self.class_name, self.class_name))
   end
 
+  --- A tensor of floats or of complex numbers.
+  local function smooth(who, i, t) return ty.is_complex(t) and t or check.float(who, i, t) end
+
   --- A parameter: the tensor itself, which requires gradients from now on.
-  --- Raises where t is not of floats.
-  ---@param t tycho.Tensor floats
+  --- Raises where t is neither of floats nor complex.
+  ---@param t tycho.Tensor floats, or complex numbers
   ---@return tycho.Tensor # t itself
   function nn.Parameter(t)
-    return check.float("Parameter", 1, t):requires_grad_()
+    return smooth("Parameter", 1, t):requires_grad_()
   end
 
   --- nn.is_module(v): whether a value is a module or a class of modules.
@@ -372,7 +375,7 @@ return function(ty, nn)
   function Module:register_parameter(name, t)
     own("register_parameter", self)
     part_name("register_parameter", self, name)
-    self[name] = t ~= nil and check.float("register_parameter", 2, t):requires_grad_() or nil
+    self[name] = t ~= nil and smooth("register_parameter", 2, t):requires_grad_() or nil
     return self
   end
 
@@ -448,7 +451,7 @@ return function(ty, nn)
     if on == nil then on = true end
     walk(own("requires_grad_", self), "", {}, { tensor = function(_, t, owner, k)
       local listed = owner._buffers
-      if t.dtype:find("f", 1, true) and not (listed and listed[k]) then t:requires_grad_(on) end
+      if (ty.is_complex(t) or t.dtype:find("f", 1, true)) and not (listed and listed[k]) then t:requires_grad_(on) end
     end })
     return self
   end

@@ -8,7 +8,7 @@ local schema = require "tycho.onnx.schema"
 local select, ipairs = select, ipairs
 local T = values.tensor
 
-local integers = { u8 = true, i8 = true, i16 = true, i32 = true, i64 = true }
+local integers = { u8 = true, i8 = true, i16 = true, i32 = true, i64 = true, u16 = true, u32 = true, u64 = true }
 
 --- As a float of the tensor's own dtype, where a function gave another.
 local function as(x, like) return x.dtype == like.dtype and x or x:to(like.dtype) end
@@ -157,17 +157,9 @@ return function(op)
     end }
   end
 
-  --- Values cut to the range of a type that ours is wider than: u16, u32.
-  local function wrapped(x, number)
-    if number == 4 then return x:bitwise_and(65535) end
-    if number == 12 then return x:bitwise_and(4294967295) end
-    return x
-  end
-
   op("Cast", "to dtype saturate round_mode", function(a, x)
     x = T(x)
-    local y = x.dtype == a.dtype and x or x:to(a.dtype)
-    return integers[x.dtype] and wrapped(y, a.to) or y
+    return x.dtype == a.dtype and x or x:to(a.dtype)
   end, needs_type "to")
   op("CastLike", "saturate round_mode", function(_, x, like) return T(x):to(T(like).dtype) end)
   op("BitCast", "to dtype", function(a, x) return T(x):view_as(a.dtype) end, needs_type "to")

@@ -5,8 +5,8 @@ local schema = require "tycho.onnx.schema"
 
 local T = values.tensor
 
---- What a type holds; i32 stands for uint16, which widened.
-local ranges = { u8 = { 0, 255 }, i8 = { -128, 127 }, i16 = { -32768, 32767 }, i32 = { 0, 65535 } }
+--- What a type holds.
+local ranges = { u8 = { 0, 255 }, i8 = { -128, 127 }, i16 = { -32768, 32767 }, u16 = { 0, 65535 } }
 
 return function(op)
   --- A scale or zero point as it goes with x: one number, one a place of `axis`, or one a block.

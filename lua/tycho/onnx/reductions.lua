@@ -20,7 +20,7 @@ return function(op)
     return dims
   end
 
-  local integers = { u8 = true, i8 = true, i16 = true, i32 = true, i64 = true }
+  local integers = { u8 = true, i8 = true, i16 = true, i32 = true, i64 = true, u16 = true, u32 = true, u64 = true }
 
   local function reduction(name, f, before)
     op(name, "axes keepdims noop_with_empty_axes", function(a, x, axes)

@@ -68,10 +68,10 @@ M.model = {
   [25] = { "functions", "message", fn, true },
 }
 
---- The element types by number: ours, and as they are written. Those that have no dtype of ours widen.
+--- The element types by number: ours, and as they are written.
 M.types = {
-  { "f32", "f32" }, { "u8", "u8" }, { "i8", "i8" }, { "i32", "u16" }, { "i16", "i16" }, { "i32", "i32" },
-  { "i64", "i64" }, nil, { "bool", "bool" }, { "f16", "f16" }, { "f64", "f64" }, { "i64", "u32" }, { "i64", "u64" },
+  { "f32", "f32" }, { "u8", "u8" }, { "i8", "i8" }, { "u16", "u16" }, { "i16", "i16" }, { "i32", "i32" },
+  { "i64", "i64" }, nil, { "bool", "bool" }, { "f16", "f16" }, { "f64", "f64" }, { "u32", "u32" }, { "u64", "u64" },
   nil, nil,
   { "bf16", "bf16" },
 }

@@ -1,4 +1,4 @@
---- signals.lua -- ONNX operators of signals: Fourier transforms by products with their matrices, windows, filter banks.
+--- signals.lua -- ONNX operators of signals: Fourier transforms, windows, filter banks.
 
 local ty = require "tycho"
 local values = require "tycho.onnx.values"
@@ -21,69 +21,46 @@ return function(op)
   window("HammingWindow", function(t) return 25 / 46 - 21 / 46 * math.cos(t) end)
   window("BlackmanWindow", function(t) return 0.42 - 0.5 * math.cos(t) + 0.08 * math.cos(2 * t) end)
 
-  --- Cosines and sines of the transform from n places to m.
-  local function matrices(n, m, length, dtype)
-    local turns = (values.places(n):unsqueeze(2) * values.places(m):unsqueeze(1)):remainder(length)
-    local at = turns:to("f64") * (2 * pi / length)
-    return at:cos():to(dtype), at:sin():to(dtype)
+  local reals, numbers = ty.view_as_real, ty.view_as_complex
+  local halves = { f16 = true, bf16 = true }
+
+  --- Complex numbers of pairs, or of real numbers in a last dim of 1, which stay real; and whether they do. Half floats
+  --- go by way of f32.
+  local function given(x)
+    if halves[x.dtype] then x = x:to "f32" end
+    if x:size(-1) == 2 then return numbers(x:contiguous()), false end
+    return x:squeeze(-1), true
   end
 
-  --- The transform of real and imaginary parts along the last dim, of `length` places.
-  local function transform(re, im, length, inverse, onesided)
-    local n = re:size(-1)
-    if n > length then
-      re = re:narrow(-1, 1, length)
-      im = im and im:narrow(-1, 1, length)
-      n = length
-    end
-    local m = onesided and floor(length / 2) + 1 or length
-    local c, s = matrices(n, m, length, re.dtype)
-    if inverse then s = -s end
-    local yr, yi = re:matmul(c), -re:matmul(s)
-    if im then yr, yi = yr + im:matmul(s), yi + im:matmul(c) end
-    if inverse then yr, yi = yr / length, yi / length end
-    return yr, yi
+  --- The transform along dim d, of `length` places; half of it where it is onesided.
+  local function there(z, is_real, length, d, onesided)
+    if onesided and is_real then return ty.fft.rfft(z, length, d) end
+    local y = ty.fft.fft(z, length, d)
+    return onesided and y:narrow(d, 1, floor(length / 2) + 1) or y
   end
 
   op("DFT", "axis inverse onesided", function(a, x, length, axis)
     x = T(x)
     axis = axis ~= nil and values.number(axis) or a.axis or (a.opset >= 20 and -2 or 1)
-    local d = values.dim(x, axis)
-    local re, im = x:slice(-1, 1, 1):squeeze(-1), nil
-    if x:size(-1) == 2 then im = x:slice(-1, 2, 2):squeeze(-1) end
-    re = re:movedim(d, -1)
-    im = im and im:movedim(d, -1)
-    local n = length ~= nil and values.number(length) or re:size(-1)
+    local d, dtype = values.dim(x, axis), x.dtype
+    local z, is_real = given(x)
+    local n = length ~= nil and values.number(length) or nil
     if a.inverse == 1 and a.onesided == 1 then -- the other half mirrors this one
-      local whole = length ~= nil and n or 2 * (re:size(-1) - 1)
-      local rest = whole - re:size(-1)
-      if rest > 0 then
-        re = ty.cat({ re, re:narrow(-1, 2, rest):flip(-1) }, -1)
-        im = im and ty.cat({ im, -im:narrow(-1, 2, rest):flip(-1) }, -1)
-      end
-      local yr = transform(re, im, whole, true, false)
-      return yr:movedim(-1, d):unsqueeze(-1)
+      return ty.fft.irfft(z, n or 2 * (z:size(d) - 1), d):to(dtype):unsqueeze(-1)
+    elseif a.inverse == 1 then
+      return reals(ty.fft.ifft(z, n, d)):to(dtype)
     end
-    local yr, yi = transform(re, im, n, a.inverse == 1, a.onesided == 1)
-    return ty.stack({ yr:movedim(-1, d), yi:movedim(-1, d) }, -1)
+    return reals(there(z, is_real, n or z:size(d), d, a.onesided == 1)):to(dtype)
   end)
 
   op("STFT", "onesided", function(a, x, step, shape, length)
     x = T(x)
     local n = length ~= nil and values.number(length) or T(shape):size(1)
-    local re, im = x, nil
-    if x.ndim == 3 then
-      re = x:slice(-1, 1, 1):squeeze(-1)
-      im = x:size(-1) == 2 and x:slice(-1, 2, 2):squeeze(-1) or nil
-    end
-    re = re:unfold(2, n, values.number(step))
-    im = im and im:unfold(2, n, values.number(step))
-    if shape ~= nil then
-      re = re * T(shape)
-      im = im and im * T(shape)
-    end
-    local yr, yi = transform(re, im, n, false, a.onesided ~= 0)
-    return ty.stack({ yr, yi }, -1)
+    local dtype, w = x.dtype, shape ~= nil and T(shape) or nil
+    local z, is_real = given(x.ndim == 3 and x or x:unsqueeze(-1))
+    z = z:unfold(2, n, values.number(step))
+    if w then z = z * w:to(is_real and z.dtype or reals(z).dtype) end
+    return reals(there(z, is_real, n, 3, a.onesided ~= 0)):to(dtype)
   end)
 
   op("MelWeightMatrix", "output_datatype", function(a, bins, length, rate, low, high)

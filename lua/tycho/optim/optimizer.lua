@@ -85,6 +85,7 @@ return function(ty, M, check)
     if g.betas then check_betas(who, g.betas) end
     if self.check then self.check(who, g) end
     for i, p in ipairs(params) do
+      if ty.is_complex(p) then p = ty.enable_grad(ty.view_as_real, p) end -- the same memory and gradient
       g.params[i] = p
       g.state[i] = self.start and self.start(g, p) or {}
     end

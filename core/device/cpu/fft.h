@@ -1,0 +1,92 @@
+/*
+** fft.h -- what the parts of the Fourier transform share: kernels of an instruction set, plans of a length.
+** Complex numbers lie apart while they are worked on: real parts in one array, imaginary parts in another.
+*/
+#ifndef TY_FFT_H
+#define TY_FFT_H
+
+#include "device/cpu/cpu.h"
+
+enum {
+  FFT_RADIX_MOST = 19, /* larger primes go by Bluestein's sum */
+  FFT_RADIX_FLAT = 13, /* larger ones have no `wide` */
+  FFT_PASSES = 48,
+  FFT_DIRECT = 1 << 14, /* longer transforms are split in two dims */
+  FFT_COLUMNS = 16,     /* transforms side by side */
+  FFT_PAD = 256         /* elements behind an array that vectors may touch */
+};
+
+/* One pass of Stockham's algorithm: element q + s (p + m k) is input k of butterfly p, whose output k, times
+** w^(p k), goes to q + s (r p + k). */
+typedef struct FftPass {
+  i64 m, s;
+  int r;
+  const void *
+      each; /* w^(p k): real, imaginary part for each p, k = 1 .. r - 1; NULL: the last pass, m = 1 */
+  const void *
+      wide; /* where s is small: for each k, real then imaginary parts of all m s positions, `span` apart */
+  i64 span;
+  const void *odd; /* cosines, then sines, of multiples of the turn / r */
+} FftPass;
+
+/* An array of complex numbers: number i at re[i row], im[i row]. */
+typedef struct FftLine {
+  void *re, *im;
+  i64 row;
+} FftLine;
+
+/* For one dtype and instruction set. Arrays are of `n` rows of `cols` elements, with FFT_PAD behind them. */
+typedef struct FftKern {
+  int size; /* bytes of an element */
+  /* y = one pass over x, of `cols` transforms side by side. */
+  void (*pass)(const FftPass *p, const void *xr, const void *xi, void *yr, void *yi, i64 cols);
+  /* a[i][c] = x[i row + c col]. */
+  void (*gather)(void *ar, void *ai, const FftLine *x, i64 col, i64 n, i64 cols);
+  /* y[i row + c col] = a[i][c] times scale; without imaginary parts where y->im is NULL. */
+  void (*scatter)(const FftLine *y, i64 col, const void *ar, const void *ai, i64 n, i64 cols,
+                  double scale);
+  /* a[i][c] times w[i], pairs. */
+  void (*turn)(void *ar, void *ai, const void *w, i64 n, i64 cols);
+  /* a[i][c] times u[i] times v[i][c], pairs: `ustep` and FFT_COLUMNS of them apart. */
+  void (*twist)(void *ar, void *ai, const void *u, i64 ustep, const void *v, i64 n, i64 cols);
+  /* y[k], k = 0 .. h: half of the transform of 2 h numbers, from a, that of pairs of them. w: pairs. */
+  void (*split)(void *yr, void *yi, const void *ar, const void *ai, const void *w, i64 h, i64 cols);
+  /* And back, from x[0 .. h], whose numbers 1 .. h - 1 count `weight` times. */
+  void (*merge)(void *yr, void *yi, const void *xr, const void *xi, const void *w, i64 h, i64 cols,
+                double weight);
+  /* a[n - k] = the conjugate of a[k], k = 1 .. n / 2 for odd n; they count `weight` times, a[0] is real. */
+  void (*mirror)(void *ar, void *ai, i64 n, i64 cols, double weight);
+} FftKern;
+const FftKern *ty_fft_kern(int dtype); /* f32 or f64 */
+
+typedef enum { FFT_BY_PASSES, FFT_BY_SPLIT, FFT_BY_CHIRP, FFT_BY_HALF } FftWay;
+
+/* How n complex numbers are transformed; HALF: how n real ones are. */
+typedef struct FftPlan FftPlan;
+struct FftPlan {
+  i64 n, bytes;
+  int dtype;
+  FftWay way;
+  int npass;
+  FftPass pass[FFT_PASSES]; /* PASSES */
+  FftPlan *sub[2];          /* SPLIT: of n1, of n2; CHIRP: of m; HALF: of n / 2 */
+  void *w;     /* CHIRP: the chirp of n pairs; HALF: the turns of n / 2 + 1 pairs; SPLIT: u */
+  void *v;     /* CHIRP: the chirp's transform over m, m pairs; SPLIT: v */
+  void *table; /* the memory that all these lie in */
+  /* of the cache */
+  bool real;
+  i32 refs;
+  u64 used;
+};
+
+/* The plan, held; NULL: out of memory. */
+const FftPlan *ty_fft_plan(int dtype, i64 n, bool real);
+void ty_fft_drop(const FftPlan *p);
+/* The cosine and sine of t / n turns, 0 <= t < n. */
+void ty_fft_root(i64 t, i64 n, double *c, double *s);
+/* y = the transform of the n numbers of x, times scale, shared out to threads where it is long; y may be x. False: out
+** of memory. */
+bool ty_fft_line(const FftPlan *p, const FftKern *K, const FftLine *x, const FftLine *y,
+                 double scale);
+
+#endif

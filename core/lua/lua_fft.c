@@ -1,0 +1,25 @@
+/*
+** lua_fft.c -- the Fourier transform for lua/tycho/fft.lua, which has checked what it passes on.
+** In: a tensor of f32 or f64, numbers. Out: under `internals`, fft. Raises when out of memory.
+*/
+#include "lua/lua_view.h"
+
+/* fft(who, x, dim, kind, norm, n) -> the row FFT (graph.h) along a dim, counted from 1 */
+static int fft(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  const char *who = luaL_checkstring(L, 1);
+  const Tensor *x = ty_lua_check(L, who, 2);
+  const int dim = (int)luaL_checkinteger(L, 3) - 1, kind = (int)luaL_checkinteger(L, 4);
+  const int norm = (int)luaL_checkinteger(L, 5);
+  const i64 n = (i64)luaL_optnumber(L, 6, 0);
+  Tensor *y = ty_lua_push(L);
+  TY_LUA_MUST(L, S, ty_record_fft(S, who, x, dim, kind, norm, n, y));
+  return 1;
+}
+
+void ty_lua_open_fft(lua_State *L, int m) {
+  static const luaL_Reg fns[] = {{"fft", fft}, {NULL, NULL}};
+  lua_getfield(L, m, "internals");
+  ty_lua_register(L, fns);
+  lua_pop(L, 1);
+}
