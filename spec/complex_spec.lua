@@ -477,7 +477,8 @@ describe("gradients of complex numbers", function()
     local function f(v) return (R(twice(v * v)) ^ 2):sum() end
     local function plain(v) return (R(2 * (v * v)) ^ 2):sum() end
     local want = ty.grad(plain)(z)
-    assert.same({ 2, 2, 2, 2, 2, 2, 2, 2 }, reals_of(ty.grad(function(v) return R(twice(v)):sum() end)(z)))
+    local even = ty.grad(function(v) return R(twice(v)):sum() * 3.75 end)(z)
+    assert.same({ 7.5, 7.5, 7.5, 7.5, 7.5, 7.5, 7.5, 7.5 }, reals_of(even))
     assert.is_true(ty.allclose(want, ty.grad(f)(z), { rtol = 1e-5 }))
     assert.is_true(ty.allclose(want, ty.grad(function(v)
       return (R(ty.checkpoint(function(u) return 2 * (u * u) end, v)) ^ 2):sum()
