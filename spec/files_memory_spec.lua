@@ -364,6 +364,8 @@ describe("tensors that are refused cost at most their file and 64 MB:", function
       '"b":{"dtype":"%%s","shape":[1],"data_offsets":[%d,%d]}}'):format(n / 2, n, n, n + 8)
     local data = ("\1"):rep(n) .. ("\255"):rep(8)
     refused(write("a.safetensors", safetensors(two:format "F4", data)), "do not make the bytes")
+    local bytes = two:format("F8_E5M2"):gsub('"shape":%[1%]', '"shape":[8]')
+    refused(write("a.safetensors", safetensors(bytes, data)), "F8_E5M2, which is not read")
     taken(write("a.safetensors", safetensors(two:format "I64", data)), 2)
   end)
 
