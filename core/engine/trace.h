@@ -97,6 +97,8 @@ typedef struct Instance {
   InstanceMade *made;
   InstanceCheck *check;
   TracedTape *tape; /* of results that need a gradient; or NULL */
+  i64 *decided;     /* of a sample of a range of sizes: Capture.decided, taken over */
+  i32 ndecided;
   Owner rules;      /* of the call that is about to run, for its tape */
   double *size;     /* what numbers of the trace come to for these sizes; the caller's */
   Storage **fresh;  /* per target, while it runs */

@@ -6,19 +6,24 @@
 ** A plan is the pass itself, as it is recorded in a capture over stand-ins: the rows of the call's tape are made of
 ** them, and backward.c goes along these. What is on its way to a root already is a value that the plan is given and
 ** adds to, in the order of the pass. So there is a plan for each set of results that have gradients, of roots that are
-** asked for, and of those that something is on its way to.
+** asked for, and of those that something is on its way to. Where the tape is for a range of sizes so is the plan
+** (shape_range.c): it is made of five samples, one in each pass that comes before it is there.
 */
 #include "ir/site.h"
 #include "engine/entry.h"
 #include "engine/remade.h"
-#include "engine/trace.h"
+#include "engine/shape_range.h"
 #include "record/traced_call.h"
 
 enum { ROOT_ASKED = 1, ROOT_RUNNING = 2 };
 
 typedef struct BackPlan {
   struct BackPlan *next;
-  Instance *I;    /* NULL: none can be made */
+  Instance *I;       /* NULL: none can be made, or ... */
+  ShapeRange *range; /* ... it is this one's */
+  Instance *sample[RANGE_SAMPLES];
+  i32 nsample;
+  bool made; /* all that can be */
   u32 word;       /* of the settings that it was made under */
   i32 nin, nread; /* nread: values, which stand first */
   bool all;       /* every row is reached */
@@ -27,7 +32,15 @@ typedef struct BackPlan {
   i32 *given;     /* by root: number among what is made, or -1 */
 } BackPlan;
 
+static void drop_samples(BackPlan *p) {
+  for (i32 i = 0; i < p->nsample; i++)
+    if (p->sample[i]) ty_instance_free(p->sample[i]);
+  p->nsample = 0;
+}
+
 static void plan_free(BackPlan *p) {
+  drop_samples(p);
+  if (p->range) ty_shape_range_free(p->range);
   if (p->I) ty_instance_free(p->I);
   ty_mem_free(p);
 }
@@ -81,12 +94,13 @@ static bool stand_in(State *S, const Type *t, const i64 *strides, Tensor *y) {
 }
 
 /* The same of value v, a tensor that leads to a root: its gradient belongs to that place of all of its storage. */
-static bool stand_in_place(State *S, const TracedCall *c, i32 v, Tensor *y) {
-  const TapeValue *from = &c->tape->value[v];
-  const Type line = ty_type_line(from->type.dtype, from->type.device, c->saved[v]->numel);
-  if (!ty_tensor_from(S, y, &line, NULL)) return false;
+static bool stand_in_place(State *S, const TracedTape *T, i32 v, Tensor *y) {
+  const TapeValue *from = &T->value[v];
+  const TapeRoot *root = from->kind == VALUE_OUTSIDE ? ty_traced_tape_leading(T, from->of) : NULL;
+  if (!root) return stand_in(S, &from->type, from->strides, y);
+  if (!ty_tensor_from(S, y, &root->all, NULL)) return false;
   y->type = from->type;
-  y->offset = c->offset[v];
+  y->offset = root->offset;
   memcpy(y->strides, from->strides, sizeof y->strides);
   return true;
 }
@@ -97,6 +111,7 @@ typedef struct Making {
   const TracedCall *c;
   const u8 *key;
   BackPlan *p;
+  Instance **y;
   Tensor *in; /* stand-ins, as p->in */
   Storage **saved;
   Record **root, **made;
@@ -120,20 +135,27 @@ static void list_in(Making *M) {
     if (M->key[T->noutput + k] & ROOT_RUNNING) add_in(M, T->nvalue + T->noutput + k);
 }
 
-static bool make_stand_ins(Making *M, const Tensor *const *flat) {
+/* The dims of what the plan is given, which is no value: a gradient, flat. */
+static Type type_given(const TracedTape *T, i32 what) {
+  const i32 k = what - T->nvalue;
+  if (k < T->noutput) return T->output[k].all;
+  for (i32 i = 0; i < T->nleading; i++)
+    if (T->leading[i].root == k - T->noutput) return T->leading[i].all;
+  return (Type){0};
+}
+
+static bool make_stand_ins(Making *M) {
   const TracedTape *T = M->c->tape;
-  const i64 step[MAX_RANK] = {1};
   for (i32 i = 0; i < M->p->nin; i++) {
-    const TapeValue *v = &T->value[M->p->in[i]];
-    const bool is_value = M->p->in[i] < T->nvalue;
-    const Type *t = is_value ? &v->type : &flat[i]->type;
-    const Type line = ty_type_line(t->dtype, t->device, ty_type_numel(t));
-    const bool ok =
-        is_value && v->from >= T->nrow
-            ? stand_in_place(M->S, M->c, M->p->in[i], &M->in[i])
-            : stand_in(M->S, is_value ? t : &line, is_value ? v->strides : step, &M->in[i]);
+    const i32 what = M->p->in[i];
+    const TapeValue *v = &T->value[what];
+    const bool is_value = what < T->nvalue;
+    const Type line = is_value ? v->type : type_given(T, what);
+    const bool ok = is_value && v->from >= T->nrow
+                        ? stand_in_place(M->S, T, what, &M->in[i])
+                        : stand_in(M->S, &line, is_value ? v->strides : (i64[MAX_RANK]){1}, &M->in[i]);
     if (!ok) return false;
-    if (is_value) M->in[i].st->frozen = true, M->saved[M->p->in[i]] = M->in[i].st;
+    if (is_value) M->in[i].st->frozen = true, M->saved[what] = M->in[i].st;
   }
   return true;
 }
@@ -216,8 +238,8 @@ static bool record_pass(Making *M) {
   ok = ok && ty_remade_record(S, T, M->c->read, offset, M->saved) && go_back(M, offset);
   for (n = 0; ok && n < T->nroot && M->result[n].st; n++) made[n] = &M->result[n];
   if (ok && !S->capture->refused && !S->capture->nwhole) {
-    M->p->I = ty_instance_make(S, made, n, NULL);
-    ok = M->p->I != NULL;
+    *M->y = ty_instance_make(S, made, n, NULL);
+    ok = *M->y != NULL;
   }
   for (n = 0; n < T->nroot; n++) {
     ty_tensor_release(&M->result[n]);
@@ -228,11 +250,11 @@ static bool record_pass(Making *M) {
   return ok || S->capture->refused || !S->memory;
 }
 
-/* p->I stays NULL where there can be none. False: out of memory. */
-static bool plan_make(State *S, const Back *b, BackPlan *p, const Tensor *const *flat) {
+/* *y: a plan for the sizes that the tape is for; it stays NULL where there can be none. False: out of memory. */
+static bool plan_make(State *S, const Back *b, BackPlan *p, bool ranged, Instance **y) {
   const TracedCall *c = b->at->r->call;
   const TracedTape *T = c->tape;
-  Making M = {.S = S, .by = b, .c = c, .key = p->key, .p = p};
+  Making M = {.S = S, .by = b, .c = c, .key = p->key, .p = p, .y = y};
   Lazy like = {.thread = b->thread, .pinned = b->pinned}, *z = NULL;
   M.in = ty_mem_zalloc(sizeof *M.in * (size_t)(T->nvalue + T->noutput + T->nroot + 1));
   M.saved = ty_mem_zalloc(sizeof *M.saved * (size_t)(T->nvalue + 1));
@@ -240,9 +262,11 @@ static bool plan_make(State *S, const Back *b, BackPlan *p, const Tensor *const 
   M.result = ty_mem_zalloc(sizeof *M.result * (size_t)(T->nroot + 1));
   M.made = M.root + T->nroot;
   bool ok = (M.in && M.saved && M.root && M.result) || ty_fail_memory(S, "backward", 0);
-  ok = ok && make_stand_ins(&M, flat) && (z = ty_lazy_open(S, &like)) != NULL;
+  ok = ok && make_stand_ins(&M) && (z = ty_lazy_open(S, &like)) != NULL;
   if (ok && (ok = ty_capture_begin(S, z->open))) {
+    S->capture->ranged = S->engine->ranged = ranged;
     ok = record_pass(&M);
+    S->engine->ranged = false;
     ty_capture_end(S);
   }
   if (z) ty_lazy_abandon(S, z);
@@ -254,6 +278,40 @@ static bool plan_make(State *S, const Back *b, BackPlan *p, const Tensor *const 
   ty_mem_free(M.root);
   ty_mem_free(M.result);
   return ok;
+}
+
+/* The samples become a range; where they cannot, calls are to have tapes for their own sizes. */
+static void join(TracedTape *T, BackPlan *p) {
+  const RangeNumbers known = {.given = T->sizes->given, .ngiven = T->sizes->ngiven};
+  const char *why;
+  p->range = ty_shape_range_make(p->sample, T->sizes->last, &known, &why);
+  if (p->range) p->sample[RANGE_SAMPLES - 1] = NULL;
+  T->sizes->unfit = !p->range;
+  drop_samples(p);
+  p->made = true;
+}
+
+/* The next sample of a plan for a range. False: out of memory. */
+static bool sample_make(State *S, const Back *b, BackPlan *p) {
+  const TracedCall *c = b->at->r->call;
+  TracedTape *T = c->tape;
+  const size_t bytes = sizeof *p->given * (size_t)T->nroot;
+  i32 *given = ty_mem_alloc(bytes + 1); /* by the first sample */
+  if (!given) return ty_fail_memory(S, "backward", 0);
+  if (bytes) memcpy(given, p->given, bytes);
+  ty_traced_tape_at(T, ty_range_sample(p->nsample, T->sizes->last));
+  Instance *y = NULL;
+  const bool ok = plan_make(S, b, p, true, &y);
+  const bool same = !p->nsample || !bytes || !memcmp(given, p->given, bytes);
+  ty_mem_free(given);
+  ty_traced_tape_at(T, c->t);
+  if (!ok) return false;
+  p->made = !y || !same;
+  T->sizes->unfit |= !same;
+  if (y) p->sample[p->nsample++] = y;
+  if (p->made) drop_samples(p);
+  else if (p->nsample == RANGE_SAMPLES) join(T, p);
+  return true;
 }
 
 /* --- running */
@@ -317,7 +375,8 @@ static BackPlan *plan_find(const TracedTape *T, const u8 *key, u32 word, i32 *n)
 i32 ty_traced_plans(const TracedTape *T, TracedPlan *y) {
   i32 n = 0;
   for (const BackPlan *p = T->plans.ctx; p; p = p->next, n++) {
-    const Plan *plan = p->I ? p->I->plan : NULL;
+    const Instance *I = p->range ? p->range->I : p->I;
+    const Plan *plan = I ? I->plan : NULL;
     y[n] = (TracedPlan){0};
     if (plan) y[n] = (TracedPlan){plan->nops, plan->nkernels, plan->nsteps};
   }
@@ -337,17 +396,17 @@ static void bind(const TracedCall *c, const BackPlan *p, Tensor *flat, const Ten
 }
 
 /* The plan's results go to the roots; false: S->err, and it can be done again. */
-static bool run(State *S, Back *b, const BackPlan *p, const Tensor *const *in, Tensor *result,
-                Tensor **made, bool *done) {
+static bool run(State *S, Back *b, const BackPlan *p, Instance *I, const Tensor *const *in,
+                Tensor *result, Tensor **made, bool *done) {
   const TracedCall *c = b->at->r->call;
   const char *why;
-  const Ready ready = ty_instance_ready(S, p->I, in, c->number, &why);
+  const Ready ready = ty_instance_ready(S, I, in, c->number, &why);
   if (ready != READY_YES) return ready == READY_NO;
   for (i32 i = 0; i < c->tape->nroot; i++) made[i] = &result[i];
   const u64 seed = S->seed, stream = S->stream;
   S->seed = c->seed; /* what it draws again the call has drawn */
   S->stream = c->stream;
-  const bool ok = ty_instance_run(S, p->I, in, c->number, made);
+  const bool ok = ty_instance_run(S, I, in, c->number, made);
   S->seed = seed;
   S->stream = stream;
   if (!ok) return false;
@@ -359,47 +418,74 @@ static bool run(State *S, Back *b, const BackPlan *p, const Tensor *const *in, T
   return true;
 }
 
+/* The instance for calls of these sizes; NULL: there is none. */
+static Instance *instance_at(BackPlan *p, i64 t) {
+  if (!p->range) return p->I;
+  if (!ty_shape_range_has(p->range, t)) return NULL;
+  ty_shape_range_set(p->range, t);
+  return p->range->I;
+}
+
+/* What was noted of the pass at hand for this plan, or for a new one. NULL: there can be none, or *ok false. */
+static BackPlan *plan_begin(State *S, const Back *b, BackPlan *p, const u8 *key, u32 word, bool *ok) {
+  TracedCall *c = b->at->r->call;
+  ty_back_reach(b);
+  if (!is_whole(c) || ty_traced_call_has_rules(c)) return NULL;
+  if (p) {
+    ty_traced_call_reads(c, false);
+    return p;
+  }
+  if (!(p = plan_new(c->tape, key, word))) {
+    *ok = ty_fail_memory(S, "backward", 0);
+    return NULL;
+  }
+  list_in(&(Making){.S = S, .c = c, .key = key, .p = p});
+  return p;
+}
+
+/* The gradients that the plan is given; *fits: they are as the tape has them. False: out of memory. */
+static bool take_given(State *S, const Back *b, const BackPlan *p, Tensor *flat, const Tensor **in,
+                       const Tensor *const *running, bool *fits) {
+  const TracedTape *T = b->at->r->call->tape;
+  for (i32 i = 0; i < p->nin; i++) {
+    const i32 k = p->in[i] - T->nvalue;
+    in[i] = &flat[i];
+    if (k < 0) continue;
+    if (!flatten(S, k < T->noutput ? &b->at->part[k] : running[k - T->noutput], &flat[i])) return false;
+    const Type type = type_given(T, p->in[i]);
+    *fits &= ty_type_equal(&type, &flat[i].type);
+  }
+  return true;
+}
+
 /* By a plan; *done stays false where there is none. */
 static bool by_plan(State *S, Back *b, u8 *key, Tensor *flat, const Tensor **in, Tensor **made,
                     const Tensor **running, bool *done) {
   TracedCall *c = b->at->r->call;
   TracedTape *T = c->tape;
   const u32 word = ty_entry_word(S);
-  i32 n, at = 0;
+  i32 n;
+  bool ok = true, fits = true;
+  ty_traced_tape_at(T, c->t);
   if (!find_key(b, key, running)) return true;
-  BackPlan *p = plan_find(T, key, word, &n);
-  if (p && !is_there(c, p)) return true;
-  if (!p) {
-    if (n >= TRACED_PLANS) return true;
-    ty_back_reach(b);
-    if (!is_whole(c) || ty_traced_call_has_rules(c)) return true;
+  BackPlan *found = plan_find(T, key, word, &n), *p = found;
+  if (p ? !is_there(c, p) : n >= TRACED_PLANS) return true;
+  if (!p || !p->made) p = plan_begin(S, b, p, key, word, &ok);
+  if (!p) return ok;
+  ok = take_given(S, b, p, flat, in, running, &fits);
+  if (ok && fits && !p->made) {
+    ok = T->sizes ? sample_make(S, b, p) : plan_make(S, b, p, false, &p->I);
+    p->made |= ok && !T->sizes;
   }
-  Making M = {.S = S, .c = c, .key = key, .p = p};
-  BackPlan *new = p ? NULL : plan_new(T, key, word);
-  if (!p) {
-    if (!(M.p = new)) return ty_fail_memory(S, "backward", 0);
-    list_in(&M);
-  }
-  const BackPlan *of = M.p;
-  bool ok = true;
-  for (; ok && at < of->nin; at++) {
-    const i32 k = of->in[at] - T->nvalue;
-    in[at] = &flat[at];
-    if (k < 0) continue;
-    ok = flatten(S, k < T->noutput ? &b->at->part[k] : running[k - T->noutput], &flat[at]);
-  }
-  if (new && (ok = ok && plan_make(S, b, new, in))) {
-    new->next = T->plans.ctx;
-    T->plans = (Owner){plans_drop, new};
-  } else if (new) {
-    plan_free(new);
-    of = NULL;
-  }
-  if (ok && of->I) {
-    bind(c, of, flat, in);
-    ok = run(S, b, of, in, flat + T->nvalue + T->noutput + T->nroot, made, done);
-    c->all = of->all && *done;
-  }
+  if (!found && ok && fits) {
+    p->next = T->plans.ctx;
+    T->plans = (Owner){plans_drop, p};
+  } else if (!found) plan_free(p);
+  Instance *I = ok && fits ? instance_at(p, c->t) : NULL;
+  if (!I) return ok;
+  bind(c, p, flat, in);
+  ok = run(S, b, p, I, in, flat + T->nvalue + T->noutput + T->nroot, made, done);
+  c->all = p->all && *done;
   return ok;
 }
 

@@ -138,7 +138,9 @@ static Instance *find_instance(State *S, const Trace *T, Call *c) {
   if (!T->dynamic || ty_guards_fit(S, T, T->instance[0], number, outside)) return T->instance[0];
   for (i32 i = 0; i < T->nranges && !c->sliced;
        i++) { /* whose instance is for one call at a time */
-    if (!find_in_range(T, T->range[i], number, outside, &c->t)) continue;
+    const TracedTape *tape = T->range[i]->I->tape;
+    if ((tape && tape->sizes->unfit) || !find_in_range(T, T->range[i], number, outside, &c->t))
+      continue;
     c->range = T->range[i];
     pin(c);
     if (ty_guards_fit(S, T, c->range->I, number, outside)) return c->range->I;

@@ -219,7 +219,7 @@ local function make_sample(handle, range, p, now)
   local done = stand_in(replay, now, range.line, k * range.apart) and replay:play(handle, p.position, i)
   for _, t in pairs(replay.stand_ins) do t:release() end -- they may be large
   if done then
-    range.samples[i] = { values = replay.values, shapes = replay.shapes, decided = replay.decided }
+    range.samples[i] = { values = replay.values, shapes = replay.shapes }
     return true
   end
   range.tries = range.tries - 1
