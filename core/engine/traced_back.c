@@ -374,11 +374,13 @@ static BackPlan *plan_find(const TracedTape *T, const u8 *key, u32 word, i32 *n)
 
 i32 ty_traced_plans(const TracedTape *T, TracedPlan *y) {
   i32 n = 0;
-  for (const BackPlan *p = T->plans.ctx; p; p = p->next, n++) {
+  for (const BackPlan *p = T->plans.ctx; p; p = p->next) {
     const Instance *I = p->range ? p->range->I : p->I;
     const Plan *plan = I ? I->plan : NULL;
+    if (!p->made) continue; /* a range's, of which there are not all samples yet */
     y[n] = (TracedPlan){0};
     if (plan) y[n] = (TracedPlan){plan->nops, plan->nkernels, plan->nsteps};
+    n++;
   }
   return n;
 }

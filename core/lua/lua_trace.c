@@ -564,18 +564,27 @@ static void set_kept(lua_State *L, const TracedTape *tape, const Instance *I) {
   lua_setfield(L, -2, "kept");
 }
 
-/* Sets {{operations, kernels, steps}, ...} of the plans for backward passes through calls of it. */
-static void set_backward(lua_State *L, const TracedTape *tape) {
+/* Adds {operations, kernels, steps, range} of each plan for backward passes through calls to the list on top of the stack. */
+static void add_backward(lua_State *L, const TracedTape *tape) {
   TracedPlan plan[TRACED_PLANS];
   const i32 n = ty_traced_plans(tape, plan);
-  lua_createtable(L, n, 0);
   for (i32 i = 0; i < n; i++) {
-    lua_createtable(L, 0, 3);
+    lua_createtable(L, 0, 4);
     set_number(L, "operations", plan[i].operations);
     set_number(L, "kernels", plan[i].kernels);
     set_number(L, "steps", plan[i].steps);
-    lua_rawseti(L, -2, i + 1);
+    lua_pushboolean(L, tape->sizes != NULL);
+    lua_setfield(L, -2, "range");
+    lua_rawseti(L, -2, (int)lua_objlen(L, -2) + 1);
   }
+}
+
+/* Sets "backward" of the sizes of the last call, and of ranges. */
+static void set_backward(lua_State *L, const Trace *T) {
+  lua_newtable(L);
+  if (T->instance[0]->tape) add_backward(L, T->instance[0]->tape);
+  for (i32 i = 0; i < T->nranges; i++)
+    if (T->range[i]->I->tape) add_backward(L, T->range[i]->I->tape);
   lua_setfield(L, -2, "backward");
 }
 
@@ -618,7 +627,7 @@ int ty_trace_list(lua_State *L) {
       TracedTape *tape = I->tape;
       tape->refs++;
       set_kept(L, tape, I);
-      set_backward(L, tape);
+      set_backward(L, T);
       ty_traced_tape_drop(tape);
     }
     lua_newtable(L);
