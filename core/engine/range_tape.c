@@ -10,7 +10,7 @@
 #include "engine/shape_range.h"
 #include "record/traced_call.h"
 
-static const char *no_memory = "out of memory", *differ = "backward passes differ",
+static const char *no_memory = "out of memory",
                   *own_way = "a number of the backward pass follows from sizes in its own way";
 
 /* --- no byte is left to chance */
@@ -127,7 +127,7 @@ static const char *check_dims(TracedTape *const *sample, i64 last) {
   for (i32 i = 0; i < T->nrow + T->nedge && !why; i++) {
     for (int k = 0; k < RANGE_SAMPLES; k++) {
       t[k] = i < T->nrow ? &sample[k]->row[i].t.type : &sample[k]->edge[i - T->nrow].like.t.type;
-      if (t[k]->rank != t[0]->rank) return differ;
+      if (t[k]->rank != t[0]->rank) return ty_range_differ;
     }
     why = ty_range_dims(t, last);
   }
@@ -137,12 +137,12 @@ static const char *check_dims(TracedTape *const *sample, i64 last) {
 static const char *make_alike(TracedTape *const *sample, i64 last) {
   TracedTape *most = sample[RANGE_SAMPLES - 1];
   for (int k = 0; k < RANGE_SAMPLES; k++) {
-    if (!same_counts(sample[k], most)) return differ;
+    if (!same_counts(sample[k], most)) return ty_range_differ;
     if (has_rule(sample[k])) return "a function with a gradient of its own knows the sizes";
     clean(sample[k]);
   }
   for (int k = 0; k < RANGE_SAMPLES - 1; k++) {
-    if (!same_lists(sample[k], most)) return differ;
+    if (!same_lists(sample[k], most)) return ty_range_differ;
     if (!share_constants(sample[k], most)) return "a constant of the backward pass follows from sizes";
     share_symbols(sample[k], most);
   }

@@ -457,7 +457,7 @@ const char *ty_remade_range(TracedTape *const *sample, i64 last, const RangeNumb
   const char *why = NULL;
   for (int k = 0; k < RANGE_SAMPLES; k++) {
     R[k] = sample[k]->remake.ctx;
-    if (!R[k] != !most || (most && !same_counts(R[k], most))) return "backward passes differ";
+    if (!R[k] != !most || (most && !same_counts(R[k], most))) return ty_range_differ;
     if (!most) continue;
     node[k] = (char *)R[k]->recording.g.node;
     input[k] = (char *)R[k]->input;
@@ -467,7 +467,7 @@ const char *ty_remade_range(TracedTape *const *sample, i64 last, const RangeNumb
     const Type *t[RANGE_SAMPLES];
     for (int k = 0; k < RANGE_SAMPLES; k++) t[k] = &R[k]->recording.g.node[i].type;
     for (int k = 0; k < RANGE_SAMPLES; k++)
-      if (t[k]->rank != t[0]->rank) return "backward passes differ";
+      if (t[k]->rank != t[0]->rank) return ty_range_differ;
     why = ty_range_dims(t, last);
   }
   if (!why) why = make_words(node, sizeof(Node) * (size_t)most->recording.g.n, last, &most->patches);

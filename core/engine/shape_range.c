@@ -19,6 +19,8 @@
 #include "engine/shape_range.h"
 #include "record/traced_call.h"
 
+const char ty_range_differ[] = "plans differ";
+
 /* In which a scalar is computed. */
 static int computed_in(const Plan *p, i32 scalar) {
   const Source *s = p->source;
@@ -60,7 +62,7 @@ static const char *differs(const Instance *x, const Instance *y) {
       x->noutside != y->noutside || x->nshared != y->nshared || x->ninput != y->ninput ||
       x->nscalar != y->nscalar || x->ntarget != y->ntarget || x->nmade != y->nmade ||
       x->ncheck != y->ncheck || !x->tape != !y->tape || (x->plan && x->plan->source->bytes != y->plan->source->bytes))
-    return "plans differ";
+    return ty_range_differ;
   return NULL;
 }
 
@@ -93,7 +95,7 @@ static const char *check_all_dims(Instance *const *sample, i64 last) {
   for (i32 i = 0; sample[0]->plan && i < sample[0]->plan->source->n && !why; i++) {
     for (int k = 0; k < RANGE_SAMPLES; k++) t[k] = &sample[k]->plan->source->node[i].type;
     for (int k = 1; k < RANGE_SAMPLES; k++)
-      if (t[k]->rank != t[0]->rank) return "plans differ";
+      if (t[k]->rank != t[0]->rank) return ty_range_differ;
     why = ty_range_dims(t, last);
   }
   return why;
@@ -251,7 +253,7 @@ static const char *make_alike(Instance *const *sample, i64 last) {
   for (int k = 0; k < RANGE_SAMPLES - 1; k++) {
     const Plan *p = sample[k]->plan, *q = most->plan;
     if (p->nslots != q->nslots || p->nsteps != q->nsteps || p->noutputs != q->noutputs)
-      return "plans differ";
+      return ty_range_differ;
     share_choices(sample[k]->plan, most->plan);
   }
   share_panels(sample);

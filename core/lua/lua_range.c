@@ -135,9 +135,6 @@ static const char *add_range(lua_State *L, Trace *T, i64 last, const RangeNumber
   const char *why = NULL;
   if (known->nsizes != T->nsizes) return "its sizes are others";
   if (T->refs > 1 && T->nranges == RANGES_MAX) return "what must go may be running";
-  for (i32 i = 0; i < T->nranges; i++)
-    if (T->range[i]->I->tape && T->range[i]->I->tape->sizes->unfit)
-      return "the backward pass differs between sizes";
   ShapeRange *r = ty_shape_range_make(T->sample, last, known, &why);
   if (!r) return why;
   T->sample[RANGE_SAMPLES - 1] = NULL;
@@ -179,6 +176,24 @@ static int capture_join(lua_State *L) {
   return 2;
 }
 
+/* unfit(handle, position) -> whether a range of the trace was given up, since its backward pass is none for a range */
+static int capture_unfit(lua_State *L) {
+  ty_lua_enter(L);
+  const Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  const int position = (int)luaL_checkinteger(L, 2);
+  Trace *T = position < 1 || position > e->ntrace ? NULL : e->trace[position - 1];
+  i32 n = 0, was = T ? T->nranges : 0;
+  if (T && T->refs > 1) return 0; /* it may be running */
+  for (i32 i = 0; i < was; i++) {
+    ShapeRange *r = T->range[i];
+    if (!r->I->tape || !r->I->tape->sizes->unfit) T->range[n++] = r;
+    else ty_shape_range_free(r);
+  }
+  if (T) T->nranges = n;
+  lua_pushboolean(L, n < was);
+  return 1;
+}
+
 /* ranged(): what this session records is a sample of a range of sizes */
 static int capture_ranged(lua_State *L) {
   Capture *c = ty_lua_capture(L);
@@ -189,7 +204,7 @@ static int capture_ranged(lua_State *L) {
 void ty_lua_open_range(lua_State *L, int m) {
   static const luaL_Reg fns[] = {{"layout", capture_layout}, {"stand_in", capture_stand_in},
                                  {"join", capture_join},     {"ranged", capture_ranged},
-                                 {NULL, NULL}};
+                                 {"unfit", capture_unfit},   {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_getfield(L, -1, "capture");
   ty_lua_register(L, fns);
@@ -207,5 +222,7 @@ void ty_lua_open_range(lua_State *L, int m) {
     lua_pushinteger(L, numbers[i].value);
     lua_setfield(L, -2, numbers[i].name);
   }
+  lua_pushstring(L, ty_range_differ);
+  lua_setfield(L, -2, "DIFFER");
   lua_pop(L, 2);
 }
