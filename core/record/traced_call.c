@@ -527,12 +527,21 @@ void ty_traced_call_reads(const TracedCall *c, bool freed) {
   }
 }
 
+static bool is_of_call(const TracedTape *T, i32 i) {
+  return T->row[i].kind == K_CUSTOM && !T->row[i].pure;
+}
+
 bool ty_traced_call_has_rules(const TracedCall *c) {
   const TracedTape *T = c->tape;
   bool any = false;
   for (i32 i = 0; T->nrule && i < T->nrow; i++)
-    any |= c->row[i] && T->row[i].kind == K_CUSTOM && !T->row[i].pure;
+    any |= c->row[i] && is_of_call(T, i);
   return any;
+}
+
+bool ty_traced_tape_breaks(const TracedTape *T, i32 i) {
+  const i32 from = T->row[i].kind == K_OUT ? T->edge[T->row[i].edge].from : -1;
+  return is_of_call(T, i) || (from >= 0 && from < T->nrow && is_of_call(T, from));
 }
 
 bool ty_traced_call_free(TracedCall *c) {
@@ -610,6 +619,20 @@ bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *save
   return true;
 }
 
+/* Records hold what they read, and lead to roots: what is freed then leads nowhere. */
+static void let_go(TracedCall *c) {
+  const TracedTape *T = c->tape;
+  for (i32 i = 0; i < T->nvalue; i++) {
+    if (T->value[i].kind == VALUE_TARGET && T->value[i].shown) continue; /* writes are told to it */
+    ty_storage_drop(c->saved[i]);
+    c->saved[i] = NULL;
+  }
+  for (i32 i = 0; i < T->nroot; i++) {
+    if (c->root[i]) ty_record_drop(c->root[i]);
+    c->root[i] = NULL;
+  }
+}
+
 bool ty_traced_call_expand(State *S, TracedCall *c) {
   TracedTape *T = c->tape;
   if (c->made) return true;
@@ -630,16 +653,13 @@ bool ty_traced_call_expand(State *S, TracedCall *c) {
     st->tape = ty_record_hold(from < T->nrow ? made[from] : c->root[from - T->nrow]);
   }
   c->made = made;
-  for (i32 i = 0; i < T->nvalue; i++) { /* records hold what they read */
-    if (T->value[i].kind == VALUE_TARGET && T->value[i].shown) continue; /* writes are told to it */
-    ty_storage_drop(c->saved[i]);
-    c->saved[i] = NULL;
-  }
-  for (i32 i = 0; i < T->nroot; i++) { /* the same: what is freed then leads nowhere */
-    if (c->root[i]) ty_record_drop(c->root[i]);
-    c->root[i] = NULL;
-  }
+  if (!c->in_parts) let_go(c);
   return true;
+}
+
+void ty_traced_call_leave(TracedCall *c) {
+  c->in_parts = false;
+  if (c->made) let_go(c);
 }
 
 Record *ty_traced_call_real(Record *r) {

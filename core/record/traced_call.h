@@ -112,6 +112,7 @@ struct TracedCall {
   bool restored;          /* REMADE values are among `saved` */
   bool partly;            /* some rows are freed */
   bool all;               /* the pass at hand reaches every row; `row` may be of an earlier one */
+  bool in_parts;          /* a pass goes through it part by part: what it keeps is still here when it is expanded */
   Owner rules;            /* of the call's rules; drop NULL: there are none */
   u8 *freed;              /* by row */
   u8 *row, *given, *read; /* of a walk: rows that are reached; outputs with gradients; values */
@@ -171,6 +172,10 @@ bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *save
 bool ty_traced_call_has_rules(const TracedCall *c);
 /* The same for the call itself, which holds them from then on; its REMADE values are restored. */
 bool ty_traced_call_expand(State *S, TracedCall *c);
+/* The pass that goes through it part by part is done with it: its records hold what they need. */
+void ty_traced_call_leave(TracedCall *c);
+/* Whether row i is where such a part ends: a rule that each call brings, or a result of it. */
+bool ty_traced_tape_breaks(const TracedTape *T, i32 i);
 /* As ty_record_assign. Where x was made by a call that keeps what dst holds, it leads to its own operation from then on: as in
 ** plain Lua, that one may keep it beyond the write, and those before it may not. */
 bool ty_traced_call_assign(State *S, const char *who, const Tensor *dst, const Given *x);
