@@ -154,7 +154,7 @@ return function(ty)
     end, ty.randn(batch, sizes[1])
   end
 
-  --- What a forward pass is called with whose sizes change: the model, what gives an input of n rows or n positions, and
+  --- What a forward pass is called with whose sizes change: the model, what gives an input of n rows or positions, and
   --- the least and the largest n.
   local sized = {
     MLP = function(nn)

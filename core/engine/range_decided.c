@@ -18,7 +18,9 @@ bool ty_shape_range_hole(ShapeRange *r, i64 t) {
 /* Where the polynomial is 0, unless it is everywhere. */
 static bool add_roots(ShapeRange *r, const i64 *c) {
   if (!c[1] && !c[2]) return true;
-  if (!c[2]) return c[0] % c[1] || -c[0] / c[1] < 0 || -c[0] / c[1] > r->last || ty_shape_range_hole(r, -c[0] / c[1]);
+  if (!c[2])
+    return c[0] % c[1] || -c[0] / c[1] < 0 || -c[0] / c[1] > r->last ||
+           ty_shape_range_hole(r, -c[0] / c[1]);
   const double a = (double)c[2], middle = ((double)c[1] - a / 2) / a, under = 2 * (double)c[0] / a;
   const double by = middle * middle - under; /* t^2 + 2 middle t + under = 0 */
   if (by < -1) return true;
@@ -36,7 +38,8 @@ static bool has_one_sign(const i64 *c, i64 last) {
   const i64 v = c[0], w = ty_patch_at(c, last);
   if (!v || !w || (v > 0) != (w > 0)) return false;
   if (!c[2]) return true;
-  const double a = (double)c[2], turn = 0.5 - (double)c[1] / a; /* furthest from the line between the ends */
+  const double a = (double)c[2],
+               turn = 0.5 - (double)c[1] / a; /* furthest from the line between the ends */
   if (turn <= 0 || turn >= (double)last) return true;
   const double there = (double)v + (double)c[1] * turn + a * (turn * (turn - 1) / 2);
   return (v > 0) == (there > 0);

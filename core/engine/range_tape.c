@@ -143,7 +143,8 @@ static const char *make_alike(TracedTape *const *sample, i64 last) {
   }
   for (int k = 0; k < RANGE_SAMPLES - 1; k++) {
     if (!same_lists(sample[k], most)) return ty_range_differ;
-    if (!share_constants(sample[k], most)) return "a constant of the backward pass follows from sizes";
+    if (!share_constants(sample[k], most))
+      return "a constant of the backward pass follows from sizes";
     share_symbols(sample[k], most);
   }
   return check_dims(sample, last);

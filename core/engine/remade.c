@@ -428,7 +428,8 @@ static const char *make_words(char *const *block, size_t bytes, i64 last, Patche
   for (size_t at = 0; at < bytes; at += sizeof(i64)) {
     const PatchWord word = ty_patch_word(block, at, last, y);
     if (word == WORD_NO_MEMORY) return "out of memory";
-    if (word == WORD_OWN_WAY) return "a value of the backward pass follows from sizes in its own way";
+    if (word == WORD_OWN_WAY)
+      return "a value of the backward pass follows from sizes in its own way";
   }
   return NULL;
 }
@@ -470,8 +471,10 @@ const char *ty_remade_range(TracedTape *const *sample, i64 last, const RangeNumb
       if (t[k]->rank != t[0]->rank) return ty_range_differ;
     why = ty_range_dims(t, last);
   }
-  if (!why) why = make_words(node, sizeof(Node) * (size_t)most->recording.g.n, last, &most->patches);
-  if (!why) why = make_words(input, sizeof(RemadeInput) * (size_t)most->ninput, last, &most->patches);
+  if (!why)
+    why = make_words(node, sizeof(Node) * (size_t)most->recording.g.n, last, &most->patches);
+  if (!why)
+    why = make_words(input, sizeof(RemadeInput) * (size_t)most->ninput, last, &most->patches);
   for (i32 i = 0; i < most->recording.g.nscalar && !why; i++) why = make_scalar(R, i, last, known);
   most->now = last;
   return why;

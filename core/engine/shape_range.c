@@ -61,7 +61,8 @@ static const char *differs(const Instance *x, const Instance *y) {
       x->writes != y->writes || x->strict != y->strict || x->streams != y->streams ||
       x->noutside != y->noutside || x->nshared != y->nshared || x->ninput != y->ninput ||
       x->nscalar != y->nscalar || x->ntarget != y->ntarget || x->nmade != y->nmade ||
-      x->ncheck != y->ncheck || !x->tape != !y->tape || (x->plan && x->plan->source->bytes != y->plan->source->bytes))
+      x->ncheck != y->ncheck || !x->tape != !y->tape ||
+      (x->plan && x->plan->source->bytes != y->plan->source->bytes))
     return ty_range_differ;
   return NULL;
 }

@@ -32,7 +32,8 @@ ShapeRange *ty_shape_range_make(Instance *const *sample, i64 last, const RangeNu
 bool ty_shape_range_hole(ShapeRange *r, i64 t);
 /* The points at which something is decided otherwise become holes. NULL, or why there is no range. */
 const char *ty_range_decided(Instance *const *sample, ShapeRange *r);
-extern const char ty_range_differ[]; /* why there is none where plans differ; a smaller range may be */
+extern const char
+    ty_range_differ[]; /* why there is none where plans differ; a smaller range may be */
 /* Whether dims of these types, one for each sample, follow from sizes as they may: NULL, or why not. */
 const char *ty_range_dims(const Type *const *t, i64 last);
 /* range_tape.c: the last tape becomes one for the range. NULL, or why it cannot. */

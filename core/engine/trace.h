@@ -99,9 +99,9 @@ typedef struct Instance {
   TracedTape *tape; /* of results that need a gradient; or NULL */
   i64 *decided;     /* of a sample of a range of sizes: Capture.decided, taken over */
   i32 ndecided;
-  Owner rules;      /* of the call that is about to run, for its tape */
-  double *size;     /* what numbers of the trace come to for these sizes; the caller's */
-  Storage **fresh;  /* per target, while it runs */
+  Owner rules;     /* of the call that is about to run, for its tape */
+  double *size;    /* what numbers of the trace come to for these sizes; the caller's */
+  Storage **fresh; /* per target, while it runs */
   Buffer **result;
   Record *call;     /* the same: on the tape of results that need a gradient, or NULL */
   Text graph;       /* without a plan, which has its own */

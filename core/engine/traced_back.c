@@ -30,10 +30,10 @@ typedef struct Passing {
   bool part;
   i32 nlead, first; /* rows before the first are not passed */
   u8 *key;
-  Tensor *flat;             /* gradients; behind them results */
-  const Tensor **in;        /* what a plan is given */
-  const Tensor **running;   /* by lead */
-  Tensor **made;            /* by result */
+  Tensor *flat;           /* gradients; behind them results */
+  const Tensor **in;      /* what a plan is given */
+  const Tensor **running; /* by lead */
+  Tensor **made;          /* by result */
   bool done;
 } Passing;
 

@@ -157,8 +157,9 @@ static bool begin(Making *M, Back *b) {
   for (i32 i = 0; ok && i < M->p->nin; i++) {
     const i32 what = M->p->in[i] - T->nvalue;
     if (what >= 0)
-      ok = ty_back_add(b, what < T->noutput ? M->made[T->output[what].from] : M->lead[what - T->noutput],
-                       &M->in[i]);
+      ok = ty_back_add(
+          b, what < T->noutput ? M->made[T->output[what].from] : M->lead[what - T->noutput],
+          &M->in[i]);
   }
   return ok;
 }
@@ -287,8 +288,7 @@ static bool sample_make(State *S, const Back *by, TracedCall *c, BackPlan *p) {
   ty_traced_tape_at(T, ty_range_sample(p->nsample, T->sizes->last));
   Instance *y = NULL;
   const bool ok = plan_make(S, by, c, p, true, &y);
-  const bool same =
-      !p->nsample || (ngive == p->ngive && (!bytes || !memcmp(give, p->give, bytes)));
+  const bool same = !p->nsample || (ngive == p->ngive && (!bytes || !memcmp(give, p->give, bytes)));
   ty_mem_free(give);
   ty_traced_tape_at(T, c->t);
   if (!ok) return false;

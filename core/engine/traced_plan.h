@@ -9,9 +9,7 @@
 #include "record/traced_call.h"
 
 /* Where the pass leads to: roots, and behind them the rows of a call with parts. */
-static inline i32 ty_tape_leads(const TracedTape *T) {
-  return T->nroot + (T->nrule ? T->nrow : 0);
-}
+static inline i32 ty_tape_leads(const TracedTape *T) { return T->nroot + (T->nrule ? T->nrow : 0); }
 
 /* By lead. BEGINS: of a row of the part, that a gradient is on its way to it as the part begins. */
 enum { LEAD_ASKED = 1, LEAD_RUNNING = 2, LEAD_BEGINS = 4 };

@@ -134,7 +134,7 @@ typedef struct Back {
   /* Runs the rule of the CUSTOM at hand, a pure one, under a Lazy of `thread` and `pinned`. */
   bool (*custom)(struct Back *b);
   void *thread, *pinned;
-  Record *in; /* held: a CALL that was expanded, which it goes through part by part; or NULL */
+  Record *in;      /* held: a CALL that was expanded, which it goes through part by part; or NULL */
   bool calls_only; /* it stops before rules that would be recorded */
   bool at_once;    /* what is open was opened for it: it is cut before leaves change */
   u64 floor;       /* records before this one are asked for where they are wanted, and not passed */

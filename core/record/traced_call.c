@@ -534,8 +534,7 @@ static bool is_of_call(const TracedTape *T, i32 i) {
 bool ty_traced_call_has_rules(const TracedCall *c) {
   const TracedTape *T = c->tape;
   bool any = false;
-  for (i32 i = 0; T->nrule && i < T->nrow; i++)
-    any |= c->row[i] && is_of_call(T, i);
+  for (i32 i = 0; T->nrule && i < T->nrow; i++) any |= c->row[i] && is_of_call(T, i);
   return any;
 }
 

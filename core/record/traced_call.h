@@ -108,13 +108,13 @@ struct TracedCall {
   Storage **saved;  /* by value; NULL: let go of */
   i64 *offset;      /* OUTSIDE values: of the tensor */
   double *number;
-  u64 seed, stream;       /* of random numbers, when the call began */
-  bool restored;          /* REMADE values are among `saved` */
-  bool partly;            /* some rows are freed */
-  bool all;               /* the pass at hand reaches every row; `row` may be of an earlier one */
-  bool in_parts;          /* a pass goes through it part by part: what it keeps is still here when it is expanded */
-  Owner rules;            /* of the call's rules; drop NULL: there are none */
-  u8 *freed;              /* by row */
+  u64 seed, stream; /* of random numbers, when the call began */
+  bool restored;    /* REMADE values are among `saved` */
+  bool partly;      /* some rows are freed */
+  bool all;         /* the pass at hand reaches every row; `row` may be of an earlier one */
+  bool in_parts;    /* a pass goes through it in parts: it keeps `saved` and `root` meanwhile */
+  Owner rules;      /* of the call's rules; drop NULL: there are none */
+  u8 *freed;        /* by row */
   u8 *row, *given, *read; /* of a walk: rows that are reached; outputs with gradients; values */
   Record **made;          /* by row, held, where the call was expanded; else NULL */
   Record **result;        /* until the call has run: held */

@@ -281,8 +281,8 @@ local function join(handle, range, p)
   return p.C.join(handle, p.position, last, proof.holes, flat(proof.given), flat(proof.sizes))
 end
 
---- What is tried after a range that cannot be: where plans differ, one of sizes that differ less; else one of sizes that
---- lie further apart, since numbers such as floor(n / 2) follow from all sizes in ways of their own.
+--- What is tried after a range that cannot be: where plans differ, a narrower one; else one of sizes that lie further
+--- apart, since numbers such as floor(n / 2) follow from all sizes in ways of their own.
 local function another(range, why)
   if why == DIFFER then return range.part > PART and begin(range.line, range.apart, range.part / 2) or nil end
   for i = 1, #APART do
