@@ -149,6 +149,18 @@ describe("a compiled forward pass for a range of sizes", function()
     end, 2 * CALLS))
   end)
 
+  it("is expanded for each call's own sizes", function()
+    served(both(function()
+      local w, u = leaf(6, 8), leaf(8, 3)
+      return { leaves = { w, u }, run = function(x) return x:matmul(w):matmul(u) end }
+    end, function(world, k)
+      local y = world.f(matrix(size(k), 6))
+      world.f(matrix(size(k + 5), 6)):sum():backward()
+      if k > 16 then y:register_hook(function(g) return g * 3 end) end
+      y:square():sum():backward()
+    end, CALLS))
+  end)
+
   it("tells hooks of its results and leaves", function()
     served(both(mlp, function(world, k)
       local told = {}
