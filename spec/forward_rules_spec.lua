@@ -250,6 +250,51 @@ describe("what lies between the rules of a compiled forward pass", function()
     end, 4)
   end)
 
+  it("tells hooks that a rule registers on what comes later", function()
+    local heard, early
+    both(function()
+      local w = leaf(3, 4)
+      local own = ty.custom_grad(function(a) return a * 2 end, function(_, g)
+        early:register_hook(function(h)
+          heard = h:clone()
+          return h * 3
+        end)
+        return g * 2
+      end)
+      return { leaves = { w }, x = ty.randn(3, 4), run = function(x)
+        local a = (x * w):tanh()
+        local b = a * w
+        return own(b:exp()) + b, a
+      end }
+    end, function(world)
+      local y
+      y, early = world.f(world.x)
+      y:sum():backward()
+      return heard
+    end, 4)
+  end)
+
+  it("is let go of by the pass, though the results live", function()
+    local world = around()()
+    local x, w = ty.randn(64, 64), leaf(64, 64)
+    local own = twice()
+    local f = ty.compile(function(t)
+      local p, q = own((t * w):tanh(), (t + w):exp())
+      return ((p * q):sin() * p):sum() + world.leaves[2]:sum()
+    end)
+    local function used(y)
+      for _ = 1, 3 do collectgarbage() end
+      return ty.stats().memory.used, y
+    end
+    for _ = 1, 3 do f(x):backward() end
+    local before = used()
+    local y = f(x)
+    assert.truthy(used() >= before + x:numel() * 4)
+    y:backward()
+    assert.truthy(used() <= before + 1024)
+    y = nil -- luacheck: ignore
+  end)
+
   it("gives the gradients of those that are asked for by name, and tells hooks", function()
     both(around(), function(world, k)
       local x = world.x:detach():requires_grad_()

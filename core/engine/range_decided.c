@@ -1,11 +1,30 @@
 /*
 ** range_decided.c -- where in a range of sizes the core would decide otherwise than at the samples.
-** In: what the captures of five samples noted (Capture.decided): pairs of sizes and strides that were compared. Out: the
-** points at which two of them are equal that differ elsewhere, as holes of the range. Fails where it cannot be said, or
-** there are too many.
+** In: what the captures of five samples noted (Capture.decided): pairs of sizes and strides that were compared; dims. Out:
+** the points at which two of them are equal that differ elsewhere, as holes of the range; whether dims may be those of a
+** range. Fails where it cannot be said, or there are too many.
 */
 #include <math.h>
 #include "engine/shape_range.h"
+
+const char ty_range_differ[] = "plans differ";
+
+/* Whether it grows, and ever faster. */
+static bool grows(const i64 *c) { return c[0] > 1 && c[1] >= 0 && c[2] >= 0; }
+
+/* Sizes that come to be 1 or 0 broadcast, or are left out. Those that follow from t by no line may come to be so
+** between the samples, or less than what they are no less than at each of them; but a dim of all of a storage may grow
+** as its dims' product does. */
+const char *ty_range_dims(const Type *const *t, i64 last) {
+  i64 v[RANGE_SAMPLES], c[3];
+  for (int d = 0; d < t[0]->rank; d++) {
+    for (int k = 0; k < RANGE_SAMPLES; k++) v[k] = t[k]->dims[d];
+    if (!ty_patch_fit(v, last, c) || (c[2] && (t[0]->rank > 1 || !grows(c))))
+      return "a dim follows from sizes in its own way";
+    if (c[1] && TY_MIN(v[0], v[RANGE_SAMPLES - 1]) < 2) return "a size comes to be 1";
+  }
+  return NULL;
+}
 
 bool ty_shape_range_hole(ShapeRange *r, i64 t) {
   for (i32 i = 0; i < r->nholes; i++)

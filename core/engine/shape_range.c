@@ -19,8 +19,6 @@
 #include "engine/shape_range.h"
 #include "record/traced_call.h"
 
-const char ty_range_differ[] = "plans differ";
-
 /* In which a scalar is computed. */
 static int computed_in(const Plan *p, i32 scalar) {
   const Source *s = p->source;
@@ -68,23 +66,6 @@ static const char *differs(const Instance *x, const Instance *y) {
 }
 
 /* --- what is the same at all sizes */
-
-/* Whether it grows, and ever faster. */
-static bool grows(const i64 *c) { return c[0] > 1 && c[1] >= 0 && c[2] >= 0; }
-
-/* Sizes that come to be 1 or 0 broadcast, or are left out. Those that follow from t by no line may come to be so
-** between the samples, or less than what they are no less than at each of them; but a dim of all of a storage may grow
-** as its dims' product does. */
-const char *ty_range_dims(const Type *const *t, i64 last) {
-  i64 v[RANGE_SAMPLES], c[3];
-  for (int d = 0; d < t[0]->rank; d++) {
-    for (int k = 0; k < RANGE_SAMPLES; k++) v[k] = t[k]->dims[d];
-    if (!ty_patch_fit(v, last, c) || (c[2] && (t[0]->rank > 1 || !grows(c))))
-      return "a dim follows from sizes in its own way";
-    if (c[1] && TY_MIN(v[0], v[RANGE_SAMPLES - 1]) < 2) return "a size comes to be 1";
-  }
-  return NULL;
-}
 
 static const char *check_all_dims(Instance *const *sample, i64 last) {
   const Type *t[RANGE_SAMPLES];
@@ -313,6 +294,8 @@ ShapeRange *ty_shape_range_make(Instance *const *sample, i64 last, const RangeNu
 }
 
 /* --- use */
+
+bool ty_shape_range_serves(const ShapeRange *r) { return !r->I->tape || !r->I->tape->sizes->unfit; }
 
 bool ty_shape_range_has(const ShapeRange *r, i64 t) {
   if (t < 0 || t > r->last) return false;

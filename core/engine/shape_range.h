@@ -32,13 +32,15 @@ ShapeRange *ty_shape_range_make(Instance *const *sample, i64 last, const RangeNu
 bool ty_shape_range_hole(ShapeRange *r, i64 t);
 /* The points at which something is decided otherwise become holes. NULL, or why there is no range. */
 const char *ty_range_decided(Instance *const *sample, ShapeRange *r);
-extern const char
-    ty_range_differ[]; /* why there is none where plans differ; a smaller range may be */
+/* Why there is none where plans differ; a smaller range may be. */
+extern const char ty_range_differ[];
 /* Whether dims of these types, one for each sample, follow from sizes as they may: NULL, or why not. */
 const char *ty_range_dims(const Type *const *t, i64 last);
 /* range_tape.c: the last tape becomes one for the range. NULL, or why it cannot. */
 const char *ty_range_tape(TracedTape *const *sample, i64 last, const RangeNumbers *known);
 
+/* Whether it is one yet: it is given up where its backward pass is none for a range. */
+bool ty_shape_range_serves(const ShapeRange *r);
 /* Where the sizes are at t. */
 bool ty_shape_range_has(const ShapeRange *r, i64 t);
 /* Makes r->I what it is for the sizes at t. Cannot fail. */

@@ -186,7 +186,7 @@ static int capture_unfit(lua_State *L) {
   if (T && T->refs > 1) return 0; /* it may be running */
   for (i32 i = 0; i < was; i++) {
     ShapeRange *r = T->range[i];
-    if (!r->I->tape || !r->I->tape->sizes->unfit) T->range[n++] = r;
+    if (ty_shape_range_serves(r)) T->range[n++] = r;
     else ty_shape_range_free(r);
   }
   if (T) T->nranges = n;
