@@ -151,6 +151,27 @@ describe("a compiled forward pass for a range of sizes", function()
     end, 2 * CALLS))
   end)
 
+  it("may have rules inside, which know each call's sizes", function()
+    served(both(function()
+      local w, v = leaf(6, 6), leaf(6)
+      local own = ty.custom_grad(function(t, n) return t * n, { n = n, t = t, rows = #t } end, function(s, g)
+        return g * s.n + s.t * s.rows
+      end)
+      return { leaves = { w, v }, run = function(x)
+        local y = own((x * v):tanh(), 1 / #x)
+        local z = ty.checkpoint(function(t, n) return (t / n):softmax() * math.sqrt(n) end, y:matmul(w), #x)
+        return z + y:mean(1), y * #x
+      end }
+    end, function(world, k)
+      local y, z = world.f(matrix(size(k), 6))
+      local other = world.f(matrix(size(k + 4), 6))
+      y:square():sum():backward(nil, { retain_graph = true })
+      other:sum():backward();
+      (y:sum() + z:sum()):backward()
+      return y:detach(), z:detach()
+    end, 2 * CALLS), 2)
+  end)
+
   it("is expanded for each call's own sizes", function()
     served(both(function()
       local w, u = leaf(6, 8), leaf(8, 3)

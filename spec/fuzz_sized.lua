@@ -84,6 +84,11 @@ local statement = {
   narrowed = function(r)
     return ("%s = %s:to '%s'"):format(pick(r, names), pick(r, names), pick(r, { "f64", "i64", "bf16", "f32", "f32" }))
   end,
+  ruled = function(r) -- a function with a gradient of its own, which knows sizes
+    return ("%s = %s"):format(pick(r, names), pick(r, { "ty.checkpoint(function(t) return (t * #a):tanh() end, %s)",
+      "own(%s, #b)", "own(%s, 1 / #a)", "ty.checkpoint(function(t, n) return t * n + t:sin() end, %s, k)",
+      "ty.checkpoint(function(t) return t:matmul(w) end, %s)" }):format(pick(r, names)))
+  end,
   scan = function(r)
     return ("_, %s = ty.scan(function(h, x) h = (h + x) * 0.5 return h, h end, v, %s)"):format(pick(r, names), pick(r, names))
   end,
@@ -103,7 +108,10 @@ end
 
 --- The program as a function of w, v and o that gives one of a, b, i, j and k.
 function M.text(program)
-  local out = { "local ty, w, v, o = ...", "return function(a, b, i, j, k)", "local c, d, s, _ = a, b, 0, nil" }
+  local out = { "local ty, w, v, o = ...",
+    "local own = ty.custom_grad(function(t, n) return t * n, { t, n, #t } end,",
+    "function(s, g) return g * s[2] + s[1] * 0 * s[3] end)",
+    "return function(a, b, i, j, k)", "local c, d, s, _ = a, b, 0, nil" }
   for _, line in ipairs(program) do out[#out + 1] = line end
   out[#out + 1] = "return a, b, c, d, s"
   out[#out + 1] = "end"

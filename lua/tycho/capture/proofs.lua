@@ -244,7 +244,7 @@ local NONE = { 1, 0 }
 function entry.call(p, e, _, follow)
   local places = e[2][1] == "value" and follow[e[2][2]] or NONE
   for i = 1, e[4] do
-    if not p:may_be_given(e[3][i], places[1] <= i and i <= places[2]) then return false end
+    if i ~= places.record and not p:may_be_given(e[3][i], places[1] <= i and i <= places[2]) then return false end
     if places.series and not p:is_in_eighths(e[3][i]) then return false end
   end
   for i = 1, e[7] do
