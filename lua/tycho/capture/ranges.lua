@@ -246,8 +246,8 @@ end
 
 --- By function: which of its arguments may follow from sizes, from one place to another: dims, places and values that
 --- it takes as they are. What it divides by, or counts with, lies on no line between the samples: so those that are not
---- here are given the same at all sizes. record: the argument that follows from nothing. series: its other numbers may be no fractions but eighths, lest a count is
---- rounded.
+--- here are given the same at all sizes. series: its other numbers may be no fractions but eighths, lest a count is
+--- rounded. record: the argument that is the number of a record.
 local follow = {}
 
 local function may_follow(first, last, names, series)
@@ -270,7 +270,7 @@ for _, row in ipairs(ty.internals.probe.ops()) do
   if row.class == "map" and row.lua then may_follow(1, row.arity, row.lua .. " " .. row.lua .. "_") end
 end
 for _, f in pairs(operators.compute) do follow[f] = { 1, 2 } end
-follow[ty.internals.grad.join] = { 1, 0, record = 4 } -- which is the number of a record, and no size
+follow[ty.internals.grad.join] = { 1, 0, record = 4 }
 for _, f in pairs(operators.index) do follow[f] = { 2, 3 } end
 
 --- Makes a range of five samples.
