@@ -260,6 +260,14 @@ describe("a compiled forward pass for a range of sizes", function()
     assert.equal(ranges, plans) -- a narrower one, or none
   end)
 
+  it("is none where a convolution's rule knows the sizes", function()
+    local told = both(function()
+      local w = leaf(2, 1, 3)
+      return { leaves = { w }, run = function(x) return ty.conv1d(x:unsqueeze(2), w, nil, { padding = 1 }) end }
+    end, function(world, k) world.f(matrix(size(k), 6)):square():sum():backward() end, CALLS)
+    assert.equal(0, (ranged(told)))
+  end)
+
   it("may decide otherwise at one of its sizes", function()
     both(function()
       local w = leaf(6, 20)
