@@ -107,6 +107,40 @@ return function(row, native, latency)
       setup = function() return decoding(function(i) return 40 + i * 7 % 61 end) end,
       floor = function() return decoding(function() return 70 end) end }
   end
+  -- The same of what is trained: beside functions that have one size each, and beside the model as it is.
+  local function training(kind, compile)
+    local step, low, high = models.sized(kind, compile)
+    local calls, span, by = 0, high - low + 1, 7
+    while span % by == 0 do by = by + 2 end
+    local function call()
+      calls = calls + 1
+      return step(low + calls * by % span)
+    end
+    for _ = 1, 3 * span do call() end
+    return call
+  end
+  local function known(kind)
+    local steps, calls, _, low, high = {}, 0, models.sized(kind, jit.compile)
+    for i = 0, 6 do
+      local step, n = models.sized(kind, jit.compile), math.floor(low + (high - low) * i / 6)
+      steps[i + 1] = function() return step(n) end
+    end
+    local function call()
+      calls = calls % 7 + 1
+      return steps[calls]()
+    end
+    for _ = 1, 70 do call() end
+    return call
+  end
+  for _, r in ipairs { { "MLP 32-64-64-8, batches of 17 to 64", "MLP" }, { "GRU 16-32, lengths of 20 to 80", "GRU" },
+    { "GPT, 2 blocks d32, lengths of 20 to 80", "GPT" } } do
+    row { name = ("forward compiled, then backward, %s"):format(r[1]), peer = "none", what = "known sizes", unit = "us",
+      make_floor = true, most = 1.1, setup = function() return training(r[2], jit.compile) end,
+      floor = function() return known(r[2]) end }
+    row { name = ("the same, %s"):format(r[1]), peer = "none", what = "eager", unit = "us",
+      make_floor = true, most = 1.1, setup = function() return training(r[2], jit.compile) end,
+      floor = function() return training(r[2], function(f) return f end) end }
+  end
   local function falling(f)
     local counts, calls, n = {}, 0, 1000
     local place, speed = ty.randn(4000, 3), ty.zeros(4000, 3)

@@ -154,6 +154,37 @@ return function(ty)
     end, ty.randn(batch, sizes[1])
   end
 
+  --- What a forward pass is called with whose sizes change: the model, what gives an input of n rows or positions, and
+  --- the least and the largest n.
+  local sized = {
+    MLP = function(nn)
+      return nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 8)),
+        function(n) return ty.randn(n, 32) end, 17, 64
+    end,
+    GRU = function(nn) return nn.GRU(16, 32), function(n) return ty.randn(n, 2, 16) end, 20, 80 end,
+    GPT = function(nn)
+      local list = { nn.Embedding(50, 32) }
+      for i = 2, 3 do list[i] = nn.TransformerBlock(32, 2, { causal = true }) end
+      list[4] = nn.Linear(32, 50)
+      return nn.Sequential(unpack(list)), function(n) return ty.randint(1, 50, { 2, n }) end, 20, 80
+    end,
+  }
+
+  --- A forward pass compiled alone, and its backward pass. Gives what calls it with n, and the least and the largest n.
+  function models.sized(kind, compile)
+    local model, input, low, high = sized[kind](ty.nn)
+    local parameters, inputs, given = model:parameters(), {}, {}
+    local f = compile(function(x) return (model(x)) end)
+    return function(n)
+      for i = 1, #parameters do parameters[i].grad = nil end
+      inputs[n] = inputs[n] or input(n)
+      local y = f(inputs[n])
+      given[n] = given[n] or ty.ones_like(y):detach()
+      y:backward(given[n])
+      return parameters[1].grad
+    end, low, high
+  end
+
   --- Two convolutions 3x3, to 16 and 32 channels, each with relu and max pooling, then a linear layer.
   function models.cnn(size, batch)
     local nn, wide = ty.nn, math.floor(size / 4)

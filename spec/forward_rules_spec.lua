@@ -169,6 +169,145 @@ for name, make in pairs(kinds) do
   end)
 end
 
+--- Plans of the backward passes through a function's calls.
+local function plans(told)
+  local n = 0
+  for _, t in ipairs(told.traces) do
+    for _, p in ipairs(t.backward or {}) do n = n + (p.steps > 0 and 1 or 0) end
+  end
+  return n
+end
+
+--- A gradient that each call's rule tells; `rule` may do more.
+local function twice(rule)
+  return ty.custom_grad(function(a, b) return { a * b, (a + b):tanh() }, { a = a, b = b } end, function(s, g, h)
+    if rule then rule(s) end
+    local t = h * (1 - (s.a + s.b):tanh():square())
+    return g * s.b + t, g * s.a + t
+  end)
+end
+
+describe("what lies between the rules of a compiled forward pass", function()
+  --- Before, between and behind rules; what is before them is read behind them, too.
+  local function around(rule, uses)
+    return function()
+      local w, v = leaf(4, 4), leaf(4)
+      local own = twice(rule)
+      return { leaves = { w, v }, x = ty.randn(3, 4), run = function(x)
+        local a = (x * v):matmul(w):gelu()
+        local p, q = own(a, x * v)
+        local h = (p + a):softmax() * (uses == 1 and 1 or q)
+        local y = ty.checkpoint(function(t) return t:matmul(w):tanh() end, h)
+        return (y + a):exp() * h, y - p
+      end }
+    end
+  end
+
+  for uses = 1, 2 do
+    it("has plans, also where " .. uses .. " of its results are used", function()
+      local told = both(around(nil, uses), function(world, k)
+        local y, z = world.f(world.x)
+        local one = world.f(world.x * 2)
+        if k % 2 == 0 then sum_of(y, z):backward() else z:square():sum():backward() end
+        one:sum():backward()
+      end, 6)
+      answered(told)
+      assert.truthy(plans(told) >= 3, plans(told))
+    end)
+  end
+
+  it("is left where a rule raises, and the next pass is right", function()
+    local raises = false
+    answered(both(around(function() assert(not raises, "not now") end), function(world, k)
+      local y = world.f(world.x)
+      raises = k % 2 == 0
+      local ok, why = pcall(function() y:sum():backward() end)
+      raises = false
+      return ok, (tostring(why):gsub("^.-:%d+: ", "")), (pcall(function() y:sum():backward() end))
+    end, 4))
+  end)
+
+  it("goes on where a rule gives nothing, or goes back through others itself", function()
+    local inner = ty.compile(around()().run)
+    both(function()
+      local w = leaf(4)
+      local own = ty.custom_grad(function(a) return a * 2, { a } end, function(s, g)
+        if g:sum():item() > 1e9 then return nil end
+        local t = s[1]:detach():requires_grad_()
+        ty.enable_grad(function() inner(t:unsqueeze(1)):sum():backward() end)
+        return g * 2 + t.grad
+      end)
+      local none = ty.custom_grad(function(a) return a:sin(), a end, function() return nil end)
+      return { leaves = { w }, run = function(x)
+        local a = (x * w):tanh()
+        return own(a) + none(a * 3) * a
+      end }
+    end, function(world, k)
+      local x = ty.arange(4):to "f32":requires_grad_()
+      local y = world.f(x) * k
+      y:sum():backward()
+      return x.grad
+    end, 4)
+  end)
+
+  it("tells hooks that a rule registers on what comes later", function()
+    local heard, early
+    both(function()
+      local w = leaf(3, 4)
+      local own = ty.custom_grad(function(a) return a * 2 end, function(_, g)
+        early:register_hook(function(h)
+          heard = h:clone()
+          return h * 3
+        end)
+        return g * 2
+      end)
+      return { leaves = { w }, x = ty.randn(3, 4), run = function(x)
+        local a = (x * w):tanh()
+        local b = a * w
+        return own(b:exp()) + b, a
+      end }
+    end, function(world)
+      local y
+      y, early = world.f(world.x)
+      y:sum():backward()
+      return heard
+    end, 4)
+  end)
+
+  it("is let go of by the pass, though the results live", function()
+    local world = around()()
+    local x, w = ty.randn(64, 64), leaf(64, 64)
+    local own = twice()
+    local f = ty.compile(function(t)
+      local p, q = own((t * w):tanh(), (t + w):exp())
+      return ((p * q):sin() * p):sum() + world.leaves[2]:sum()
+    end)
+    local function used(y)
+      for _ = 1, 3 do collectgarbage() end
+      return ty.stats().memory.used, y
+    end
+    for _ = 1, 3 do f(x):backward() end
+    local before = used()
+    local y = f(x)
+    assert.truthy(used() >= before + x:numel() * 4)
+    y:backward()
+    assert.truthy(used() <= before + 1024)
+    y = nil -- luacheck: ignore
+  end)
+
+  it("gives the gradients of those that are asked for by name, and tells hooks", function()
+    both(around(), function(world, k)
+      local x = world.x:detach():requires_grad_()
+      local heard = ty.zeros(1)
+      if k > 2 then x:register_hook(function(g) heard = g:clone() end) end
+      local y = world.f(x * 1.5)
+      if k == 4 then y:register_hook(function(g) return g * 2 end) end
+      y:sum():backward()
+      return x.grad, heard, ty.grad(function(t) return (world.f(t)):square():sum() end)(world.x)
+    end, 5)
+  end)
+end)
+
 for _, name in ipairs { "checkpoint", "custom_grad" } do
   local make = kinds[name]
   describe("a compiled forward pass with " .. name, function()

@@ -3,10 +3,13 @@
 -- A program (fuzz_loss.lua) gives its loss and some of its values. What is done with them outside is one of the ways below:
 -- some results are used, or all; more than once; with tensors that the function was given; changed afterwards; several calls,
 -- several backward passes, gradients of gradients. All values, gradients, errors, and what results say of themselves are the same.
+-- Each third program is one of fuzz_sized.lua, whose sizes change from call to call; results of a call are gone back through
+-- behind the next one, which has other sizes.
 
 local ty = require "tycho"
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 local frame, losses = dofile(here .. "/fuzz_frame.lua"), dofile(here .. "/fuzz_loss.lua")
+local sized = dofile(here .. "/fuzz_sized.lua")
 local gen, FLOATS, floats_of, readable = losses.gen, losses.FLOATS, losses.floats_of, frame.readable
 
 --- Of what a way does: inputs, what is told, and helpers.
@@ -180,7 +183,8 @@ local ways = {
 -- --- one program
 
 local by_kind = { 0, 0, 0, 0 }
-local counts = { calls = 0, captured = 0, parts = 0, skips = 0, raised = 0, passed = 0, programs = 0 }
+local counts = { calls = 0, captured = 0, parts = 0, skips = 0, raised = 0, passed = 0, programs = 0, sized = 0, ranges = 0,
+  backward = 0 }
 
 local function eager(f) return f end
 
@@ -263,9 +267,51 @@ local function account_here(program, compile)
   return out
 end
 
+--- The same of a program whose sizes change. w, v: leaves; o: what the program may write to.
+local function account_sizes(program, compile)
+  local w, v = sized.weights()
+  w:requires_grad_()
+  v:requires_grad_()
+  local run, o = sized.load(program, w, v)
+  local k
+  local f = compile(function(a, b, i, j, n) -- o is written to: what needs a gradient is none of it
+    local c, d, e, g, s = run(a, b, i, j, n)
+    return weigh_all { c, d, e, g } * s, c, d, e, g
+  end)
+  local function told(x) return { f(x[1], x[2], x[3], x[4], k) } end
+  local out, held, raised = {}, nil, 0
+  for call, n in ipairs(program.sizes) do
+    local list, x = {}, { sized.arguments(n, program.how) }
+    k = table.remove(x)
+    for m = 1, 2 do
+      x[m] = x[m]:clone()
+      if program.leaves >= m then x[m]:requires_grad_() end
+    end
+    ty.manual_seed(n)
+    ty.no_grad(function() o:copy_(ty.ones_like(o)) end)
+    local given = { unpack(x) }
+    local y
+    tried(list, function() y = told(given) end)
+    for _, t in ipairs(y or {}) do
+      if ty.is_tensor(t) then list[#list + 1] = gen.describe(ty, t:detach()) .. tostring(t.requires_grad) .. tostring(t.is_leaf) end
+    end
+    if not y then raised = raised + 1 end
+    if y and (call + program.seed) % 2 == 0 then tried(list, ways[program.way], list, told, { unpack(x) }, program.seed % 7) end
+    if held and held.requires_grad then tried(list, backward, held) end
+    held = y and y[1] or nil
+    for m = 1, 2 do list[#list + 1] = gen.describe(ty, x[m].grad or false) end
+    list[#list + 1] = gen.describe(ty, w.grad or false) .. gen.describe(ty, v.grad or false) .. gen.describe(ty, o:detach())
+    w.grad, v.grad = nil, nil
+    out[call] = list
+  end
+  return out, raised
+end
+
 local devices = frame.devices()
 
-local function account(program, compile, device) return frame.on(ty, device, account_here, program, compile) end
+local function account(program, compile, device)
+  return frame.on(ty, device, program.sizes and account_sizes or account_here, program, compile)
+end
 
 local function differs(want, got)
   for i, list in ipairs(want) do
@@ -287,7 +333,18 @@ local function check(program)
   local told = ty.explain(compiled)
   counts.programs = counts.programs + 1
   counts.captured = counts.captured + (told.captures > 0 and 1 or 0)
-  by_kind[program.inside] = by_kind[program.inside] + (told.skips > 0 and 1 or 0)
+  if program.sizes then
+    counts.sized = counts.sized + 1
+    local ranges, backward_plans = 0, 0
+    for _, t in ipairs(told.traces) do
+      ranges = ranges + t.ranges
+      for _, p in ipairs(t.backward or {}) do backward_plans = backward_plans + (p.range and p.steps > 0 and 1 or 0) end
+    end
+    counts.ranges = counts.ranges + (ranges > 0 and 1 or 0)
+    counts.backward = counts.backward + (backward_plans > 0 and 1 or 0)
+  else
+    by_kind[program.inside] = by_kind[program.inside] + (told.skips > 0 and 1 or 0)
+  end
   counts.skips = counts.skips + told.skips
   counts.parts = counts.parts + (told.captures > 0 and #told.parts > 0 and 1 or 0)
   for _, list in ipairs(want) do
@@ -300,8 +357,24 @@ end
 
 require("tycho.capture.parts").FEW = 0 -- all are kept, also where they do little
 
+--- One whose sizes change. Lines that raise at the first size are left out.
+local function make_sized(seed, number)
+  local r = frame.random(seed, 1)
+  local program = { seed = seed, how = r(5), way = math.floor(number / 3) % #ways + 1, leaves = r(3) - 1 }
+  local divides, without = r(20) == 1, { written = r(4) > 1, gradient = r(3) > 1 }
+  program.sizes = { 20 }
+  for i = 1, 4 + r(9) do
+    program[#program + 1] = sized.line(r, divides and i < 3, without)
+    local ok, _, raised = pcall(account_sizes, program, eager)
+    if not ok or raised > 0 then program[#program] = nil end
+  end
+  program.sizes = sized.sizes(r)
+  return program
+end
+
 local fuzz = frame.fuzzer("fuzz_forward", 1500, {
   make = function(seed, number)
+    if number % 3 == 0 then return make_sized(seed, number) end
     local program = losses.make(ty, seed, ({ "any", "cut", "smooth" })[number % 3 + 1])
     program.way = number % #ways + 1
     program.inside = math.floor(number / #ways) % #inside + 1
@@ -310,6 +383,9 @@ local fuzz = frame.fuzzer("fuzz_forward", 1500, {
   end,
   check = check,
   show = function(program)
+    if program.sizes then
+      return ("way %d, how %d, leaves %d\n"):format(program.way, program.how, program.leaves) .. sized.text(program)
+    end
     return ("way %d inside %d, keeps %d %d\n"):format(program.way, program.inside, unpack(program.kept)) .. gen.print(program)
   end,
 })
@@ -320,13 +396,19 @@ if fuzz:ran(150) then
   fuzz:claim(counts.captured >= 0.5 * counts.programs, "%d of %d programs are captured, at least half", counts.captured,
     counts.programs)
   for k, n in ipairs(by_kind) do
-    fuzz:claim(n >= 0.08 * counts.programs, "kind %d: %d of %d programs run without Lua, at least a twelfth", k, n, counts.programs)
+    fuzz:claim(n >= 0.08 * (counts.programs - counts.sized), "kind %d: %d of %d programs run without Lua, at least a twelfth", k, n,
+      counts.programs - counts.sized)
   end
+  fuzz:claim(counts.ranges >= 0.1 * counts.sized, "%d of %d programs whose sizes change come to a range, at least a tenth",
+    counts.ranges, counts.sized)
+  fuzz:claim(counts.backward >= 0.05 * counts.sized, "%d of %d have a backward pass for a range, at least a twentieth",
+    counts.backward, counts.sized)
   fuzz:claim(counts.parts >= 0.1 * counts.programs, "%d of %d programs are captured in parts, at least a tenth", counts.parts,
     counts.programs)
   fuzz:claim(counts.passed >= counts.raised, "%d backward passes go through, %d raise", counts.passed, counts.raised)
 end
 print(("fuzz_forward: %d programs, seed %d, %.0f s: %d captured, %d of them in parts, "
-  .. "%d calls answered without Lua; %d passed, %d raised"):format(fuzz.programs, fuzz.seed, fuzz:seconds(), counts.captured,
-  counts.parts, counts.skips, counts.passed, counts.raised))
+  .. "%d calls answered without Lua; of %d whose sizes change %d with ranges, %d with backward ones; %d passed, %d raised"):format(
+  fuzz.programs, fuzz.seed, fuzz:seconds(), counts.captured, counts.parts, counts.skips, counts.sized, counts.ranges,
+  counts.backward, counts.passed, counts.raised))
 fuzz:leave()

@@ -114,6 +114,11 @@ describe("a range of sizes serves", function()
     assert.truthy(e.ranges >= 2, e.ranges .. " ranges")
   end)
 
+  it("fewer sizes, where plans for small and large ones differ", function()
+    local f = sweep(function(x) return x * 2 * x[{ {}, 1 }]:exp():unsqueeze(2) end, function(n) return matrix(n, 16) end)
+    assert.truthy(found(f).ranges >= 1)
+  end)
+
   it("rows that go from one tensor to another", function()
     local f = sweep(function(x, y) return ty.cat { x, y } * 2, x:sum(1) - y:mean(1) end,
       function(n) return matrix(n, 4), matrix(60 - n, 4) end, walk(14, 44))
@@ -401,7 +406,7 @@ describe("within a range of sizes", function()
     for n = 20, 21 do f(matrix(n, 8)) end
     local failed = 0
     for after = 0, 400 do -- while a range is made, and while it serves
-      local n = 22 + after % 20
+      local n = 22 + after % 27 -- each in both ways
       local x = matrix(n, 8)
       local want = body(x)
       H.probe.fail(after % 100, after % 2 == 0 and 1 or -1)

@@ -13,6 +13,7 @@
 */
 #include <stdlib.h>
 #include "engine/remade.h"
+#include "engine/shape_range.h"
 #include "record/capture.h"
 #include "record/record.h"
 
@@ -38,6 +39,8 @@ typedef struct Remake {
   i32 *value, *node; /* outputs, by node */
   Plan *plan;        /* made when it is first asked for */
   u8 fast;
+  Patches patches; /* of a tape for a range of sizes ... */
+  i64 now;         /* ... at which it is as it is now */
 } Remake;
 
 static void remake_drop(void *ctx) {
@@ -49,6 +52,7 @@ static void remake_drop(void *ctx) {
   ty_mem_free(R->scalar);
   ty_mem_free(R->value);
   ty_mem_free(R->node);
+  ty_mem_free(R->patches.patch);
   ty_mem_free(R);
 }
 
@@ -309,13 +313,26 @@ static bool make_plan(State *S, Remake *R) {
   return R->plan != NULL;
 }
 
+/* As it is at the sizes that the tape is for. */
+static Remake *remake_of(const TracedTape *T) {
+  Remake *R = T->remake.ctx;
+  const i64 t = T->sizes ? T->sizes->now : 0;
+  if (!R || !R->patches.n || R->now == t) return R;
+  R->now = t;
+  ty_patch_apply(R->patches.patch, R->patches.n, t);
+  if (R->plan) ty_plan_drop(R->plan);
+  R->plan = NULL;
+  return R;
+}
+
 /* Whether a value is made now: who reads it is not freed, so what it follows from is there. */
 static bool is_due(const TracedCall *c, i32 value) { return c->read[value] && !c->saved[value]; }
 
 bool ty_remade_restore(State *S, TracedCall *c) {
   const TracedTape *T = c->tape;
-  Remake *R = T->remake.ctx;
   if (!ty_traced_call_lacks(c)) return true;
+  ty_traced_tape_at(c->tape, c->t);
+  Remake *R = remake_of(T);
   bool due = false, ok = true;
   ty_traced_call_reads(c, true);
   for (i32 k = 0; k < R->noutput; k++) due |= is_due(c, R->value[k]);
@@ -391,6 +408,78 @@ ScalarFrom *ty_remade_scalars(const TracedTape *T, i32 *n) {
   return R ? R->scalar : NULL;
 }
 
+/* --- for a range of sizes */
+
+/* In which a scalar is computed. */
+static int computed_in(const Graph *g, i32 scalar) {
+  for (i32 i = 0; i < g->n; i++)
+    if (g->node[i].op == OP_SCALAR && g->node[i].arg.k == scalar) return g->node[i].type.dtype;
+  return T_F64;
+}
+
+static bool same_counts(const Remake *x, const Remake *y) {
+  return x->recording.g.n == y->recording.g.n && x->recording.g.nscalar == y->recording.g.nscalar &&
+         x->ninput == y->ninput && x->noutput == y->noutput && x->fast == y->fast &&
+         !memcmp(x->value, y->value, sizeof *x->value * (size_t)x->noutput) &&
+         !memcmp(x->node, y->node, sizeof *x->node * (size_t)x->noutput);
+}
+
+static const char *make_words(char *const *block, size_t bytes, i64 last, Patches *y) {
+  for (size_t at = 0; at < bytes; at += sizeof(i64)) {
+    const PatchWord word = ty_patch_word(block, at, last, y);
+    if (word == WORD_NO_MEMORY) return "out of memory";
+    if (word == WORD_OWN_WAY)
+      return "a value of the backward pass follows from sizes in its own way";
+  }
+  return NULL;
+}
+
+static const char *make_scalar(Remake *const *R, i32 i, i64 last, const RangeNumbers *known) {
+  Remake *most = R[RANGE_SAMPLES - 1];
+  u64 bits[RANGE_SAMPLES];
+  bool same = true, alike = true;
+  Patch y = {.at = &most->scalar[i].bits};
+  for (int k = 0; k < RANGE_SAMPLES; k++) {
+    const ScalarFrom *s = &R[k]->scalar[i], *of = &most->scalar[i];
+    alike &= s->kind == of->kind && s->dtype == of->dtype && s->id == of->id;
+    bits[k] = s->bits;
+    same &= bits[k] == bits[0];
+  }
+  if (alike && same) return NULL;
+  if (!alike || most->scalar[i].kind != SC_CONST ||
+      !ty_patch_fit_scalar(bits, computed_in(&most->recording.g, i), known, last, &y))
+    return "a number of the backward pass follows from sizes in its own way";
+  return ty_patch_add(&most->patches, &y) ? NULL : "out of memory";
+}
+
+const char *ty_remade_range(TracedTape *const *sample, i64 last, const RangeNumbers *known) {
+  Remake *R[RANGE_SAMPLES], *most = sample[RANGE_SAMPLES - 1]->remake.ctx;
+  char *node[RANGE_SAMPLES], *input[RANGE_SAMPLES];
+  const char *why = NULL;
+  for (int k = 0; k < RANGE_SAMPLES; k++) {
+    R[k] = sample[k]->remake.ctx;
+    if (!R[k] != !most || (most && !same_counts(R[k], most))) return ty_range_differ;
+    if (!most) continue;
+    node[k] = (char *)R[k]->recording.g.node;
+    input[k] = (char *)R[k]->input;
+  }
+  if (!most) return NULL;
+  for (i32 i = 0; i < most->recording.g.n && !why; i++) {
+    const Type *t[RANGE_SAMPLES];
+    for (int k = 0; k < RANGE_SAMPLES; k++) t[k] = &R[k]->recording.g.node[i].type;
+    for (int k = 0; k < RANGE_SAMPLES; k++)
+      if (t[k]->rank != t[0]->rank) return ty_range_differ;
+    why = ty_range_dims(t, last);
+  }
+  if (!why)
+    why = make_words(node, sizeof(Node) * (size_t)most->recording.g.n, last, &most->patches);
+  if (!why)
+    why = make_words(input, sizeof(RemadeInput) * (size_t)most->ninput, last, &most->patches);
+  for (i32 i = 0; i < most->recording.g.nscalar && !why; i++) why = make_scalar(R, i, last, known);
+  most->now = last;
+  return why;
+}
+
 /* --- in a plan for a backward pass */
 
 /* The node of an input, over what stands in for its value. */
@@ -411,8 +500,10 @@ static bool record_scalars(State *S, const Remake *R, i32 slot, i32 n, i32 *slot
   Graph *g = &S->capture->recording->g;
   if (slot_of[slot] >= 0) return true;
   for (i32 k = 0; k < n; k++) {
-    const i32 own = slot_of[slot + k] = ty_graph_scalar(g, R->recording.g.scalar[slot + k]);
-    if (own < 0 || !ty_capture_scalar(S, own, R->scalar[slot + k])) return false;
+    const ScalarFrom *from = &R->scalar[slot + k];
+    const u64 bits = from->kind == SC_CONST ? from->bits : R->recording.g.scalar[slot + k];
+    const i32 own = slot_of[slot + k] = ty_graph_scalar(g, bits);
+    if (own < 0 || !ty_capture_scalar(S, own, *from)) return false;
   }
   return true;
 }
@@ -429,7 +520,7 @@ static bool record_node(State *S, const Remake *R, i32 i, i32 *map, i32 *slot_of
 
 bool ty_remade_record(State *S, const TracedTape *T, const u8 *read, const i64 *offset,
                       Storage **saved) {
-  Remake *R = T->remake.ctx;
+  Remake *R = remake_of(T);
   if (!R) return true;
   const Graph *g = &R->recording.g;
   i32 *map = ty_mem_alloc(sizeof *map * (size_t)(g->n + g->nscalar + 2)), *slot_of = map + g->n + 1;

@@ -12,6 +12,8 @@
 bool ty_remade_choose(State *S, TracedTape *T, const u8 *given);
 /* The run-time scalars that computing them takes, n of them. */
 ScalarFrom *ty_remade_scalars(const TracedTape *T, i32 *n);
+/* What it takes of the last tape is made for a range, of which these are the samples. NULL, or why it cannot. */
+const char *ty_remade_range(TracedTape *const *sample, i64 last, const RangeNumbers *known);
 /* All values that the call's rows may read are there; before it is expanded. False: S->err. */
 bool ty_remade_restore(State *S, TracedCall *c);
 /* In a capture over stand-ins, saved[v] at offset[v]: storages for the values that are marked in read[], held in saved[].

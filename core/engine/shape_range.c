@@ -13,50 +13,11 @@
 **    beside the ends, where one step is made.
 ** 2. Temporaries lie where they lie for the largest sizes, and none is larger elsewhere. None lies in an output.
 ** 3. What code decides by sizes, and which numbers it makes of them, is proved by who makes the samples
-**    (lua/tycho/capture/proofs.lua).
+**    (lua/tycho/capture/proofs.lua). Rules of the backward pass are the core's, which does the same at all sizes but where
+**    it notes what it decides (range_decided.c); they are given dims, and the numbers that operations were given.
 */
-#include <math.h>
 #include "engine/shape_range.h"
-
-enum { PATCH_WORD, PATCH_SCALAR };
-
-/* --- numbers that follow from sizes */
-
-static i64 at(const i64 *c, i64 t) {
-  return (i64)((u64)c[0] + (u64)c[1] * (u64)t + (u64)c[2] * (u64)(t * (t - 1) / 2));
-}
-
-/* The polynomial through the five values, or false. Words of two numbers each are such sums, too. */
-static bool fit(const i64 *v, i64 last, i64 *c) {
-  const i64 m = last / 2, pairs = m * (m - 1) / 2;
-  c[0] = v[0];
-  c[1] = (i64)((u64)v[1] - (u64)v[0]);
-  c[2] = 0;
-  const i64 rest = (i64)((u64)v[2] - (u64)at(c, m));
-  if (rest % pairs) return false;
-  c[2] = rest / pairs;
-  return at(c, last - 1) == v[3] && at(c, last) == v[4];
-}
-
-static double of_form(int form, double n) {
-  switch (form) {
-  case FORM_EIGHTH: return n * 0.125;
-  case FORM_RECIPROCAL: return 1 / n;
-  case FORM_ROOT: return sqrt(n);
-  case FORM_RECIPROCAL_ROOT: return 1 / sqrt(n);
-  default: return n;
-  }
-}
-
-static u64 bits_of(const Patch *p, i64 t) {
-  return ty_elem_scalar(p->dtype, of_form(p->form, (double)at(p->c, t)));
-}
-
-static bool gives(const Patch *p, const u64 *bits, i64 last) {
-  for (i32 i = 0; i < RANGE_SAMPLES; i++)
-    if (bits_of(p, ty_range_sample(i, last)) != bits[i]) return false;
-  return true;
-}
+#include "record/traced_call.h"
 
 /* In which a scalar is computed. */
 static int computed_in(const Plan *p, i32 scalar) {
@@ -64,45 +25,6 @@ static int computed_in(const Plan *p, i32 scalar) {
   for (i32 i = 0; i < s->n; i++)
     if (s->node[i].op == OP_SCALAR && s->node[i].arg.k == scalar) return s->node[i].type.dtype;
   return T_F64;
-}
-
-/* Whether numbers of these forms of whole numbers have bits of their own in the dtype. */
-static bool are_told_apart(int dtype, const i64 *c, i64 last) {
-  const int digits = dtype == T_BF16 ? 8 : dtype == T_F16 ? 11 : dtype == T_F32 ? 24 : 50;
-  const i64 most = (i64)1 << (digits - 2);
-  for (i64 t = 0; t <= last; t += last)
-    if (at(c, t) <= -most || at(c, t) >= most) return false;
-  return true;
-}
-
-/* A number that an operation was given, or else a size that it knows itself, as a check of indices does. */
-static bool fit_scalar(const u64 *bits, int dtype, const RangeNumbers *known, i64 last, Patch *y) {
-  i64 n[RANGE_SAMPLES];
-  bool found = false;
-  *y = (Patch){.at = y->at, .kind = PATCH_SCALAR, .dtype = (u8)dtype};
-  for (i32 k = 0; k < known->ngiven; k++) {
-    const RangeNumber *g = &known->given[k];
-    const Patch p = {.at = y->at,
-                     .kind = PATCH_SCALAR,
-                     .form = g->form,
-                     .dtype = (u8)dtype,
-                     .c = {g->c[0], g->c[1]}};
-    if (!gives(&p, bits, last)) continue;
-    if (!are_told_apart(dtype, p.c, last)) return false;
-    if (found && (p.form != y->form || memcmp(p.c, y->c, sizeof p.c) != 0))
-      return false; /* which? */
-    *y = p;
-    found = true;
-  }
-  if (found) return true;
-  const int own = ty_dtypes[dtype].ctype;
-  const int wide = own == C_F32 ? T_F32 : own == C_F64 ? T_F64 : own == C_I64 ? T_I64 : T_I32;
-  for (i32 i = 0; i < RANGE_SAMPLES; i++) {
-    const double v = ty_elem_load(wide, &bits[i]);
-    if (!(fabs(v) < 0x1p50)) return false;
-    n[i] = (i64)v;
-  }
-  return fit(n, last, y->c) && !y->c[2] && gives(y, bits, last);
 }
 
 /* --- the memory of an instance */
@@ -137,37 +59,26 @@ static const char *differs(const Instance *x, const Instance *y) {
       x->writes != y->writes || x->strict != y->strict || x->streams != y->streams ||
       x->noutside != y->noutside || x->nshared != y->nshared || x->ninput != y->ninput ||
       x->nscalar != y->nscalar || x->ntarget != y->ntarget || x->nmade != y->nmade ||
-      x->ncheck != y->ncheck || (x->plan && x->plan->source->bytes != y->plan->source->bytes))
-    return "plans differ";
+      x->ncheck != y->ncheck || !x->tape != !y->tape ||
+      (x->plan && x->plan->source->bytes != y->plan->source->bytes))
+    return ty_range_differ;
   return NULL;
 }
 
 /* --- what is the same at all sizes */
-
-/* Sizes that come to be 1 or 0 broadcast, or are left out. Those that follow from t by no line may come to be so
-** between the samples, or less than what they are no less than at each of them. */
-static const char *check_dims(const Type *const *t, i64 last) {
-  i64 v[RANGE_SAMPLES], c[3];
-  for (int d = 0; d < t[0]->rank; d++) {
-    for (int k = 0; k < RANGE_SAMPLES; k++) v[k] = t[k]->dims[d];
-    if (!fit(v, last, c) || c[2]) return "a dim follows from sizes in its own way";
-    if (c[1] && TY_MIN(v[0], v[RANGE_SAMPLES - 1]) < 2) return "a size comes to be 1";
-  }
-  return NULL;
-}
 
 static const char *check_all_dims(Instance *const *sample, i64 last) {
   const Type *t[RANGE_SAMPLES];
   const char *why = NULL;
   for (i32 i = 0; i < sample[0]->noutside && !why; i++) {
     for (int k = 0; k < RANGE_SAMPLES; k++) t[k] = &sample[k]->outside[i].type;
-    why = check_dims(t, last);
+    why = ty_range_dims(t, last);
   }
   for (i32 i = 0; sample[0]->plan && i < sample[0]->plan->source->n && !why; i++) {
     for (int k = 0; k < RANGE_SAMPLES; k++) t[k] = &sample[k]->plan->source->node[i].type;
     for (int k = 1; k < RANGE_SAMPLES; k++)
-      if (t[k]->rank != t[0]->rank) return "plans differ";
-    why = check_dims(t, last);
+      if (t[k]->rank != t[0]->rank) return ty_range_differ;
+    why = ty_range_dims(t, last);
   }
   return why;
 }
@@ -222,7 +133,7 @@ static bool fit_in(Instance *const *sample, i64 last) {
     if (p->slot[i].kind != SLOT_TEMP) continue;
     if (p->slot[i].k >= 0) return false;
     for (int k = 0; k < RANGE_SAMPLES; k++) v[k] = sample[k]->plan->slot[i].bytes;
-    if (!fit(v, last, c) || c[2] < 0 || v[0] > v[RANGE_SAMPLES - 1]) return false;
+    if (!ty_patch_fit(v, last, c) || c[2] < 0 || v[0] > v[RANGE_SAMPLES - 1]) return false;
   }
   return true;
 }
@@ -233,8 +144,7 @@ typedef struct Making {
   i64 last;
   const RangeNumbers *known;
   Block block[RANGE_SAMPLES][BLOCKS];
-  Patch *patch;
-  i32 n, cap;
+  Patches patches;
 } Making;
 
 static bool is_pointer_inside(const Making *M, int b, const i64 *v) {
@@ -244,48 +154,47 @@ static bool is_pointer_inside(const Making *M, int b, const i64 *v) {
   return inside <= M->block[0][b].bytes; /* one of nothing may stand at the end */
 }
 
-static bool add_patch(Making *M, const Patch *p) {
-  if (M->n == M->cap) {
-    const i32 cap = TY_MAX(64, 2 * M->cap);
-    Patch *more = ty_mem_realloc(M->patch, sizeof *more * (size_t)cap);
-    if (!more) return false;
-    M->patch = more;
-    M->cap = cap;
-  }
-  M->patch[M->n++] = *p;
-  return true;
-}
-
 static const char *no_memory = "out of memory";
+static const char *own_way = "a number follows from sizes in its own way";
+
+/* A number that the patch gives at the samples, or none of those that are known. */
+static const char *make_number(Making *M, const Patch *y, bool follows) {
+  if (!follows) return own_way;
+  return ty_patch_add(&M->patches, y) ? NULL : no_memory;
+}
 
 /* One word of block b. */
 static const char *make_word(Making *M, const Instance *I, int b, size_t offset) {
   i64 v[RANGE_SAMPLES];
+  char *block[RANGE_SAMPLES];
   bool same = true;
   for (int k = 0; k < RANGE_SAMPLES; k++) {
-    memcpy(&v[k], M->block[k][b].p + offset, sizeof v[k]);
+    block[k] = M->block[k][b].p;
+    memcpy(&v[k], block[k] + offset, sizeof v[k]);
     same = same && v[k] == v[0];
   }
-  if (same) return NULL;
-  Patch y = {.at = M->block[RANGE_SAMPLES - 1][b].p + offset, .kind = PATCH_WORD};
-  if (b == BLOCK_PLAN && is_pointer_inside(M, b, v)) return NULL;
+  if (same || (b == BLOCK_PLAN && is_pointer_inside(M, b, v))) return NULL;
+  Patch y = {.at = block[RANGE_SAMPLES - 1] + offset, .kind = PATCH_SCALAR, .dtype = T_F64};
+  if (b == BLOCK_SIZE) {
+    const RangeNumber *n = &M->known->size[offset / sizeof *I->size];
+    y.form = n->form;
+    memcpy(y.c, n->c, sizeof n->c);
+    return make_number(M, &y, ty_patch_gives(&y, (u64 *)v, M->last));
+  }
   const i32 k = (i32)(offset / sizeof *I->scalar);
   const bool constant = b == BLOCK_SCALAR && I->plan && I->scalar[k].kind == SC_CONST &&
                         offset % sizeof *I->scalar == offsetof(ScalarFrom, bits);
-  if (b == BLOCK_SIZE) {
-    const RangeNumber *n = &M->known->size[offset / sizeof *I->size];
-    const Patch known = {
-        .at = y.at, .kind = PATCH_SCALAR, .form = n->form, .dtype = T_F64, .c = {n->c[0], n->c[1]}};
-    if (!gives(&known, (u64 *)v, M->last)) return "a number follows from sizes in its own way";
-    y = known;
-  } else if (constant) {
-    if (!fit_scalar((u64 *)v, computed_in(I->plan, k), M->known, M->last, &y))
-      return "a number follows from sizes in its own way";
-  } else if (!fit(v, M->last, y.c)) {
+  if (constant) {
+    const int dtype = computed_in(I->plan, k);
+    return make_number(M, &y, ty_patch_fit_scalar((u64 *)v, dtype, M->known, M->last, &y));
+  }
+  switch (ty_patch_word(block, offset, M->last, &M->patches)) {
+  case WORD_NO_MEMORY: return no_memory;
+  case WORD_OWN_WAY:
     return b == BLOCK_PLAN ? "a number of the plan follows from sizes in its own way"
                            : "a layout follows from sizes in its own way";
+  default: return NULL;
   }
-  return add_patch(M, &y) ? NULL : no_memory;
 }
 
 /* The words from one offset of block b to another. */
@@ -307,9 +216,9 @@ static const char *make_patches(Making *M, Instance *const *sample, i32 *nsource
   why = make_words(M, I, BLOCK_PLAN, 0, source);
   if (!why)
     why = make_words(M, I, BLOCK_PLAN, (behind + 7) & ~(size_t)7, M->block[0][BLOCK_PLAN].bytes);
-  const i32 before = M->n;
+  const i32 before = M->patches.n;
   if (!why) why = make_words(M, I, BLOCK_PLAN, source, behind);
-  *nsource = M->n - before;
+  *nsource = M->patches.n - before;
   return why;
 }
 
@@ -326,7 +235,7 @@ static const char *make_alike(Instance *const *sample, i64 last) {
   for (int k = 0; k < RANGE_SAMPLES - 1; k++) {
     const Plan *p = sample[k]->plan, *q = most->plan;
     if (p->nslots != q->nslots || p->nsteps != q->nsteps || p->noutputs != q->noutputs)
-      return "plans differ";
+      return ty_range_differ;
     share_choices(sample[k]->plan, most->plan);
   }
   share_panels(sample);
@@ -334,50 +243,59 @@ static const char *make_alike(Instance *const *sample, i64 last) {
 }
 
 /* What tells t: a dim of a tensor from outside, else a number. */
-static bool find_key(ShapeRange *r, const Instance *x, const Instance *y, i32 nsizes) {
+static void find_key(ShapeRange *r, const Instance *x, const Instance *y, i32 nsizes) {
   for (i32 i = 0; i < x->noutside; i++)
     for (int d = 0; d < x->outside[i].type.rank; d++) {
       r->first = x->outside[i].type.dims[d];
       r->step = y->outside[i].type.dims[d] - r->first;
       r->outside = i;
       r->dim = d;
-      if (r->step) return true;
+      if (r->step) return;
     }
   r->outside = -1;
   for (r->dim = 0; r->dim < nsizes; r->dim++) {
     r->first = (i64)x->size[r->dim];
     r->step = (i64)y->size[r->dim] - r->first;
-    if (r->step) return true;
+    if (r->step) return;
   }
-  return false;
+}
+
+/* Of what a backward pass needs of the samples' calls. */
+static const char *make_tape(Instance *const *sample, i64 last, const RangeNumbers *known) {
+  TracedTape *tape[RANGE_SAMPLES];
+  for (int k = 0; k < RANGE_SAMPLES; k++) tape[k] = sample[k]->tape;
+  return tape[0] ? ty_range_tape(tape, last, known) : NULL;
 }
 
 ShapeRange *ty_shape_range_make(Instance *const *sample, i64 last, const RangeNumbers *known,
                                 const char **why) {
   Making M = {.last = last, .known = known};
   ShapeRange *r = NULL;
-  *why = last < RANGE_LEAST ? "the range is too small" : make_alike(sample, last);
   i32 nsource = 0;
+  *why = last < RANGE_LEAST ? "the range is too small" : make_alike(sample, last);
   if (!*why) *why = make_patches(&M, sample, &nsource);
   if (!*why && !(r = ty_mem_zalloc(sizeof *r))) *why = no_memory;
-  if (r && !find_key(r, sample[0], sample[1], known->nsizes)) {
-    *why = "no size differs";
-    ty_mem_free(r);
-    r = NULL;
+  if (r) {
+    r->now = r->told = r->last = last;
+    *why = ty_range_decided(sample, r);
   }
-  if (!r) {
-    ty_mem_free(M.patch);
+  if (!*why) *why = make_tape(sample, last, known);
+  if (*why) {
+    ty_mem_free(M.patches.patch);
+    ty_mem_free(r);
     return NULL;
   }
+  find_key(r, sample[0], sample[1], known->nsizes);
   r->I = sample[RANGE_SAMPLES - 1];
-  r->now = r->told = r->last = last;
-  r->patch = M.patch;
-  r->npatches = M.n - nsource;
+  r->patch = M.patches.patch;
+  r->npatches = M.patches.n - nsource;
   r->nsource = nsource;
   return r;
 }
 
 /* --- use */
+
+bool ty_shape_range_serves(const ShapeRange *r) { return !r->I->tape || !r->I->tape->sizes->unfit; }
 
 bool ty_shape_range_has(const ShapeRange *r, i64 t) {
   if (t < 0 || t > r->last) return false;
@@ -386,24 +304,17 @@ bool ty_shape_range_has(const ShapeRange *r, i64 t) {
   return true;
 }
 
-static void apply(const Patch *p, const Patch *end, i64 t) {
-  for (; p < end; p++) {
-    const i64 v = at(p->c, t);
-    const u64 bits = TY_LIKELY(p->kind == PATCH_WORD) ? (u64)v : bits_of(p, t);
-    memcpy(p->at, &bits, sizeof bits);
-  }
-}
-
 void ty_shape_range_set(ShapeRange *r, i64 t) {
+  if (r->I->tape) ty_traced_tape_at(r->I->tape, t); /* which calls of other sizes use, too */
   if (TY_LIKELY(r->now == t)) return;
   r->now = t;
-  apply(r->patch, r->patch + r->npatches, t);
+  ty_patch_apply(r->patch, r->npatches, t);
 }
 
 void ty_shape_range_tell(ShapeRange *r) {
   if (r->told == r->now) return;
   r->told = r->now;
-  apply(r->patch + r->npatches, r->patch + r->npatches + r->nsource, r->now);
+  ty_patch_apply(r->patch + r->npatches, r->nsource, r->now);
 }
 
 void ty_shape_range_free(ShapeRange *r) {

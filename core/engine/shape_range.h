@@ -5,28 +5,9 @@
 #define TY_SHAPE_RANGE_H
 
 #include "engine/trace.h"
+#include "ir/patch.h"
 
-enum { RANGE_SAMPLES = 5, RANGE_LEAST = 5 /* of `last` */, RANGE_HOLES = 64 };
-
-/* A number that is known to follow from t: the form of c[0] + c[1] t. */
-typedef enum { FORM_SIZE, FORM_EIGHTH, FORM_RECIPROCAL, FORM_ROOT, FORM_RECIPROCAL_ROOT } RangeForm;
-typedef struct RangeNumber {
-  u8 form;
-  i64 c[2];
-} RangeNumber;
-
-/* Those that operations were given, and one for each size of an instance. */
-typedef struct RangeNumbers {
-  const RangeNumber *given, *size;
-  i32 ngiven, nsizes;
-} RangeNumbers;
-
-/* How a number of the instance follows from t: c[0] + c[1] t + c[2] t (t - 1) / 2. */
-typedef struct Patch {
-  void *at;
-  u8 kind, form, dtype; /* of shape_range.c */
-  i64 c[3];
-} Patch;
+enum { RANGE_LEAST = 5 /* of `last` */, RANGE_HOLES = 64 };
 
 /* Sizes that a call may have are those at t = 0 .. last but for the holes. */
 typedef struct ShapeRange {
@@ -42,16 +23,24 @@ typedef struct ShapeRange {
   Patch *patch;
 } ShapeRange;
 
-/* The sample's index as t. */
-static inline i64 ty_range_sample(i32 i, i64 last) {
-  const i64 t[RANGE_SAMPLES] = {0, 1, last / 2, last - 1, last};
-  return t[i];
-}
-
-/* From instances of one trace for the sizes at ty_range_sample(i, last), made with Engine.ranged, whose plans nobody else
-** holds. Takes over the last of them on success, and may change the others, which stay the caller's. NULL: *why. */
+/* From instances of one trace for the sizes at ty_range_sample(i, last), made in captures for Capture.ranged and with
+** Engine.ranged, whose plans nobody else holds. Takes over the last of them on success, and may change the others, which
+** stay the caller's. step 0: no tensor tells t. NULL: *why. */
 ShapeRange *ty_shape_range_make(Instance *const *sample, i64 last, const RangeNumbers *known,
                                 const char **why);
+/* range_decided.c: the range is not for t; false: there are too many such points. */
+bool ty_shape_range_hole(ShapeRange *r, i64 t);
+/* The points at which something is decided otherwise become holes. NULL, or why there is no range. */
+const char *ty_range_decided(Instance *const *sample, ShapeRange *r);
+/* Why there is none where plans differ; a smaller range may be. */
+extern const char ty_range_differ[];
+/* Whether dims of these types, one for each sample, follow from sizes as they may: NULL, or why not. */
+const char *ty_range_dims(const Type *const *t, i64 last);
+/* range_tape.c: the last tape becomes one for the range. NULL, or why it cannot. */
+const char *ty_range_tape(TracedTape *const *sample, i64 last, const RangeNumbers *known);
+
+/* Whether it is one yet: it is given up where its backward pass is none for a range. */
+bool ty_shape_range_serves(const ShapeRange *r);
 /* Where the sizes are at t. */
 bool ty_shape_range_has(const ShapeRange *r, i64 t);
 /* Makes r->I what it is for the sizes at t. Cannot fail. */

@@ -455,6 +455,13 @@ static void keep_sites(Instance *I, const Recording *b) {
   I->recording.nsite = b->nsite;
 }
 
+static void keep_decided(Instance *I, Capture *c) {
+  I->decided = c->decided;
+  I->ndecided = c->ndecided;
+  c->decided = NULL;
+  c->ndecided = c->decided_cap = 0;
+}
+
 Instance *ty_instance_make(State *S, const Tensor *const *made, i32 nmade, const Replacement *by) {
   const Capture *c = S->capture;
   TracedTape *tape = NULL;
@@ -473,6 +480,7 @@ Instance *ty_instance_make(State *S, const Tensor *const *made, i32 nmade, const
        fill(&M, I, made, nmade, w, out, place, by);
   making_close(&M);
   if (ok && !by) keep_sites(I, c->recording);
+  if (ok && c->ranged) keep_decided(I, S->capture);
   if (ok && !I->plan) ty_dump_graph(&I->graph, &c->recording->g);
   ty_mem_free(w);
   ty_mem_free(out);
@@ -500,6 +508,7 @@ void ty_instance_free(Instance *I) {
   ty_mem_free(I->made);
   ty_mem_free(I->check);
   ty_mem_free(I->size);
+  ty_mem_free(I->decided);
   ty_text_free(&I->graph);
   ty_foreign_free(I->foreign);
   ty_traced_tape_drop(I->tape);

@@ -97,9 +97,11 @@ typedef struct Instance {
   InstanceMade *made;
   InstanceCheck *check;
   TracedTape *tape; /* of results that need a gradient; or NULL */
-  Owner rules;      /* of the call that is about to run, for its tape */
-  double *size;     /* what numbers of the trace come to for these sizes; the caller's */
-  Storage **fresh;  /* per target, while it runs */
+  i64 *decided;     /* of a sample of a range of sizes: Capture.decided, taken over */
+  i32 ndecided;
+  Owner rules;     /* of the call that is about to run, for its tape */
+  double *size;    /* what numbers of the trace come to for these sizes; the caller's */
+  Storage **fresh; /* per target, while it runs */
   Buffer **result;
   Record *call;     /* the same: on the tape of results that need a gradient, or NULL */
   Text graph;       /* without a plan, which has its own */

@@ -1,262 +1,41 @@
 /*
-** traced_back.c -- plans for the backward pass through calls that traces answered.
+** traced_back.c -- backward passes through calls that traces answered, by plans.
 ** In: a backward pass that waits at a CALL record. Out: the gradients of its roots, from a plan; where there can be none
 ** the call is expanded, and the pass goes on along its records. Fails out of memory; then it may be asked again.
 **
-** A plan is the pass itself, as it is recorded in a capture over stand-ins: the rows of the call's tape are made of
-** them, and backward.c goes along these. What is on its way to a root already is a value that the plan is given and
-** adds to, in the order of the pass. So there is a plan for each set of results that have gradients, of roots that are
-** asked for, and of those that something is on its way to.
+** 1. What is on its way to a root already is a value that the plan is given and adds to, in the order of the pass. So
+**    there is a plan for each set of results that have gradients, of roots that are asked for, and of those that something
+**    is on its way to.
+** 2. A call whose function has rules that each call brings (ty.custom_grad, ty.checkpoint, ty.scan) is expanded, since these
+**    are Lua's to run; but what lies between two of them, in the order of the pass, is a part with a plan of its own. It
+**    begins with the gradients that are on their way to its rows, and leads to roots and to rows of later parts.
 */
-#include "ir/site.h"
 #include "engine/entry.h"
 #include "engine/remade.h"
-#include "engine/trace.h"
-#include "record/traced_call.h"
-
-enum { ROOT_ASKED = 1, ROOT_RUNNING = 2 };
-
-typedef struct BackPlan {
-  struct BackPlan *next;
-  Instance *I;    /* NULL: none can be made */
-  u32 word;       /* of the settings that it was made under */
-  i32 nin, nread; /* nread: values, which stand first */
-  bool all;       /* every row is reached */
-  u8 *key;        /* by output, by root */
-  i32 *in;        /* values; behind their count outputs' gradients; behind these the roots' */
-  i32 *given;     /* by root: number among what is made, or -1 */
-} BackPlan;
-
-static void plan_free(BackPlan *p) {
-  if (p->I) ty_instance_free(p->I);
-  ty_mem_free(p);
-}
+#include "engine/traced_plan.h"
 
 static void plans_drop(void *ctx) {
   for (BackPlan *p = ctx, *next; p; p = next) {
     next = p->next;
-    plan_free(p);
+    ty_back_plan_free(p);
   }
 }
 
-static BackPlan *plan_new(const TracedTape *T, const u8 *key, u32 word) {
-  const size_t n = (size_t)(T->noutput + T->nroot), ints = (size_t)T->nvalue + n + (size_t)T->nroot;
-  BackPlan *p = ty_mem_zalloc(sizeof *p + ints * sizeof(i32) + n);
-  if (!p) return NULL;
-  p->in = (i32 *)(p + 1);
-  p->given = p->in + T->nvalue + n;
-  p->key = (u8 *)(p->given + T->nroot);
-  memcpy(p->key, key, n);
-  p->word = word;
-  return p;
-}
-
-/* --- making */
-
-/* Where elements before the first one of a view begin. */
-static i64 lowest(const Type *t, const i64 *strides) {
-  i64 y = 0;
-  for (int d = 0; d < t->rank; d++)
-    if (strides[d] < 0 && t->dims[d] > 0) y += strides[d] * (t->dims[d] - 1);
-  return y;
-}
-
-static i64 extent(const Type *t, const i64 *strides) {
-  i64 y = 1;
-  for (int d = 0; d < t->rank; d++) {
-    if (!t->dims[d]) return 0;
-    y += (strides[d] < 0 ? -strides[d] : strides[d]) * (t->dims[d] - 1);
-  }
-  return y;
-}
-
-/* A tensor of that layout whose contents nobody reads. */
-static bool stand_in(State *S, const Type *t, const i64 *strides, Tensor *y) {
-  const Type line = ty_type_line(t->dtype, t->device, extent(t, strides));
-  if (!ty_tensor_from(S, y, &line, NULL)) return false;
-  y->type = *t;
-  y->offset = -lowest(t, strides);
-  memcpy(y->strides, strides, sizeof y->strides);
-  return true;
-}
-
-/* The same of value v, a tensor that leads to a root: its gradient belongs to that place of all of its storage. */
-static bool stand_in_place(State *S, const TracedCall *c, i32 v, Tensor *y) {
-  const TapeValue *from = &c->tape->value[v];
-  const Type line = ty_type_line(from->type.dtype, from->type.device, c->saved[v]->numel);
-  if (!ty_tensor_from(S, y, &line, NULL)) return false;
-  y->type = from->type;
-  y->offset = c->offset[v];
-  memcpy(y->strides, from->strides, sizeof y->strides);
-  return true;
-}
-
-typedef struct Making {
+/* A pass at a call, or at a part of it, and what it works in. */
+typedef struct Passing {
   State *S;
-  const Back *by; /* the pass that asks */
-  const TracedCall *c;
-  const u8 *key;
-  BackPlan *p;
-  Tensor *in; /* stand-ins, as p->in */
-  Storage **saved;
-  Record **root, **made;
-  Tensor *result; /* of the pass: dense */
-} Making;
-
-static void add_in(Making *M, i32 what) { M->p->in[M->p->nin++] = what; }
-
-/* Which values are read on the way, which gradients come; the rows on it are marked. */
-static void list_in(Making *M) {
-  const TracedTape *T = M->c->tape;
-  M->p->all = true;
-  for (i32 i = 0; i < T->nrow; i++) M->p->all &= M->c->row[i] || T->row[i].kind == K_WATCH;
-  ty_traced_call_reads(M->c, false);
-  for (i32 v = 0; v < T->nvalue; v++)
-    if (M->c->read[v] && T->value[v].kind != VALUE_REMADE) add_in(M, v);
-  M->p->nread = M->p->nin;
-  for (i32 k = 0; k < T->noutput; k++)
-    if (M->key[k]) add_in(M, T->nvalue + k);
-  for (i32 k = 0; k < T->nroot; k++)
-    if (M->key[T->noutput + k] & ROOT_RUNNING) add_in(M, T->nvalue + T->noutput + k);
-}
-
-static bool make_stand_ins(Making *M, const Tensor *const *flat) {
-  const TracedTape *T = M->c->tape;
-  const i64 step[MAX_RANK] = {1};
-  for (i32 i = 0; i < M->p->nin; i++) {
-    const TapeValue *v = &T->value[M->p->in[i]];
-    const bool is_value = M->p->in[i] < T->nvalue;
-    const Type *t = is_value ? &v->type : &flat[i]->type;
-    const Type line = ty_type_line(t->dtype, t->device, ty_type_numel(t));
-    const bool ok =
-        is_value && v->from >= T->nrow
-            ? stand_in_place(M->S, M->c, M->p->in[i], &M->in[i])
-            : stand_in(M->S, is_value ? t : &line, is_value ? v->strides : step, &M->in[i]);
-    if (!ok) return false;
-    if (is_value) M->in[i].st->frozen = true, M->saved[M->p->in[i]] = M->in[i].st;
-  }
-  return true;
-}
-
-/* A gradient in a storage of its own, since who gets it may keep it. */
-static bool make_dense(State *S, const Tensor *g, Tensor *y) {
-  const bool dense = g->st->recording == S->capture->recording && !g->offset &&
-                     g->st->numel == ty_type_numel(&g->type) && ty_tensor_is_contiguous(g) &&
-                     !ty_capture_holds(S, g->st);
-  if (!dense) return ty_record_copy(S, g, y);
-  ty_tensor_alias(y, g);
-  return true;
-}
-
-/* To the end, also through functions with rules of their own. */
-static bool go_on(Back *b) {
-  const i32 site = b->S->site;
-  BackState y;
-  while ((y = ty_back_step(b)) == BACK_CUSTOM) {
-    b->S->site = b->at->r->site ? b->at->r->site | SITE_BACK : site;
-    bool ok = b->custom(b);
-    b->S->site = site;
-    if (!ok) break;
-    ty_back_pass(b);
-  }
-  return y == BACK_DONE;
-}
-
-/* The pass over the records, from what is given to what is asked for. */
-static bool go_back(Making *M, i64 *offset) {
-  State *S = M->S;
-  const TracedTape *T = M->c->tape;
-  Back b = {.S = S,
-            .retain = true,
-            .custom = M->by->custom,
-            .thread = M->by->thread,
-            .pinned = M->by->pinned};
-  const u64 seq = S->record_seq;
-  bool ok = true;
-  if (!(b.wanted = ty_mem_zalloc(sizeof *b.wanted * (size_t)(T->nroot + 1))))
-    return ty_fail_memory(S, "backward", 0);
-  S->record_seq += (u64)T->nrow;
-  b.floor = seq + 1;
-  for (b.nwanted = 0; b.nwanted < T->nroot; b.nwanted++)
-    if (M->key[T->noutput + b.nwanted] & ROOT_ASKED)
-      b.wanted[b.nwanted].r = ty_record_hold(M->root[b.nwanted]);
-  ok = ty_traced_rows(S, T, seq, M->saved, M->root, offset, NULL, M->c->freed, NULL, M->made);
-  const bool rows = ok;
-  for (i32 i = 0; ok && i < M->p->nin; i++) {
-    const i32 what = M->p->in[i] - T->nvalue;
-    if (what < 0) continue;
-    Record *r = what < T->noutput ? M->made[T->output[what].from] : M->root[what - T->noutput];
-    ok = ty_back_add(&b, r, &M->in[i]);
-  }
-  ok = ok && go_on(&b);
-  i32 n = 0;
-  for (i32 k = 0; ok && k < T->nroot; k++) {
-    const Tensor *g = &b.wanted[k].g;
-    M->p->given[k] = -1;
-    if (g->st && (ok = make_dense(S, g, &M->result[n]))) M->p->given[k] = n++;
-  }
-  for (i32 i = 0; rows && i < T->nrow; i++) ty_record_drop(M->made[i]);
-  ty_back_free(&b);
-  return ok;
-}
-
-/* In a capture over the stand-ins. */
-static bool record_pass(Making *M) {
-  State *S = M->S;
-  const TracedTape *T = M->c->tape;
-  i64 *offset = ty_mem_zalloc(sizeof *offset * (size_t)(T->nvalue + 1));
-  const Tensor **made = ty_mem_zalloc(sizeof *made * (size_t)(T->nroot + 1));
-  bool ok = (offset && made) || ty_fail_memory(S, "backward", 0);
-  i32 n = 0;
-  for (; ok && n < T->nroot; n++) ok = (M->root[n] = ty_record_new(S, K_WATCH, 0, NULL)) != NULL;
-  for (i32 i = 0; ok && i < M->p->nin; i++) {
-    ok = ty_capture_outside(S, &M->in[i], i + 1);
-    if (ok && M->p->in[i] < T->nvalue) offset[M->p->in[i]] = M->in[i].offset;
-  }
-  ok = ok && ty_remade_record(S, T, M->c->read, offset, M->saved) && go_back(M, offset);
-  for (n = 0; ok && n < T->nroot && M->result[n].st; n++) made[n] = &M->result[n];
-  if (ok && !S->capture->refused && !S->capture->nwhole) {
-    M->p->I = ty_instance_make(S, made, n, NULL);
-    ok = M->p->I != NULL;
-  }
-  for (n = 0; n < T->nroot; n++) {
-    ty_tensor_release(&M->result[n]);
-    if (M->root[n]) ty_record_drop(M->root[n]);
-  }
-  ty_mem_free(offset);
-  ty_mem_free(made);
-  return ok || S->capture->refused || !S->memory;
-}
-
-/* p->I stays NULL where there can be none. False: out of memory. */
-static bool plan_make(State *S, const Back *b, BackPlan *p, const Tensor *const *flat) {
-  const TracedCall *c = b->at->r->call;
-  const TracedTape *T = c->tape;
-  Making M = {.S = S, .by = b, .c = c, .key = p->key, .p = p};
-  Lazy like = {.thread = b->thread, .pinned = b->pinned}, *z = NULL;
-  M.in = ty_mem_zalloc(sizeof *M.in * (size_t)(T->nvalue + T->noutput + T->nroot + 1));
-  M.saved = ty_mem_zalloc(sizeof *M.saved * (size_t)(T->nvalue + 1));
-  M.root = ty_mem_zalloc(sizeof *M.root * (size_t)(T->nroot + T->nrow + 1));
-  M.result = ty_mem_zalloc(sizeof *M.result * (size_t)(T->nroot + 1));
-  M.made = M.root + T->nroot;
-  bool ok = (M.in && M.saved && M.root && M.result) || ty_fail_memory(S, "backward", 0);
-  ok = ok && make_stand_ins(&M, flat) && (z = ty_lazy_open(S, &like)) != NULL;
-  if (ok && (ok = ty_capture_begin(S, z->open))) {
-    ok = record_pass(&M);
-    ty_capture_end(S);
-  }
-  if (z) ty_lazy_abandon(S, z);
-  for (i32 i = 0; M.in && i < p->nin; i++) ty_tensor_release(&M.in[i]);
-  for (i32 v = 0; M.saved && v < T->nvalue; v++)
-    if (T->value[v].kind == VALUE_REMADE) ty_storage_drop(M.saved[v]);
-  ty_mem_free(M.in);
-  ty_mem_free(M.saved);
-  ty_mem_free(M.root);
-  ty_mem_free(M.result);
-  return ok;
-}
-
-/* --- running */
+  Back *b;
+  TracedCall *c;
+  TracedTape *T;
+  bool part;
+  i32 nlead, first; /* rows before the first are not passed */
+  u8 *key;
+  Tensor *flat;           /* gradients; behind them results */
+  const Tensor **in;      /* what a plan is given */
+  const Tensor **running; /* by lead */
+  Tensor **made;          /* by result */
+  bool done;
+} Passing;
 
 /* The gradient g, flat and dense. */
 static bool flatten(State *S, const Tensor *g, Tensor *y) {
@@ -269,31 +48,97 @@ static bool flatten(State *S, const Tensor *g, Tensor *y) {
   return true;
 }
 
+/* Of lead k what is on its way there; whether the pass goes there. False: no plan will do. */
+static bool look(Passing *P, i32 k, Record *r, bool *asked) {
+  const Tensor *g = P->running[k] = ty_back_running(P->b, r, asked);
+  return !g || !g->st->batched;
+}
+
 /* What plans differ by; false: no plan will do. */
-static bool find_key(const Back *b, u8 *key, const Tensor **running) {
-  const TracedCall *c = b->at->r->call;
-  const TracedTape *T = c->tape;
+static bool find_key(Passing *P) {
+  const TracedTape *T = P->T;
+  memset(P->key, 0, (size_t)(T->noutput + P->nlead));
   for (i32 i = 0; i < T->noutput; i++) {
-    const Tensor *g = &b->at->part[i];
-    key[i] = g->st != NULL;
+    const Tensor *g = &P->b->at->part[i];
+    P->key[i] = g->st != NULL;
     if (g->st && g->st->batched) return false;
   }
   for (i32 i = 0; i < T->nroot; i++) {
     bool asked;
-    running[i] = ty_back_running(b, c->root[i], &asked);
-    key[T->noutput + i] = (u8)((asked ? ROOT_ASKED : 0) | (asked && running[i] ? ROOT_RUNNING : 0));
-    if (running[i] && running[i]->st->batched) return false;
+    if (!look(P, i, P->c->root[i], &asked)) return false;
+    P->key[T->noutput + i] =
+        (u8)((asked ? LEAD_ASKED : 0) | (asked && P->running[i] ? LEAD_RUNNING : 0));
   }
   return true;
 }
 
-/* Values that nobody has written since, of what is reached. */
-static bool is_whole(const TracedCall *c) {
-  const TracedTape *T = c->tape;
+enum { ROW_PASSED = 1, ROW_REACHED };
+
+/* Row i of the part, and whom it leads to. */
+static bool pass_row(Passing *P, i32 i, bool begins) {
+  const TracedTape *T = P->T;
+  const Record *r = P->c->made[i];
+  if (r->freed || ty_back_is_wanted(P->b, r)) return false;
+  P->c->row[i] = ROW_PASSED;
+  if (begins) P->key[T->noutput + T->nroot + i] = LEAD_BEGINS;
+  for (i32 k = 0; k < T->row[i].n; k++) {
+    const i32 from = T->edge[T->row[i].edge + k].from;
+    if (from < 0) continue;
+    if (from < T->nrow) {
+      if (!P->c->row[from]) P->c->row[from] = ROW_REACHED;
+      continue;
+    }
+    bool asked;
+    const i32 root = from - T->nrow;
+    if (!P->c->root[root] || !look(P, root, P->c->root[root], &asked)) return false;
+    P->key[T->noutput + root] =
+        (u8)((asked ? LEAD_ASKED : 0) | (asked && P->running[root] ? LEAD_RUNNING : 0));
+  }
+  return true;
+}
+
+/* The rows behind the part that it leads to. */
+static bool find_later(Passing *P) {
+  const TracedTape *T = P->T;
+  for (i32 i = 0; i < P->first; i++) {
+    if (P->c->row[i] != ROW_REACHED) continue;
+    bool asked;
+    if (T->row[i].kind == K_CUSTOM || !look(P, T->nroot + i, P->c->made[i], &asked)) return false;
+    P->c->row[i] = 0;
+    P->key[T->noutput + T->nroot + i] =
+        (u8)((asked ? LEAD_ASKED : 0) | (asked && P->running[T->nroot + i] ? LEAD_RUNNING : 0));
+  }
+  return true;
+}
+
+/* The same of a part, which begins at the record at hand; its rows are marked. */
+static bool find_part(Passing *P) {
+  const TracedTape *T = P->T;
+  TracedCall *c = P->c;
+  memset(P->key, 0, (size_t)(T->noutput + P->nlead));
+  memset(c->row, 0, (size_t)T->nrow);
+  for (i32 i = (i32)(P->b->at->r->seq - c->seq) - 1; i >= 0; i--) {
+    const bool due = ty_back_is_due(P->b, c->made[i]);
+    bool asked;
+    if (!due && !c->row[i]) continue;
+    if (ty_traced_tape_breaks(T, i)) {
+      P->first = i + 1;
+      break;
+    }
+    if (!look(P, T->nroot + i, c->made[i], &asked)) return false;
+    if (!pass_row(P, i, P->running[T->nroot + i] != NULL)) return false;
+  }
+  return find_later(P);
+}
+
+/* Values that nobody has written since, of what is reached. A call that is expanded has those that are remade. */
+static bool is_whole(const Passing *P) {
+  const TracedTape *T = P->T;
   for (i32 i = 0; i < T->nedge; i++) {
     const i32 v = T->edge[i].value;
-    if (v < 0 || !c->row[T->edge[i].row] || T->value[v].kind == VALUE_REMADE) continue;
-    if (!c->saved[v] || c->saved[v]->stale) return false;
+    if (v < 0 || !P->c->row[T->edge[i].row]) continue;
+    if (T->value[v].kind == VALUE_REMADE && !P->part) continue;
+    if (!P->c->saved[v] || P->c->saved[v]->stale) return false;
   }
   return true;
 }
@@ -307,107 +152,162 @@ static bool is_there(const TracedCall *c, const BackPlan *p) {
   return true;
 }
 
-static BackPlan *plan_find(const TracedTape *T, const u8 *key, u32 word, i32 *n) {
-  BackPlan *p = T->plans.ctx;
+static BackPlan *plan_find(const Passing *P, u32 word, i32 *n) {
+  BackPlan *p = P->T->plans.ctx;
   for (*n = 0; p; p = p->next, ++*n)
-    if (p->word == word && !memcmp(p->key, key, (size_t)(T->noutput + T->nroot))) break;
+    if (p->word == word && !memcmp(p->key, P->key, (size_t)(P->T->noutput + P->nlead))) break;
   return p;
 }
 
 i32 ty_traced_plans(const TracedTape *T, TracedPlan *y) {
   i32 n = 0;
-  for (const BackPlan *p = T->plans.ctx; p; p = p->next, n++) {
-    const Plan *plan = p->I ? p->I->plan : NULL;
+  for (const BackPlan *p = T->plans.ctx; p; p = p->next) {
+    const Instance *I = p->range ? p->range->I : p->I;
+    const Plan *plan = I ? I->plan : NULL;
+    if (!p->made) continue; /* a range's, of which there are not all samples yet */
     y[n] = (TracedPlan){0};
     if (plan) y[n] = (TracedPlan){plan->nops, plan->nkernels, plan->nsteps};
+    n++;
   }
   return n;
 }
 
-/* What the plan is given, in its order; flat: of gradients. */
-static void bind(const TracedCall *c, const BackPlan *p, Tensor *flat, const Tensor **in) {
-  for (i32 i = 0; i < p->nin; i++) {
-    in[i] = &flat[i];
-    if (p->in[i] >= c->tape->nvalue) continue;
-    const TapeValue *v = &c->tape->value[p->in[i]];
-    flat[i] = (Tensor){
-        .st = ty_storage_hold(c->saved[p->in[i]]), .type = v->type, .offset = c->offset[p->in[i]]};
-    memcpy(flat[i].strides, v->strides, sizeof v->strides);
+/* What the plan is given, in its order. */
+static void bind(Passing *P, const BackPlan *p) {
+  for (i32 i = 0; i < p->nread; i++) {
+    const TapeValue *v = &P->T->value[p->in[i]];
+    P->flat[i] = (Tensor){.st = ty_storage_hold(P->c->saved[p->in[i]]),
+                          .type = v->type,
+                          .offset = P->c->offset[p->in[i]]};
+    memcpy(P->flat[i].strides, v->strides, sizeof v->strides);
   }
 }
 
-/* The plan's results go to the roots; false: S->err, and it can be done again. */
-static bool run(State *S, Back *b, const BackPlan *p, const Tensor *const *in, Tensor *result,
-                Tensor **made, bool *done) {
-  const TracedCall *c = b->at->r->call;
+static Record *lead_of(const Passing *P, i32 k) {
+  return k < P->T->nroot ? P->c->root[k] : P->c->made[k - P->T->nroot];
+}
+
+/* The plan's results go to the leads; false: S->err, and it can be done again. */
+static bool run(Passing *P, const BackPlan *p, Instance *I) {
+  State *S = P->S;
+  const TracedCall *c = P->c;
+  Tensor *result = P->flat + P->T->nvalue + P->T->noutput + P->nlead;
   const char *why;
-  const Ready ready = ty_instance_ready(S, p->I, in, c->number, &why);
+  const Ready ready = ty_instance_ready(S, I, P->in, c->number, &why);
   if (ready != READY_YES) return ready == READY_NO;
-  for (i32 i = 0; i < c->tape->nroot; i++) made[i] = &result[i];
+  for (i32 i = 0; i < p->ngive; i++) P->made[i] = &result[i];
   const u64 seed = S->seed, stream = S->stream;
   S->seed = c->seed; /* what it draws again the call has drawn */
   S->stream = c->stream;
-  const bool ok = ty_instance_run(S, p->I, in, c->number, made);
+  const bool ok = ty_instance_run(S, I, P->in, c->number, P->made);
   S->seed = seed;
   S->stream = stream;
   if (!ok) return false;
-  for (i32 i = 0; i < c->tape->nroot; i++) /* all or none, or one would be added to twice */
-    if (p->given[i] >= 0 && !ty_back_await(b, c->root[i])) return false;
-  for (i32 i = 0; i < c->tape->nroot; i++)
-    if (p->given[i] >= 0) ty_back_put(b, c->root[i], &result[p->given[i]]);
-  *done = true;
+  for (i32 i = 0; i < p->ngive; i++) /* all or none, or one would be added to twice */
+    if (!ty_back_await(P->b, lead_of(P, p->give[i]))) return false;
+  for (i32 i = 0; i < p->ngive; i++) ty_back_put(P->b, lead_of(P, p->give[i]), &result[i]);
+  P->done = true;
   return true;
 }
 
-/* By a plan; *done stays false where there is none. */
-static bool by_plan(State *S, Back *b, u8 *key, Tensor *flat, const Tensor **in, Tensor **made,
-                    const Tensor **running, bool *done) {
-  TracedCall *c = b->at->r->call;
-  TracedTape *T = c->tape;
-  const u32 word = ty_entry_word(S);
-  i32 n, at = 0;
-  if (!find_key(b, key, running)) return true;
-  BackPlan *p = plan_find(T, key, word, &n);
-  if (p && !is_there(c, p)) return true;
-  if (!p) {
-    if (n >= TRACED_PLANS) return true;
-    ty_back_reach(b);
-    if (!is_whole(c) || ty_traced_call_has_rules(c)) return true;
+/* Which values are read on the way, by the rows that are marked, and which gradients come. */
+static void list_in(const Passing *P, BackPlan *p) {
+  const TracedTape *T = P->T;
+  const u8 *lead = P->key + T->noutput;
+  p->part = P->part;
+  p->first = P->first;
+  p->all = true;
+  for (i32 i = 0; i < T->nrow; i++) p->all &= P->c->row[i] || T->row[i].kind == K_WATCH;
+  for (i32 v = 0; v < T->nvalue; v++)
+    if (P->c->read[v] && (T->value[v].kind != VALUE_REMADE || P->part)) p->in[p->nin++] = v;
+  p->nread = p->nin;
+  for (i32 k = 0; k < T->noutput; k++)
+    if (P->key[k]) p->in[p->nin++] = T->nvalue + k;
+  for (i32 k = 0; k < P->nlead; k++)
+    if (lead[k] & (LEAD_RUNNING | LEAD_BEGINS)) p->in[p->nin++] = T->nvalue + T->noutput + k;
+}
+
+/* What the rows that are marked read: a part of an expanded call reads values that are remade as they are. */
+static void mark_reads(const Passing *P) {
+  const TracedTape *T = P->T;
+  if (!P->part) {
+    ty_traced_call_reads(P->c, false);
+    return;
   }
-  Making M = {.S = S, .c = c, .key = key, .p = p};
-  BackPlan *new = p ? NULL : plan_new(T, key, word);
-  if (!p) {
-    if (!(M.p = new)) return ty_fail_memory(S, "backward", 0);
-    list_in(&M);
-  }
-  const BackPlan *of = M.p;
-  bool ok = true;
-  for (; ok && at < of->nin; at++) {
-    const i32 k = of->in[at] - T->nvalue;
-    in[at] = &flat[at];
+  memset(P->c->read, 0, (size_t)T->nvalue);
+  for (i32 i = 0; i < T->nedge; i++)
+    if (T->edge[i].value >= 0 && P->c->row[T->edge[i].row]) P->c->read[T->edge[i].value] = 1;
+}
+
+/* What was noted of the pass at hand for this plan, or for a new one. NULL: there can be none, or *ok false. */
+static BackPlan *plan_begin(Passing *P, BackPlan *p, u32 word, bool *ok) {
+  if (!P->part) ty_back_reach(P->b);
+  if (!is_whole(P) || (!P->part && ty_traced_call_has_rules(P->c))) return NULL;
+  mark_reads(P);
+  if (p) return p;
+  if ((p = ty_back_plan_new(P->T, P->key, word))) list_in(P, p);
+  else *ok = ty_fail_memory(P->S, "backward", 0);
+  return p;
+}
+
+/* The gradients that the plan is given; *fits: they are as the tape has them. False: out of memory. */
+static bool take_given(Passing *P, const BackPlan *p, bool *fits) {
+  const TracedTape *T = P->T;
+  for (i32 i = 0; i < p->nin; i++) {
+    const i32 k = p->in[i] - T->nvalue;
+    P->in[i] = &P->flat[i];
     if (k < 0) continue;
-    ok = flatten(S, k < T->noutput ? &b->at->part[k] : running[k - T->noutput], &flat[at]);
+    const Tensor *g = k < T->noutput ? &P->b->at->part[k] : P->running[k - T->noutput];
+    if (!flatten(P->S, g, &P->flat[i])) return false;
+    const Type type = ty_back_plan_type(T, p->in[i]);
+    *fits &= ty_type_equal(&type, &P->flat[i].type);
   }
-  if (new && (ok = ok && plan_make(S, b, new, in))) {
-    new->next = T->plans.ctx;
-    T->plans = (Owner){plans_drop, new};
-  } else if (new) {
-    plan_free(new);
-    of = NULL;
-  }
-  if (ok && of->I) {
-    bind(c, of, flat, in);
-    ok = run(S, b, of, in, flat + T->nvalue + T->noutput + T->nroot, made, done);
-    c->all = of->all && *done;
-  }
+  return true;
+}
+
+/* By a plan; P->done stays false where there is none. */
+static bool by_plan(Passing *P) {
+  const u32 word = ty_entry_word(P->S);
+  TracedTape *T = P->T;
+  i32 n;
+  bool ok = true, fits = true;
+  ty_traced_tape_at(T, P->c->t);
+  if (P->part ? !find_part(P) : !find_key(P)) return true;
+  BackPlan *found = plan_find(P, word, &n), *p = found;
+  if (p ? !is_there(P->c, p) : n >= TRACED_PLANS) return true;
+  if (!p || !p->made) p = plan_begin(P, p, word, &ok);
+  if (!p) return ok;
+  ok = take_given(P, p, &fits);
+  if (ok && fits && !p->made) ok = ty_back_plan_make(P->S, P->b, P->c, p);
+  if (!found && ok && fits) {
+    p->next = T->plans.ctx;
+    T->plans = (Owner){plans_drop, p};
+  } else if (!found) ty_back_plan_free(p);
+  Instance *I = ok && fits ? ty_back_plan_at(p, P->c->t) : NULL;
+  if (!I) return ok;
+  bind(P, p);
+  ok = run(P, p, I);
+  P->c->all = p->all && P->done;
   return ok;
 }
 
-bool ty_traced_back(State *S, Back *b) {
-  if (!ty_back_may_plan(b)) return ty_remade_restore(S, b->at->r->call) && ty_back_expand(b);
-  TracedTape *T = b->at->r->call->tape;
-  const size_t nin = (size_t)(T->nvalue + T->noutput + T->nroot), nroot = (size_t)T->nroot;
-  const size_t tensors = nin + nroot, pointers = nin + 2 * nroot;
+/* The rows of the part are done with, and so is what was on its way to them. */
+static void leave_part(Back *b, TracedCall *c, i32 first) {
+  for (i32 i = first; i < c->tape->nrow && !b->retain; i++) {
+    if (c->row[i] != ROW_PASSED || c->made[i]->kind == K_WATCH) continue;
+    ty_record_forget(c->made[i]);
+    c->made[i]->freed = true;
+  }
+  ty_back_skip(b, c->seq + (u64)first);
+  if (!first) ty_back_leave(b);
+}
+
+/* The memory for it. */
+static bool pass(State *S, Back *b, TracedCall *c, bool *done) {
+  const bool part = b->at->r->kind != K_CALL;
+  TracedTape *T = c->tape;
+  const size_t nlead = (size_t)ty_tape_leads(T), nin = (size_t)(T->nvalue + T->noutput) + nlead;
+  const size_t tensors = nin + nlead, pointers = nin + 2 * nlead;
   Tensor *flat = T->room
                      ? T->room
                      : ty_mem_alloc(tensors * sizeof *flat + pointers * sizeof(void *) + nin + 1);
@@ -415,19 +315,40 @@ bool ty_traced_back(State *S, Back *b) {
   T->room = NULL; /* for no other pass meanwhile */
   T->refs++;
   for (size_t i = 0; i < tensors; i++) flat[i].st = NULL;
-  const Tensor **in = (const Tensor **)(flat + tensors), **running = in + nin;
-  Tensor **made = (Tensor **)(running + nroot);
+  Passing P = {.S = S, .b = b, .c = c, .T = T, .part = part, .nlead = (i32)nlead};
+  P.flat = flat;
+  P.in = (const Tensor **)(flat + tensors);
+  P.running = P.in + nin;
+  P.made = (Tensor **)(P.running + nlead);
+  P.key = (u8 *)(P.made + nlead);
   const bool mode = S->grad_mode;
-  bool done = false;
   ty_grad_set_mode(S, false);
-  bool ok = by_plan(S, b, (u8 *)(made + nroot), flat, in, made, running, &done);
+  const bool ok = by_plan(&P);
   ty_grad_set_mode(S, mode);
   for (size_t i = 0; i < tensors; i++) ty_tensor_release(&flat[i]);
   ty_mem_free(T->room);
   T->room = flat;
+  *done = P.done;
+  if (ok && P.done && part) leave_part(b, c, P.first);
   ty_traced_tape_drop(T);
-  if (!ok) return false;
-  if (!done) return ty_remade_restore(S, b->at->r->call) && ty_back_expand(b);
+  return ok;
+}
+
+static bool go_along(State *S, Back *b, bool in_parts) {
+  return ty_remade_restore(S, b->at->r->call) && ty_back_expand(b, in_parts);
+}
+
+bool ty_traced_back(State *S, Back *b) {
+  bool done = false;
+  if (b->at->r->kind != K_CALL) { /* a part of b->in */
+    if (!pass(S, b, b->in->call, &done)) return false;
+    if (!done) ty_back_leave(b);
+    return true;
+  }
+  if (!ty_back_may_plan(b)) return go_along(S, b, false);
+  const TracedCall *c = b->at->r->call;
+  if (!pass(S, b, b->at->r->call, &done)) return false;
+  if (!done) return go_along(S, b, c->tape->nrule > 0 && ty_traced_call_has_rules(c));
   ty_back_pass(b);
   return true;
 }

@@ -5,7 +5,7 @@
 */
 #include "lua/lua_guard.h"
 #include "lua/lua_tycho.h"
-#include "record/grad.h"
+#include "record/traced_call.h"
 
 static void push_list(lua_State *L, const i64 *v, int n) {
   lua_createtable(L, n, 0);
@@ -25,7 +25,7 @@ static int capture_layout(lua_State *L) {
   push_list(L, t->strides, t->type.rank);
   lua_pushnumber(L, (double)t->offset);
   lua_pushnumber(L, (double)t->st->numel);
-  lua_pushboolean(L, !ty_needs_grad(t) && !t->st->batched && !t->detached);
+  lua_pushboolean(L, !t->st->batched && !t->detached);
   snprintf(id, sizeof id, "%p", (void *)t->st);
   lua_pushstring(L, id);
   return 6;
@@ -40,18 +40,19 @@ static void read_list(lua_State *L, int i, i64 *v, int n) {
   }
 }
 
-/* A storage of its own, where integers are 1, as an index may be. */
-static bool stand_in_storage(State *S, Tensor *y, const Type *like, i64 numel) {
-  Type line = ty_type_line(like->dtype, like->device, numel);
-  const int size = ty_dtypes[like->dtype].bytes;
+/* A storage of its own, where integers are 1, as an index may be, and which needs a gradient where that of t does. */
+static bool stand_in_storage(State *S, Tensor *y, const Tensor *t, i64 numel) {
+  const u8 dtype = t->type.dtype;
+  Type line = ty_type_line(dtype, t->type.device, numel);
+  const int size = ty_dtypes[dtype].bytes, kind = ty_needs(t) == NEEDS_LEAF ? K_LEAF : K_WATCH;
   char *ones = NULL;
-  if (!ty_is_float(like->dtype)) {
+  if (!ty_is_float(dtype)) {
     if (!(ones = ty_mem_alloc((size_t)TY_MAX(numel, 1) * (size_t)size))) return false;
-    for (i64 i = 0; i < numel; i++) ty_elem_store(like->dtype, ones + i * size, 1);
+    for (i64 i = 0; i < numel; i++) ty_elem_store(dtype, ones + i * size, 1);
   }
   const bool ok = ty_tensor_from(S, y, &line, ones);
   ty_mem_free(ones);
-  return ok;
+  return ok && (!ty_needs_grad(t) || (y->st->tape = ty_record_new(S, kind, 0, NULL)));
 }
 
 /* Whether no two elements lie in one place but for those that a stride of 0 repeats: where dims that grow come to
@@ -94,7 +95,7 @@ static int capture_stand_in(lua_State *L) {
   if (!inside || last >= numel || !lies_apart(rank, dims, strides)) return 0;
   Tensor *y = ty_lua_push(L);
   if (other->st->numel == numel) ty_tensor_alias(y, other);
-  else if (!stand_in_storage(S, y, &t->type, numel)) return ty_lua_fail(L, S);
+  else if (!stand_in_storage(S, y, t, numel)) return ty_lua_fail(L, S);
   y->type = type;
   y->offset = offset;
   memcpy(y->strides, strides, sizeof strides);
@@ -119,18 +120,29 @@ static RangeNumber *read_numbers(lua_State *L, int i, i32 *n) {
   return y;
 }
 
+/* The points of the list at stack index 4, at which the code decides otherwise. */
+static bool add_holes(lua_State *L, ShapeRange *r) {
+  bool ok = true;
+  for (i32 i = 1, n = (i32)lua_objlen(L, 4); ok && i <= n; i++) {
+    lua_rawgeti(L, 4, i);
+    ok = ty_shape_range_hole(r, (i64)lua_tonumber(L, -1));
+    lua_pop(L, 1);
+  }
+  return ok;
+}
+
 static const char *add_range(lua_State *L, Trace *T, i64 last, const RangeNumbers *known) {
-  const i32 nholes = (i32)lua_objlen(L, 4);
   const char *why = NULL;
-  if (nholes > RANGE_HOLES || known->nsizes != T->nsizes) return "it has too many exceptions";
+  if (known->nsizes != T->nsizes) return "its sizes are others";
   if (T->refs > 1 && T->nranges == RANGES_MAX) return "what must go may be running";
   ShapeRange *r = ty_shape_range_make(T->sample, last, known, &why);
   if (!r) return why;
   T->sample[RANGE_SAMPLES - 1] = NULL;
-  for (i32 i = 0; i < nholes; i++) {
-    lua_rawgeti(L, 4, i + 1);
-    r->hole[r->nholes++] = (i64)lua_tonumber(L, -1);
-    lua_pop(L, 1);
+  if (!r->step) why = "no size differs";
+  else if (!add_holes(L, r)) why = "too many sizes decide otherwise";
+  if (why) {
+    ty_shape_range_free(r);
+    return why;
   }
   if (T->nranges == RANGES_MAX) ty_shape_range_free(T->range[--T->nranges]);
   memmove(T->range + 1, T->range, sizeof *T->range * (size_t)T->nranges);
@@ -164,10 +176,21 @@ static int capture_join(lua_State *L) {
   return 2;
 }
 
-/* decided() -> the pairs of sizes and strides whose equality decided between views and copies in this session */
-static int capture_decided(lua_State *L) {
-  const Capture *c = ty_lua_capture(L);
-  push_list(L, c ? c->decided : NULL, c ? c->ndecided : 0);
+/* unfit(handle, position) -> whether a range of the trace was given up, since its backward pass is none for a range */
+static int capture_unfit(lua_State *L) {
+  ty_lua_enter(L);
+  const Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  const int position = (int)luaL_checkinteger(L, 2);
+  Trace *T = position < 1 || position > e->ntrace ? NULL : e->trace[position - 1];
+  i32 n = 0, was = T ? T->nranges : 0;
+  if (T && T->refs > 1) return 0; /* it may be running */
+  for (i32 i = 0; i < was; i++) {
+    ShapeRange *r = T->range[i];
+    if (ty_shape_range_serves(r)) T->range[n++] = r;
+    else ty_shape_range_free(r);
+  }
+  if (T) T->nranges = n;
+  lua_pushboolean(L, n < was);
   return 1;
 }
 
@@ -180,8 +203,8 @@ static int capture_ranged(lua_State *L) {
 
 void ty_lua_open_range(lua_State *L, int m) {
   static const luaL_Reg fns[] = {{"layout", capture_layout}, {"stand_in", capture_stand_in},
-                                 {"join", capture_join},     {"decided", capture_decided},
-                                 {"ranged", capture_ranged}, {NULL, NULL}};
+                                 {"join", capture_join},     {"ranged", capture_ranged},
+                                 {"unfit", capture_unfit},   {NULL, NULL}};
   lua_getfield(L, m, "internals");
   lua_getfield(L, -1, "capture");
   ty_lua_register(L, fns);
@@ -199,5 +222,7 @@ void ty_lua_open_range(lua_State *L, int m) {
     lua_pushinteger(L, numbers[i].value);
     lua_setfield(L, -2, numbers[i].name);
   }
+  lua_pushstring(L, ty_range_differ);
+  lua_setfield(L, -2, "DIFFER");
   lua_pop(L, 2);
 }

@@ -138,7 +138,9 @@ static Instance *find_instance(State *S, const Trace *T, Call *c) {
   if (!T->dynamic || ty_guards_fit(S, T, T->instance[0], number, outside)) return T->instance[0];
   for (i32 i = 0; i < T->nranges && !c->sliced;
        i++) { /* whose instance is for one call at a time */
-    if (!find_in_range(T, T->range[i], number, outside, &c->t)) continue;
+    if (!ty_shape_range_serves(T->range[i]) ||
+        !find_in_range(T, T->range[i], number, outside, &c->t))
+      continue;
     c->range = T->range[i];
     pin(c);
     if (ty_guards_fit(S, T, c->range->I, number, outside)) return c->range->I;
@@ -562,18 +564,28 @@ static void set_kept(lua_State *L, const TracedTape *tape, const Instance *I) {
   lua_setfield(L, -2, "kept");
 }
 
-/* Sets {{operations, kernels, steps}, ...} of the plans for backward passes through calls of it. */
-static void set_backward(lua_State *L, const TracedTape *tape) {
+/* Adds {operations, kernels, steps, range} of each plan for backward passes through calls to the list on top of the stack. */
+static void add_backward(lua_State *L, const TracedTape *tape) {
   TracedPlan plan[TRACED_PLANS];
   const i32 n = ty_traced_plans(tape, plan);
-  lua_createtable(L, n, 0);
   for (i32 i = 0; i < n; i++) {
-    lua_createtable(L, 0, 3);
+    lua_createtable(L, 0, 4);
     set_number(L, "operations", plan[i].operations);
     set_number(L, "kernels", plan[i].kernels);
     set_number(L, "steps", plan[i].steps);
-    lua_rawseti(L, -2, i + 1);
+    lua_pushboolean(L, tape->sizes != NULL);
+    lua_setfield(L, -2, "range");
+    lua_rawseti(L, -2, (int)lua_objlen(L, -2) + 1);
   }
+}
+
+/* Sets "backward" of the sizes of the last call, and of ranges. */
+static void set_backward(lua_State *L, const Trace *T) {
+  lua_newtable(L);
+  if (T->instance[0]->tape) add_backward(L, T->instance[0]->tape);
+  for (i32 i = 0; i < T->nranges; i++)
+    if (T->range[i]->I->tape && ty_shape_range_serves(T->range[i]))
+      add_backward(L, T->range[i]->I->tape);
   lua_setfield(L, -2, "backward");
 }
 
@@ -604,7 +616,9 @@ int ty_trace_list(lua_State *L) {
     lua_setfield(L, -2, "backend");
     set_number(L, "hits", T->hits);
     set_number(L, "instances", T->ninstance);
-    set_number(L, "ranges", T->nranges);
+    i32 ranges = 0;
+    for (i32 k = 0; k < T->nranges; k++) ranges += ty_shape_range_serves(T->range[k]);
+    set_number(L, "ranges", ranges);
     set_number(L, "kernels", p->nkernels);
     set_number(L, "steps", p->nsteps);
     set_number(L, "operations", p->nops);
@@ -616,7 +630,7 @@ int ty_trace_list(lua_State *L) {
       TracedTape *tape = I->tape;
       tape->refs++;
       set_kept(L, tape, I);
-      set_backward(L, tape);
+      set_backward(L, T);
       ty_traced_tape_drop(tape);
     }
     lua_newtable(L);

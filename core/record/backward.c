@@ -225,10 +225,37 @@ static bool expand(Back *b) {
   return true;
 }
 
-bool ty_back_expand(Back *b) {
+bool ty_back_expand(Back *b, bool in_parts) {
+  Record *r = b->at->r;
+  if (in_parts && !b->in && !r->call->made) {
+    b->in = ty_record_hold(r);
+    r->call->in_parts = true;
+  }
   if (!expand(b)) return false;
   ty_back_pass(b);
   return true;
+}
+
+void ty_back_leave(Back *b) {
+  if (!b->in) return;
+  if (b->in->call) ty_traced_call_leave(b->in->call);
+  ty_record_drop(b->in);
+  b->in = NULL;
+}
+
+void ty_back_skip(Back *b, u64 seq) {
+  pending_free(b, b->at);
+  b->at = NULL;
+  while (b->n && b->heap[0]->r->seq > seq) pending_free(b, heap_pop(b));
+}
+
+bool ty_back_is_due(const Back *b, const Record *r) { return pending_find(b, r) != NULL; }
+
+bool ty_back_is_wanted(const Back *b, const Record *r) {
+  bool is = r->hook != NULL;
+  for (i32 k = 0; k < b->nwanted; k++)
+    is |= b->wanted[k].r && ty_traced_call_real(b->wanted[k].r) == r;
+  return is;
 }
 
 bool ty_back_add(Back *b, Record *r, const Tensor *g) { return give(b, r, g); }
@@ -359,11 +386,26 @@ void ty_back_pass(Back *b) {
   b->at = NULL;
 }
 
-bool ty_back_may_plan(const Back *b) {
+static bool may_plan(const Back *b) {
   const State *S = b->S;
+  return !b->create && !S->level && !S->capture && !ty_loop_records(S) && (b->at_once || !S->open);
+}
+
+bool ty_back_may_plan(const Back *b) {
   const Record *r = b->at->r;
-  return !r->freed && r->seq >= b->floor && !r->call->made && !b->create && !S->level &&
-         !S->capture && !ty_loop_records(S) && (b->at_once || !S->open);
+  return !r->freed && r->seq >= b->floor && !r->call->made && may_plan(b);
+}
+
+/* Whether the record at hand is one of the call that the pass goes through part by part, and no end of a part. */
+static bool is_in_part(Back *b) {
+  const TracedCall *c = b->in->call;
+  const u64 seq = b->at->r->seq;
+  if (!c || !c->made || seq <= c->seq || !may_plan(b)) {
+    if (!c || seq <= c->seq) ty_back_leave(b);
+    return false;
+  }
+  const u64 row = seq - c->seq - 1; /* what a rule has recorded meanwhile is behind all rows */
+  return row < (u64)c->tape->nrow && seq >= b->floor && !ty_traced_tape_breaks(c->tape, (i32)row);
 }
 
 BackState ty_back_step(Back *b) {
@@ -381,7 +423,8 @@ BackState ty_back_step(Back *b) {
     if (r->hook && !b->hooked && !is_freed(r) && (r->kind == K_LEAF || r->seq >= b->floor)) {
       b->hooks = true;
       y = BACK_HOOK;
-    } else if (r->kind == K_CUSTOM && !r->freed && r->seq >= b->floor) y = BACK_CUSTOM;
+    } else if (TY_UNLIKELY(b->in != NULL) && is_in_part(b)) y = BACK_CALL;
+    else if (r->kind == K_CUSTOM && !r->freed && r->seq >= b->floor) y = BACK_CUSTOM;
     else if (b->calls_only && r->kind != K_RESULT && r->kind != K_CALL) y = BACK_RULE;
     else if (r->kind == K_CALL && ty_back_may_plan(b)) y = to_plan(b);
     else if (r->kind == K_CALL && !r->freed && r->seq >= b->floor && !S->capture &&
@@ -390,6 +433,7 @@ BackState ty_back_step(Back *b) {
     else if (step(b)) ty_back_pass(b);
     else y = BACK_FAILED;
   }
+  if (y == BACK_DONE) ty_back_leave(b);
   if (y == BACK_DONE && b->at_once && !compute(b)) y = BACK_FAILED;
   if (y == BACK_DONE && !commit(b)) y = BACK_FAILED;
   ty_grad_set_mode(S, mode);
@@ -422,6 +466,7 @@ bool ty_back_give(Back *b, i32 i, const Tensor *g) {
 }
 
 void ty_back_free(Back *b) {
+  ty_back_leave(b);
   if (b->at) pending_free(b, b->at);
   while (b->n) pending_free(b, b->heap[--b->n]);
   for (Pending *p = b->spare, *next; p; p = next) {

@@ -134,6 +134,7 @@ typedef struct Back {
   /* Runs the rule of the CUSTOM at hand, a pure one, under a Lazy of `thread` and `pinned`. */
   bool (*custom)(struct Back *b);
   void *thread, *pinned;
+  Record *in;      /* held: a CALL that was expanded, which it goes through part by part; or NULL */
   bool calls_only; /* it stops before rules that would be recorded */
   bool at_once;    /* what is open was opened for it: it is cut before leaves change */
   u64 floor;       /* records before this one are asked for where they are wanted, and not passed */
@@ -150,8 +151,8 @@ bool ty_back_seed(Back *b, const Tensor *y, const Tensor *g); /* g in y's dims *
 typedef enum { BACK_DONE, BACK_CUSTOM, BACK_CALL, BACK_RULE, BACK_HOOK, BACK_FAILED } BackState;
 /* Goes on; may be called again after running out of memory. CUSTOM: b->at waits for ty_back_give, and
 ** then ty_back_pass. CALL: for ty_back_expand, or ty_back_await and ty_back_put for its roots and
-** then ty_back_pass. RULE: for the next call, without calls_only. HOOK: b->at->g may
-** be another one after it, and then ty_back_pass. */
+** then ty_back_pass; or, of a row of b->in, for ty_back_leave, or the same and ty_back_skip. RULE: for the next call,
+** without calls_only. HOOK: b->at->g may be another one after it, and then ty_back_pass. */
 BackState ty_back_step(Back *b);
 bool ty_back_give(Back *b, i32 edge, const Tensor *g);
 void ty_back_pass(Back *b);
@@ -159,8 +160,16 @@ void ty_back_pass(Back *b);
 bool ty_back_may_plan(const Back *b);
 /* Marks the rows of the call at hand that the pass reaches; false: an earlier one has freed some. */
 bool ty_back_reach(const Back *b);
-/* The call at hand goes on as the records that it stands for. */
-bool ty_back_expand(Back *b);
+/* The call at hand goes on as the records that it stands for; in_parts: those between rules may be left to plans. */
+bool ty_back_expand(Back *b, bool in_parts);
+/* The call in b->in goes on along its records. */
+void ty_back_leave(Back *b);
+/* What is on its way to records behind number seq is done. */
+void ty_back_skip(Back *b, u64 seq);
+/* Whether something is on its way to r: a gradient, or of a CUSTOM's results. */
+bool ty_back_is_due(const Back *b, const Record *r);
+/* Whether r has hooks, or its gradient is asked for by name. */
+bool ty_back_is_wanted(const Back *b, const Record *r);
 /* Adds g, flat, to what is on its way to r. */
 bool ty_back_add(Back *b, Record *r, const Tensor *g);
 /* What is on its way to r so far; NULL: nothing. asked: whether the pass goes there. */

@@ -381,6 +381,12 @@ void ty_storage_leave_snapshot(Storage *st) {
 /* --- records of the tape, which storages hold and which hold others */
 
 /* Of calls that traces answered: see traced_call.h. */
+void ty_traced_sizes_free(TapeSizes *s) {
+  ty_mem_free(s->patches.patch);
+  ty_mem_free(s->given);
+  ty_mem_free(s);
+}
+
 void ty_traced_tape_drop(TracedTape *T) {
   if (!T || --T->refs) return;
   if (T->plans.drop) T->plans.drop(T->plans.ctx);
@@ -399,6 +405,7 @@ void ty_traced_tape_drop(TracedTape *T) {
   ty_mem_free(T->remade);
   ty_mem_free(T->leaf);
   if (T->remake.drop) T->remake.drop(T->remake.ctx);
+  if (T->sizes) ty_traced_sizes_free(T->sizes);
   ty_mem_free(T);
 }
 

@@ -65,6 +65,8 @@ static int compare_records(const void *x, const void *y) {
   return a < b ? -1 : a > b;
 }
 
+static Type line_of(const Storage *st) { return ty_type_line(st->dtype, st->device, st->numel); }
+
 static bool is_of_rule(const Capture *c, i32 i) { return c->of_rule && c->of_rule[i]; }
 
 /* The outputs, and the records that they lead to. */
@@ -78,7 +80,7 @@ static bool collect(Making *M, const Tensor *const *made, i32 n) {
     if (known) continue;
     if (ty_capture_is_old(M->S, st->tape)) return refuse(M->S, "it is a tensor from outside");
     if (!see(M, st->tape)) return false;
-    T->output[T->noutput++] = (TapeOutput){.st = st};
+    T->output[T->noutput++] = (TapeOutput){.st = st, .all = line_of(st)};
   }
   for (i32 i = 0; i < M->n; i++) {
     T->nedge += M->list[i]->n + (M->list[i]->kind == OP_ATTEND);
@@ -116,7 +118,7 @@ static bool find_roots(Making *M) {
                                            .root = at - T->nrow,
                                            .first = ty_pointer_map_get(&M->leading, t->st->tape),
                                            .offset = t->offset,
-                                           .numel = t->st->numel};
+                                           .all = line_of(t->st)};
   }
   return true;
 }
@@ -130,7 +132,7 @@ static const Buffer *held(const Capture *c, const Storage *st) {
 
 /* Of a copy of all that a tensor from outside holds, the number of that tensor; else -1. */
 static i32 copied_from(const Making *M, Storage *st) {
-  Tensor from, t = {.st = st, .type = ty_type_line(st->dtype, st->device, st->numel)};
+  Tensor from, t = {.st = st, .type = line_of(st)};
   if (!ty_capture_copied(M->S, &t, &from)) return -1;
   const bool whole = !from.offset && ty_type_equal(&from.type, &t.type) &&
                      from.st->numel == st->numel && ty_tensor_is_contiguous(&from);
@@ -143,7 +145,7 @@ static bool new_value(Making *M, const Edge *e, TapeValue *v) {
   i32 i = ty_capture_from(M->c, &e->t);
   const i32 copied = M->apart && i < 0 ? copied_from(M, st) : -1;
   if (copied >= 0) i = copied;
-  *v = (TapeValue){.from = FROM_NONE, .type = ty_type_line(st->dtype, st->device, st->numel)};
+  *v = (TapeValue){.from = FROM_NONE, .type = line_of(st)};
   v->strides[0] = 1;
   v->apart = M->apart;
   if (st->stale) return refuse(S, "a value that its gradient needs is changed");
@@ -365,12 +367,24 @@ void ty_traced_tape_kept(const TracedTape *T, i32 i, TapeKept *y) {
 
 /* --- a call */
 
+void ty_traced_tape_set(TracedTape *T, i64 t) {
+  T->sizes->now = t;
+  ty_patch_apply(T->sizes->patches.patch, T->sizes->patches.n, t);
+}
+
+const TapeRoot *ty_traced_tape_leading(const TracedTape *T, i32 outside) {
+  for (i32 i = 0; i < T->nleading; i++)
+    if (T->leading[i].outside == outside) return &T->leading[i];
+  return NULL;
+}
+
 bool ty_traced_tape_fits(State *S, const TracedTape *T, const Tensor *const *outside) {
   const u64 walk = ++S->walks;
   for (i32 i = 0; i < T->nleading; i++) {
     const TapeRoot *at = &T->leading[i];
     const Tensor *t = outside[at->outside];
-    if (!ty_needs_grad(t) || t->offset != at->offset || t->st->numel != at->numel) return false;
+    if (!ty_needs_grad(t) || t->offset != at->offset || t->st->numel != at->all.dims[0])
+      return false;
     if (at->first != at->outside) { /* comes earlier */
       if (t->st->tape != outside[at->first]->st->tape) return false;
       continue;
@@ -401,6 +415,7 @@ static TracedCall *call_new(TracedTape *T) {
   c->given = c->row + T->nrow;
   c->read = c->given + T->noutput;
   c->tape = T;
+  c->t = T->sizes ? T->sizes->now : 0;
   c->partly = T->spent;
   T->refs++;
   return c;
@@ -513,12 +528,20 @@ void ty_traced_call_reads(const TracedCall *c, bool freed) {
   }
 }
 
+static bool is_of_call(const TracedTape *T, i32 i) {
+  return T->row[i].kind == K_CUSTOM && !T->row[i].pure;
+}
+
 bool ty_traced_call_has_rules(const TracedCall *c) {
   const TracedTape *T = c->tape;
   bool any = false;
-  for (i32 i = 0; T->nrule && i < T->nrow; i++)
-    any |= c->row[i] && T->row[i].kind == K_CUSTOM && !T->row[i].pure;
+  for (i32 i = 0; T->nrule && i < T->nrow; i++) any |= c->row[i] && is_of_call(T, i);
   return any;
+}
+
+bool ty_traced_tape_breaks(const TracedTape *T, i32 i) {
+  const i32 from = T->row[i].kind == K_OUT ? T->edge[T->row[i].edge].from : -1;
+  return is_of_call(T, i) || (from >= 0 && from < T->nrow && is_of_call(T, from));
 }
 
 bool ty_traced_call_free(TracedCall *c) {
@@ -596,9 +619,24 @@ bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *save
   return true;
 }
 
-bool ty_traced_call_expand(State *S, TracedCall *c) {
+/* Records hold what they read, and lead to roots: what is freed then leads nowhere. */
+static void let_go(TracedCall *c) {
   const TracedTape *T = c->tape;
+  for (i32 i = 0; i < T->nvalue; i++) {
+    if (T->value[i].kind == VALUE_TARGET && T->value[i].shown) continue; /* writes are told to it */
+    ty_storage_drop(c->saved[i]);
+    c->saved[i] = NULL;
+  }
+  for (i32 i = 0; i < T->nroot; i++) {
+    if (c->root[i]) ty_record_drop(c->root[i]);
+    c->root[i] = NULL;
+  }
+}
+
+bool ty_traced_call_expand(State *S, TracedCall *c) {
+  TracedTape *T = c->tape;
   if (c->made) return true;
+  ty_traced_tape_at(T, c->t);
   Record **made = ty_mem_alloc(sizeof *made * (size_t)(T->nrow + 1));
   if (!made) return ty_fail_memory(S, "gradient", 0);
   if (!ty_traced_rows(S, T, c->seq, c->saved, c->root, c->offset, c->number, c->freed, &c->rules,
@@ -615,16 +653,13 @@ bool ty_traced_call_expand(State *S, TracedCall *c) {
     st->tape = ty_record_hold(from < T->nrow ? made[from] : c->root[from - T->nrow]);
   }
   c->made = made;
-  for (i32 i = 0; i < T->nvalue; i++) { /* records hold what they read */
-    if (T->value[i].kind == VALUE_TARGET && T->value[i].shown) continue; /* writes are told to it */
-    ty_storage_drop(c->saved[i]);
-    c->saved[i] = NULL;
-  }
-  for (i32 i = 0; i < T->nroot; i++) { /* the same: what is freed then leads nowhere */
-    if (c->root[i]) ty_record_drop(c->root[i]);
-    c->root[i] = NULL;
-  }
+  if (!c->in_parts) let_go(c);
   return true;
+}
+
+void ty_traced_call_leave(TracedCall *c) {
+  c->in_parts = false;
+  if (c->made) let_go(c);
 }
 
 Record *ty_traced_call_real(Record *r) {

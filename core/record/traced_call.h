@@ -6,6 +6,7 @@
 #ifndef TY_TRACED_CALL_H
 #define TY_TRACED_CALL_H
 
+#include "ir/patch.h"
 #include "record/capture.h"
 #include "record/grad.h"
 
@@ -49,12 +50,14 @@ typedef struct TapeRow {
 /* A tensor from outside that leads to a root: the record that its storage holds. */
 typedef struct TapeRoot {
   i32 outside, root, first; /* first: the first tensor from outside that leads there */
-  i64 offset, numel;
+  i64 offset;
+  Type all; /* of all of its storage */
 } TapeRoot;
 
 typedef struct TapeOutput {
   i32 from, target;
   Storage *st; /* that of the capture, while it is open */
+  Type all;    /* of all of it */
 } TapeOutput;
 
 /* A tensor that a rule has, which sees a value that the call keeps. */
@@ -67,8 +70,18 @@ typedef struct TapeRemade {
   i32 value, first, n;
 } TapeRemade;
 
+/* Of a tape for a range of sizes. */
+typedef struct TapeSizes {
+  Patches patches;
+  i64 now, last;      /* the tape is as it is for the sizes at `now` */
+  RangeNumber *given; /* numbers that operations were given */
+  i32 ngiven;
+  bool unfit; /* a plan for a backward pass is none for the range */
+} TapeSizes;
+
 typedef struct TracedTape {
   State *S;
+  TapeSizes *sizes; /* NULL: it is for one set of sizes */
   i32 refs;
   i32 nrow, nedge, nvalue, noutput, nroot, nleading, nrule, nhandle, nremade,
       nnumber;  /* nnumber: of the trace's, 0: none are read */
@@ -89,17 +102,19 @@ typedef struct TracedTape {
 
 struct TracedCall {
   TracedTape *tape; /* held */
+  i64 t;            /* its sizes, where the tape is for a range */
   u64 seq;          /* before the first row's */
   Record **root;    /* held */
   Storage **saved;  /* by value; NULL: let go of */
   i64 *offset;      /* OUTSIDE values: of the tensor */
   double *number;
-  u64 seed, stream;       /* of random numbers, when the call began */
-  bool restored;          /* REMADE values are among `saved` */
-  bool partly;            /* some rows are freed */
-  bool all;               /* the pass at hand reaches every row; `row` may be of an earlier one */
-  Owner rules;            /* of the call's rules; drop NULL: there are none */
-  u8 *freed;              /* by row */
+  u64 seed, stream; /* of random numbers, when the call began */
+  bool restored;    /* REMADE values are among `saved` */
+  bool partly;      /* some rows are freed */
+  bool all;         /* the pass at hand reaches every row; `row` may be of an earlier one */
+  bool in_parts;    /* a pass goes through it in parts: it keeps `saved` and `root` meanwhile */
+  Owner rules;      /* of the call's rules; drop NULL: there are none */
+  u8 *freed;        /* by row */
   u8 *row, *given, *read; /* of a walk: rows that are reached; outputs with gradients; values */
   Record **made;          /* by row, held, where the call was expanded; else NULL */
   Record **result;        /* until the call has run: held */
@@ -112,6 +127,15 @@ bool ty_traced_tape_new(State *S, const Tensor *const *made, i32 n, TracedTape *
 bool ty_traced_tape_rules(State *S, const Tensor *const *made, i32 n, const Record ***list,
                           i32 *count);
 void ty_traced_tape_drop(TracedTape *T);
+void ty_traced_sizes_free(TapeSizes *s);
+/* Makes it what it is for the sizes at t of its range. Cannot fail. Calls of all sizes use it in turn: whoever reads dims,
+** layouts or numbers of it for a call asks for the call's sizes first. */
+void ty_traced_tape_set(TracedTape *T, i64 t);
+static inline void ty_traced_tape_at(TracedTape *T, i64 t) {
+  if (TY_UNLIKELY(T->sizes != NULL) && T->sizes->now != t) ty_traced_tape_set(T, t);
+}
+/* The tensor from outside with that number as one that leads to a root; NULL: it does not. */
+const TapeRoot *ty_traced_tape_leading(const TracedTape *T, i32 outside);
 /* Whether the tensors lead to as many roots as they did. */
 bool ty_traced_tape_fits(State *S, const TracedTape *T, const Tensor *const *outside);
 
@@ -148,6 +172,10 @@ bool ty_traced_rows(State *S, const TracedTape *T, u64 seq, Storage *const *save
 bool ty_traced_call_has_rules(const TracedCall *c);
 /* The same for the call itself, which holds them from then on; its REMADE values are restored. */
 bool ty_traced_call_expand(State *S, TracedCall *c);
+/* The pass that goes through it part by part is done with it: its records hold what they need. */
+void ty_traced_call_leave(TracedCall *c);
+/* Whether row i is where such a part ends: a rule that each call brings, or a result of it. */
+bool ty_traced_tape_breaks(const TracedTape *T, i32 i);
 /* As ty_record_assign. Where x was made by a call that keeps what dst holds, it leads to its own operation from then on: as in
 ** plain Lua, that one may keep it beyond the write, and those before it may not. */
 bool ty_traced_call_assign(State *S, const char *who, const Tensor *dst, const Given *x);

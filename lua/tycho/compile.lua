@@ -376,15 +376,16 @@ function M.open(core)
   --- of so many runs: timed; nil where none was)}, and where a
   --- result needs a gradient: kept (what a call keeps for its backward pass: {what = "result", "input" or "constant",
   --- path, type, bytes, by (the operation whose gradient reads it)}), backward (its plans: {operations, kernels,
-  --- steps}); parts, where it is captured in parts, in the order of its code: {begins = "file:line", line, native
-  --- (runs as it is), calls, skips, linked (skips that came straight from the part before), captures, timed, time,
-  --- traces, aborts, ends[i] = {at = "file:line", line, reason, hint, where (the reason's "file:line")}, or {} for
-  --- the function's end}; most_parts (at how many places it is cut, where there may not be more); misses, the last of
-  --- them: {text, guard, path, was, now, line}, each compared with the trace whose guards agreed longest; aborts, the
-  --- last of them: {text, file, line, reason, hint, cost in ms}. Of calls that ran and were recorded: signature_hits,
-  --- signature_misses, evicted, differences, signatures[i] = {signature, hits, rests (runs eagerly for now, since
-  --- recording does not pay), graphs = {{runs, text}}}. Traces and graphs tell their work: operations,
-  --- operations_saved (that take no step of their own), kernels, steps, bytes_moved, bytes_saved.
+  --- steps, range (whether it is for a range of sizes)}); parts, where it is captured in parts, in the order of its
+  --- code: {begins = "file:line", line, native (runs as it is), calls, skips, linked (skips that came straight from
+  --- the part before), captures, timed, time, traces, aborts, ends[i] = {at = "file:line", line, reason, hint, where
+  --- (the reason's "file:line")}, or {} for the function's end}; most_parts (at how many places it is cut, where there
+  --- may not be more); misses, the last of them: {text, guard, path, was, now, line}, each compared with the trace
+  --- whose guards agreed longest; aborts, the last of them: {text, file, line, reason, hint, cost in ms}. Of calls
+  --- that ran and were recorded: signature_hits, signature_misses, evicted, differences, signatures[i] = {signature,
+  --- hits, rests (runs eagerly for now, since recording does not pay), graphs = {{runs, text}}}. Traces and graphs
+  --- tell their work: operations, operations_saved (that take no step of their own), kernels, steps, bytes_moved,
+  --- bytes_saved.
   --- Raises where f is no compiled function.
   ---@param f function
   ---@return tycho.Explanation

@@ -233,8 +233,9 @@ local function kept_lines(t)
       #v.by > 0 and ", for " .. v.by or "")
   end
   for i, p in ipairs(t.backward or {}) do
-    list[#list + 1] = p.steps == 0 and format("backward plan %d: none can be made, goes along the operations", i)
-      or format("backward plan %d: %s in %s and %s", i, plural(p.operations, "operation"), plural(p.kernels, "kernel"),
+    local name = format("backward plan %d%s", i, p.range and ", for a range of sizes" or "")
+    list[#list + 1] = p.steps == 0 and name .. ": none can be made, goes along the operations"
+      or format("%s: %s in %s and %s", name, plural(p.operations, "operation"), plural(p.kernels, "kernel"),
         plural(p.steps - p.kernels, "other step"))
   end
   return list

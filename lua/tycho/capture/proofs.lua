@@ -13,7 +13,7 @@
 --    holds between two points where it holds at both.
 -- 3. Where two numbers that are compared for equality meet at one point, that point is a hole. So is one at which a
 --    number is 0: sign and wholeness may differ there. Whether a tensor is reshaped as a view or by a copy goes by
---    equalities of sizes and strides, which the core notes as it decides.
+--    equalities of sizes and strides, which the core notes as it decides (core/engine/range_decided.c).
 
 local abs, floor, ceil, sqrt = math.abs, math.floor, math.ceil, math.sqrt
 local ipairs, pairs, type = ipairs, pairs, type
@@ -46,20 +46,6 @@ end
 --- Where c + b t is 0.
 function Proof:root(c, b)
   if b ~= 0 then self:hole(-c / b) end
-end
-
---- Where the polynomial c + b t + a t (t - 1) / 2 is 0, unless it is everywhere.
-function Proof:roots(c, b, a)
-  if a == 0 then return self:root(c, b) end
-  local middle, under = (b - a / 2) / a, 2 * c / a -- t^2 + 2 middle t + under = 0
-  local by = middle * middle - under
-  if by < -1 then return end
-  by = sqrt(by > 0 and by or 0)
-  for _, root in ipairs { -middle - by, -middle + by } do
-    for t = floor(root) - 1, ceil(root) + 1 do
-      if c + b * t + a * (t * (t - 1) / 2) == 0 then self:hole(t) end
-    end
-  end
 end
 
 --- The polynomial through values at the samples; nil where it is none.
@@ -258,7 +244,7 @@ local NONE = { 1, 0 }
 function entry.call(p, e, _, follow)
   local places = e[2][1] == "value" and follow[e[2][2]] or NONE
   for i = 1, e[4] do
-    if not p:may_be_given(e[3][i], places[1] <= i and i <= places[2]) then return false end
+    if i ~= places.record and not p:may_be_given(e[3][i], places[1] <= i and i <= places[2]) then return false end
     if places.series and not p:is_in_eighths(e[3][i]) then return false end
   end
   for i = 1, e[7] do
@@ -267,40 +253,7 @@ function entry.call(p, e, _, follow)
   return true
 end
 
---- Whether the polynomial has one sign in all of the range.
-function Proof:one_sign(c, b, a)
-  local last = self.last
-  local v, w = c, c + b * last + a * (last * (last - 1) / 2)
-  if v == 0 or w == 0 or (v > 0) ~= (w > 0) then return false end
-  if a == 0 then return true end
-  local turn = 0.5 - b / a -- where it is furthest from the line between the ends
-  if turn <= 0 or turn >= last then return true end
-  return (v > 0) == (c + b * turn + a * (turn * (turn - 1) / 2) > 0)
-end
-
---- Pairs of sizes and strides whose equality, or order, the core went by.
-function Proof:decisions()
-  local first = self.samples[1].decided
-  for i = 2, 5 do
-    if #self.samples[i].decided ~= #first then return false end
-  end
-  for k = 1, #first, 3 do
-    local v, w, is_order = {}, {}, first[k + 2] == 1
-    for i = 1, 5 do v[i], w[i] = self.samples[i].decided[k], self.samples[i].decided[k + 1] end
-    local c, b, a = self:polynomial(v)
-    local c2, b2, a2 = self:polynomial(w)
-    if not c or not c2 then return false end
-    c, b, a = c - c2, b - b2, a - a2
-    if not is_order then
-      self:roots(c, b, a)
-    elseif (b ~= 0 or a ~= 0) and not self:one_sign(c, b, a) then
-      return false
-    end
-  end
-  return true
-end
-
---- samples[i]: {values =, by register, shapes =, by register of a tensor, decided =, {a, b, kind ...}} of the replay at
+--- samples[i]: {values =, by register, shapes =, by register of a tensor} of the replay at
 --- t[i]; names: of plain operations, by function; follow: by function, which arguments may follow from sizes. Gives
 --- {holes =, given =, sizes =}: lists of points and of numbers.
 ---@return table? proof
@@ -313,7 +266,6 @@ function M.prove(tape, samples, t, names, follow)
       return nil, "what the code does with sizes is not known between those that were tried"
     end
   end
-  if not p:decisions() then return nil, "how tensors lie differs between sizes" end
   local out = { holes = {}, given = p.given, sizes = {} }
   for i, r in ipairs(tape.sizes) do
     local z = p.known[r]

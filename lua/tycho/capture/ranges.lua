@@ -5,7 +5,11 @@
 --
 -- A line: sizes that calls had are s + k u for whole k, where s is the list of all dims of tensors from outside and of
 -- all numbers that are sizes. A range is from half the sizes to twice the sizes of the call that asks for it, or less
--- where the tape cannot be played there. What holds between the samples: proofs.lua.
+-- where the tape cannot be played there, or plans for small and large sizes differ. What holds between the samples:
+-- proofs.lua.
+--
+-- Results that need a gradient lead to a backward pass, whose plan is made for the range as it is asked for
+-- (engine/traced_back.c). Where that cannot be, the range is given up.
 
 local ty = require "tycho"
 local operators = require "tycho.capture.operators"
@@ -23,6 +27,8 @@ local LEAST = ty.internals.capture.RANGE_LEAST -- steps of a range
 local FAILURES = 3 -- after which a trace is left alone
 local TRIES = 4    -- to find an end of a range
 local APART = { 1, 2, 8 } -- steps between the sizes of a range
+local PART = 1 / 4  -- of the widest range, the least that is tried
+local DIFFER = ty.internals.capture.DIFFER -- why there is none where plans differ
 
 local function gcd(a, b)
   while b ~= 0 do a, b = b, a % b end
@@ -189,16 +195,16 @@ end
 
 -- A range -------------------------------------------------------------------------------------------------------------
 
--- A range in the making is {line =, apart =, low =, high =, samples =}: from low to high by steps of `apart` steps of
--- the line {sizes =, before =, by =, steps =}. samples[i]: what the replay of sample i has noted, false while it is to
--- be made.
+-- A range in the making is {line =, apart =, part =, low =, high =, samples =}: from low to high by steps of `apart`
+-- steps of the line {sizes =, before =, by =, steps =}; part: of how far it may reach. samples[i]: what the replay of
+-- sample i has noted, false while it is to be made.
 
-local function begin(line, apart)
+local function begin(line, apart, part)
   local low, high = reach(line.steps, line.sizes)
-  low, high = ceil(low / apart), floor(high / apart)
+  low, high = ceil(low * part / apart), floor(high * part / apart)
   if high - low < LEAST then return nil end
   local samples = { false, false, false, false, false }
-  return { line = line, apart = apart, low = low, high = high, samples = samples, tries = TRIES }
+  return { line = line, apart = apart, part = part, low = low, high = high, samples = samples, tries = TRIES }
 end
 
 --- The sample to be made next, and how many steps away it is: the ends first, since the tape may not be played there.
@@ -219,7 +225,7 @@ local function make_sample(handle, range, p, now)
   local done = stand_in(replay, now, range.line, k * range.apart) and replay:play(handle, p.position, i)
   for _, t in pairs(replay.stand_ins) do t:release() end -- they may be large
   if done then
-    range.samples[i] = { values = replay.values, shapes = replay.shapes, decided = replay.decided }
+    range.samples[i] = { values = replay.values, shapes = replay.shapes }
     return true
   end
   range.tries = range.tries - 1
@@ -241,7 +247,7 @@ end
 --- By function: which of its arguments may follow from sizes, from one place to another: dims, places and values that
 --- it takes as they are. What it divides by, or counts with, lies on no line between the samples: so those that are not
 --- here are given the same at all sizes. series: its other numbers may be no fractions but eighths, lest a count is
---- rounded.
+--- rounded. record: the argument that is the number of a record.
 local follow = {}
 
 local function may_follow(first, last, names, series)
@@ -264,6 +270,7 @@ for _, row in ipairs(ty.internals.probe.ops()) do
   if row.class == "map" and row.lua then may_follow(1, row.arity, row.lua .. " " .. row.lua .. "_") end
 end
 for _, f in pairs(operators.compute) do follow[f] = { 1, 2 } end
+follow[ty.internals.grad.join] = { 1, 0, record = 4 }
 for _, f in pairs(operators.index) do follow[f] = { 2, 3 } end
 
 --- Makes a range of five samples.
@@ -275,9 +282,18 @@ local function join(handle, range, p)
   return p.C.join(handle, p.position, last, proof.holes, flat(proof.given), flat(proof.sizes))
 end
 
---- The next sample of the range in the making, and after the last one its end. Where it cannot be, the next one is of
---- sizes that lie further apart, since numbers such as floor(n / 2) follow from all sizes in ways of their own. What
---- helped is the first that is tried the next time.
+--- What is tried after a range that cannot be: where plans differ, a narrower one; else one of sizes that lie further
+--- apart, since numbers such as floor(n / 2) follow from all sizes in ways of their own.
+local function another(range, why)
+  if why == DIFFER then return range.part > PART and begin(range.line, range.apart, range.part / 2) or nil end
+  for i = 1, #APART do
+    local other = APART[i] > range.apart and begin(range.line, APART[i], range.part)
+    if other then return other end
+  end
+end
+
+--- The next sample of the range in the making, and after the last one its end. What helped is the first that is tried
+--- the next time.
 local function go_on(handle, kept, p, now)
   local range = kept.range
   local done, why = make_sample(handle, range, p, now)
@@ -285,21 +301,26 @@ local function go_on(handle, kept, p, now)
   if done then done, why = join(handle, range, p) end
   kept.range, kept.why = nil, why
   if done then
-    kept.apart, kept.failures = range.apart, 0
+    kept.apart, kept.part, kept.failures = range.apart, range.part, 0
     return
   end
-  for i = 1, #APART do
-    if APART[i] > range.apart and not kept.range then kept.range = begin(range.line, APART[i]) end
-  end
+  kept.range = another(range, why)
   if not kept.range then kept.failures = kept.failures + 1 end
 end
 
 --- After a replay p of a call: a range around its sizes where they and those of two calls before lie on a line. A call
 --- makes one of the five samples at most, so that none takes longer than twice the time of a replay.
 function M.stretch(handle, p)
-  local d, kept = p.d, p.tape.stretched or { failures = 0, apart = 1 }
+  local d, kept = p.d, p.tape.stretched or { failures = 0, apart = 1, part = 1 }
   p.tape.stretched = kept
   if kept.failures >= FAILURES then return end
+  if p.C.unfit(handle, p.position) then -- a backward pass found that its plans differ
+    kept.part, kept.range = kept.part / 2, nil
+    if kept.part < PART then
+      kept.failures, kept.why = FAILURES, DIFFER
+      return
+    end
+  end
   local sizes = sizes_of(p)
   if not sizes then return end
   if kept.range then
@@ -309,7 +330,7 @@ function M.stretch(handle, p)
     if steps and steps_to(steps, sizes, kept.two) then
       if d.making and not d.making.range then d.making = nil end
       if not d.making then -- the trace has room for the samples of one
-        kept.range = begin({ sizes = sizes, before = kept.one, by = by, steps = steps }, kept.apart)
+        kept.range = begin({ sizes = sizes, before = kept.one, by = by, steps = steps }, kept.apart, kept.part)
       end
       if kept.range then
         d.making = kept

@@ -462,7 +462,6 @@ local function record(p)
     if not p:holds(d.program[k]) then return nil, d.about[k] or "a number" end
   end
   if C.sharing() ~= d.sharing then return nil, "which tensors share memory" end
-  p.decided = p.shapes and C.decided()
   local out = { tensors = {}, sizes = {} }
   for i, r in ipairs(tape.made) do out.tensors[i] = p.values[r] end
   for i, r in ipairs(tape.sizes) do out.sizes[i] = p.values[r] end
