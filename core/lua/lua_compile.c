@@ -9,6 +9,7 @@
 #include <lua.h>
 #include <stdio.h>
 #include "lua/lua_compile.h"
+#include "lua/lua_instance.h"
 #include "lua/lua_lifetime.h"
 #include "lua/lua_link.h"
 #include "lua/lua_modes.h"
@@ -35,11 +36,10 @@ static void read_part(lua_State *L, int i, SigPart *p) {
 
 #define PARTS_FEW 12
 
-/* false: nothing is recorded. */
-static bool start(lua_State *L, State *S, Entry *e, const void *fn) {
+/* Of a call with n arguments. false: nothing is recorded. */
+static bool start(lua_State *L, State *S, Entry *e, const void *fn, int n) {
   SigPart few[PARTS_FEW], *part = few;
   lua_Debug ar;
-  int n = lua_gettop(L);
   if (n > PARTS_FEW) part = lua_newuserdata(L, sizeof *part * (size_t)n);
   for (int i = 0; i < n; i++) read_part(L, i + 1, &part[i]);
   Lazy like = {.thread = L, .fn = fn, .caller = -1, .line = -1, .entry = e};
@@ -91,9 +91,19 @@ static bool is_due(lua_State *L, State *S, Entry *e, int narg) {
 }
 
 /* Pushes what pick answers with where no trace does: the function itself, or one of the anchors that run it. */
-static int as_lua(lua_State *L, struct Compiled *C) {
+static int as_lua(lua_State *L, struct Compiled *C, const Entry *e) {
   C->in_lua++;
-  lua_pushvalue(L, lua_upvalueindex(4));
+  if (TY_UNLIKELY(e->carried > 0)) ty_lua_push_instance(L, lua_upvalueindex(4), e->carried);
+  else lua_pushvalue(L, lua_upvalueindex(4));
+  return 1;
+}
+
+/* The same, and it is recorded. */
+static int as_recorded(lua_State *L, State *S, Entry *e) {
+  const int n = lua_gettop(L);
+  as_lua(L, S->engine->compiled, e);
+  e->recorded = start(L, S, e, lua_topointer(L, n + 1), n);
+  lua_pushvalue(L, n + 1);
   return 1;
 }
 
@@ -114,7 +124,7 @@ static int pick(lua_State *L, bool again, bool asks) {
   if (TY_UNLIKELY(S->open != NULL)) close_returned(L, S);
   if (S->open || S->level || C->stance == STANCE_EAGER || C->plain || TY_UNLIKELY(e->ended)) {
     e->nested += S->open != NULL;
-    return as_lua(L, C);
+    return as_lua(L, C, e);
   }
   if (TY_UNLIKELY(e->check_every > 0) && !again &&
       !ty_lua_mode_of(L, (Binding *)S, MODE_CHECK, e) && --e->check_left <= 0) {
@@ -124,9 +134,9 @@ static int pick(lua_State *L, bool again, bool asks) {
   if (TY_UNLIKELY(e->recheck) && asks) return by_anchor(L, C, again ? -2 : -1);
   if (TY_UNLIKELY(e->away > 0) && !again && C->stance == STANCE_DEFAULT) {
     e->away--;
-    if (e->recorded) e->recorded = start(L, S, e, lua_topointer(L, lua_upvalueindex(4)));
-    else e->calls++;
-    return as_lua(L, C);
+    if (e->recorded) return as_recorded(L, S, e);
+    e->calls++;
+    return as_lua(L, C, e);
   }
   int answers;
   SiteFrame frame;
@@ -146,9 +156,8 @@ static int pick(lua_State *L, bool again, bool asks) {
   }
   if (!again && (y == TRACE_SIZES || (y == TRACE_MISS && is_due(L, S, e, narg))))
     return by_anchor(L, C, 1);
-  e->recorded = start(L, S, e, lua_topointer(L, lua_upvalueindex(4)));
   if (!again && y == TRACE_MISS) ty_entry_missed(e);
-  return as_lua(L, C);
+  return as_recorded(L, S, e);
 }
 
 static int compile_pick(lua_State *L) { return pick(L, false, true); }

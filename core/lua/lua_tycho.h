@@ -317,6 +317,7 @@ void ty_lua_open_range(lua_State *L, int m);           /* traces for ranges of s
 void ty_lua_open_custom(lua_State *L, int m);          /* passes and backends over captures */
 void ty_lua_open_export(lua_State *L, int m);          /* plans for jit.export */
 void ty_lua_open_check(lua_State *L, int m);           /* what jit.check needs */
+void ty_lua_open_instance(lua_State *L, int m);        /* functions that go on in the middle of closures */
 void ty_lua_open_compile(lua_State *L, int m, int t);  /* compile, explain, graph */
 void ty_lua_open_graph(lua_State *L, int m);           /* what graph.lua needs */
 void ty_lua_open_grad(lua_State *L, int m, int t);     /* gradients */

@@ -143,7 +143,11 @@ local function parts_of(core, h)
         return M.compile_function(core, fn, { fast = h.fast, dynamic = h.dynamic }, parts)
       end,
       may_compile = function(fn) return not handle_of[fn] and not disabled[fn] and capture.may_compile(core, fn) end,
-      hand_on = function(changed) return core._hand_on(h.fn, changed) end,
+      hand_on = core._hand_on,
+      callers = { [pcall] = 1, [xpcall] = 1, [core.no_grad] = 1, [core.enable_grad] = 1, [core.scope] = 1,
+        [core.autocast] = 2 }, -- functions that call one of their arguments, and give it to nobody
+      does_enough = function(compiled) return handle_of[compiled].does_enough end,
+      has_code = core._has_code, instances = core._instances, within = core._inside,
       is_disabled = function(fn) return disabled[fn] end,
       part_of = function(compiled) return core._part(handle_of[compiled].fn, handle_of[compiled].handle) end,
       link = core._link, link_exit = core._link_exit, unlink = core._unlink,
@@ -186,6 +190,9 @@ local function capture_call(core, h, otherwise, ...)
     bounds = h.bounds, custom = h.custom, clock = now, steps = warms and huge or nil,
     parts = h.parts or nil, may_cut = function() return parts_of(core, h) end,
     deadline = in_time and started + budget / 1e3 or nil }, h.fn, ...)
+  if done and why.operations then
+    h.does_enough = h.does_enough or capture.does_enough(why.operations, why.time)
+  end
   if done and h.parts and why.operations and not h.parts:captured(why.operations, why.time, why.ended) then
     forget_parts(core, h)
     done, why = false, why.why
@@ -241,13 +248,14 @@ function M.compile_function(core, f, opts, parts)
   if cache[f] then return cache[f] end
   capture = capture or core.internals.load "tycho.capture"
   local pick, handle, pick_again, checked, checked_again, tell = core._entry(f, opts.fast or false, recaptures)
+  if parts and parts.carried then core._carries(handle, parts.carried) end
   local function compiled(...)
     local run, y = pick(...)
     if run then return run(...) end
     return y
   end
   local h = {
-    handle = handle, fn = f, place = words.place(f), fast = opts.fast, fullgraph = opts.fullgraph,
+    handle = handle, fn = f, place = words.place(parts and parts.code or f), fast = opts.fast, fullgraph = opts.fullgraph,
     dynamic = opts.dynamic, custom = opts.custom, captures = 0, misses = {}, aborts = {},
     bounds = {}, parts = parts, whole = opts.parts == false,
   }
@@ -263,7 +271,7 @@ function M.compile_function(core, f, opts, parts)
       log.tell(core, h, 1, "each value of " .. bounds_text(h) .. " needs a plan of its own", words.SIZE)
     end
     local run, y = pick_again(...)
-    if run and h.follow then return h.follow(run(...)) end
+    if run and h.follow then return h.follow(run, ...) end
     if run then return run(...) end
     return y
   end, not core.internals.capture.off)

@@ -26,7 +26,7 @@ local flows = require "tycho.capture.flow"
 local templates = require "tycho.capture.table_templates"
 
 local byte, char, sub, rep, find = string.byte, string.char, string.sub, string.rep, string.find
-local floor, max = math.floor, math.max
+local floor, max, min = math.floor, math.max, math.min
 local error, ipairs, pairs, type, select = error, ipairs, pairs, type, select
 local concat, insert = table.concat, table.insert
 local dump, compile = string.dump, loadstring or load
@@ -41,7 +41,8 @@ local internals = require("tycho").internals
 local new_table = internals.capture.table
 
 local MOST_REGISTERS, MOST_UPVALUES = 240, 60
-local VARARG, NOJIT = 2, 8 -- flags of a prototype: it has `...`; it is not compiled to traces
+local CHILD, VARARG, NOJIT = 1, 2, 8 -- flags of a prototype: it makes functions; it has `...`; it is not compiled to traces
+local LOOKED_AT = 3 -- first arguments of a call that holds a reason
 local ANY = 255 -- registers in use where as many values are handed on as there are
 
 -- The parts of a prototype's dump -------------------------------------------------------------------------------------
@@ -116,8 +117,9 @@ local function moved(variables, by)
   return sub(variables, 1, at - 1) .. uleb(first + by) .. sub(variables, behind)
 end
 
---- The dump that is made of the parts again. edit: gives what the prototypes before it become, in the same bytes.
-local function joined(proto, p, added, edit)
+--- The bytes of a prototype that is made of the parts again, with so many upvalues behind its own, as `upvalues`
+--- describes all of them.
+local function prototype_of(proto, p, added, upvalues)
   local code = {}
   for i, ins in ipairs(p.code) do code[i] = char(ins[1], ins[2], ins[3], ins[4]) end
   local out = { char(p.flags, p.params, p.framesize, p.n_upvalues + added), uleb(p.n_objects), uleb(p.n_numbers),
@@ -128,12 +130,18 @@ local function joined(proto, p, added, edit)
     out[#out + 1] = uleb(#tail)
     if p.debug_size > 0 then out[#out + 1] = uleb(p.first_line) .. uleb(p.n_lines) end
   end
-  out[#out + 1] = concat(code) .. p.upvalues .. rep("\0\128", added) .. p.constants .. tail
+  out[#out + 1] = concat(code) .. upvalues .. p.constants .. tail
   local main = concat(out)
+  return uleb(#main) .. main
+end
+
+--- The dump that is made of the parts again. edit: gives what the prototypes before it become, in the same bytes.
+local function joined(proto, p, added, edit)
+  local main = prototype_of(proto, p, added, p.upvalues .. rep("\0\128", added))
   local whole = bytecode.dump(proto) -- its last part is the prototype itself
   local before = sub(whole, 1, #whole - 1 - (proto.last_byte - proto.first_byte + 1))
   if edit then before = edit(before) end
-  return before .. uleb(#main) .. main .. "\0"
+  return before .. main .. "\0"
 end
 
 -- Instructions --------------------------------------------------------------------------------------------------------
@@ -155,19 +163,23 @@ local function append(p, list, line)
   end
 end
 
---- A call of an upvalue in the function's own place, with n registers, of which `live` hold a value, and with what
---- `...` stands for in a function of so many parameters.
-local function exit_call(proto, upvalue, live, n, params)
-  local list = { two("UGET", n, upvalue) }
+--- A call of an upvalue in the function's own place, with n registers, of which `live` hold a value, with what the
+--- upvalue `carried` holds, if that is given, and with what `...` stands for in a function of so many parameters.
+local function exit_call(proto, upvalue, live, n, params, carried)
+  local list, given = { two("UGET", n, upvalue) }, n
   for r = 1, n do
     local to = n + proto.fr2 + r
     list[#list + 1] = live[r] and two("MOV", to, r - 1) or two("KPRI", to, 0)
   end
+  if carried then
+    given = n + 1
+    list[#list + 1] = two("UGET", n + proto.fr2 + given, carried)
+  end
   if proto.vararg then
-    list[#list + 1] = three("VARG", 2 * n + 1 + proto.fr2, 0, params)
-    list[#list + 1] = two("CALLMT", n, n)
+    list[#list + 1] = three("VARG", n + given + 1 + proto.fr2, 0, params)
+    list[#list + 1] = two("CALLMT", n, given)
   else
-    list[#list + 1] = two("CALLT", n, n + 1)
+    list[#list + 1] = two("CALLT", n, given + 1)
   end
   return list
 end
@@ -194,6 +206,24 @@ local function walk_by_key(proto, p, start)
       end
     end
   end
+end
+
+--- The dump of a function that makes functions of the parts, whose upvalues it shares, but for the last one of those
+--- that are added, if own: that holds what it is given.
+local function maker_dump(proto, p, added, own)
+  local shared = p.n_upvalues + added - (own and 1 or 0)
+  local list = {}
+  for k = 1, shared do list[k] = char(k - 1, 0) end
+  list[#list + 1] = own and char(0, 192) or nil
+  local code = {}
+  for i, ins in ipairs { two("FNEW", 1, 0), two("UCLO", 0, 32768), two("RET1", 1, 2) } do
+    code[i] = char(ins[1], ins[2], ins[3], ins[4])
+  end
+  local maker = char(CHILD + NOJIT, 1, 3 + proto.fr2, shared) .. uleb(1) .. uleb(0) .. uleb(#code)
+    .. (proto.header.stripped and "" or uleb(0)) .. concat(code) .. rep("\0\128", shared) .. uleb(0)
+  local whole = bytecode.dump(proto)
+  local before = sub(whole, 1, #whole - 1 - (proto.last_byte - proto.first_byte + 1))
+  return before .. prototype_of(proto, p, added, concat(list)) .. uleb(#maker) .. maker .. "\0"
 end
 
 -- What runs natively --------------------------------------------------------------------------------------------------
@@ -472,6 +502,60 @@ local function load_like(f, proto, source)
   return g
 end
 
+--- The function that is made of the parts, laid out as f. made_anew: what makes it instead, see lua_instance.c.
+local function made(f, proto, p, added, made_anew, own)
+  if not made_anew then
+    local g = load_like(f, proto, joined(proto, p, added))
+    lay_out(proto, f, g)
+    return g
+  end
+  local make = load_dump(maker_dump(proto, p, added, own))
+  lay_out(proto, f, make())
+  return make
+end
+
+--- How many registers what goes on at a position is given.
+function M.registers(proto, at) return (select(2, flows.live_before(proto.flow, at))) end
+
+--- The globals of a function.
+M.globals = get_env
+
+--- The dump of a function, a text that its prototype has alone; nil: it is not known.
+function M.code(f)
+  local proto = bytecode.prototype(f)
+  return proto and bytecode.dump(proto)
+end
+
+--- The dumps of the functions that a prototype makes: a set.
+function M.inside(proto)
+  local set = {}
+  local function add(of)
+    for _, child in ipairs(of.children) do
+      set[bytecode.dump(child)] = true
+      add(child)
+    end
+  end
+  add(proto)
+  return set
+end
+
+--- The variables of the closure that an instruction makes which are those of the function it is made in: pairs of
+--- numbers, its own and that function's, as bytes.
+function M.shared(proto, at)
+  local list = {}
+  for k, u in ipairs(proto.code[at].k.upvalues) do
+    if not u.is_local then list[#list + 1] = char(k, u.index) end
+  end
+  return concat(list)
+end
+
+--- A function like f that shares nothing with it.
+function M.copy(f, proto)
+  local g = load_dump(bytecode.dump(proto))
+  lay_out(proto, f, g)
+  return g
+end
+
 --- Whether functions that go on in the middle of f can be made.
 ---@param f function
 ---@return tycho.Prototype|nil
@@ -521,46 +605,55 @@ M.SHIFT, M.SHIFT_HANDED = 1, 2
 ---@param f function
 ---@param proto tycho.Prototype
 ---@param at integer of the call, of which there is a function that runs it natively
+---@param made_anew boolean|nil then what makes it, and what is carried comes behind the registers
 ---@return function
-function M.rest_handed(f, proto, at)
+---@return integer n
+function M.rest_handed(f, proto, at, made_anew)
   local _, n = live_beside(proto, at)
-  local p = split(proto)
-  p.flags, p.params, p.framesize = p.flags + VARARG, n, max(p.framesize, n + 1)
+  local p, given = split(proto), made_anew and n + 1 or n
+  p.flags, p.params, p.framesize = p.flags + VARARG, given, max(p.framesize, given + 1)
   not_for_traces(p)
   walk_by_key(proto, p, at)
   local line, code, lines = p.lines[at + 1], p.code, p.lines
   p.code, p.lines = {}, {}
-  append(p, { three("VARG", proto.code[at].a - 1, 0, n), jump(2, at + 1 + M.SHIFT_HANDED, ANY) }, line)
+  append(p, { three("VARG", proto.code[at].a - 1, 0, given), jump(2, at + 1 + M.SHIFT_HANDED, ANY) }, line)
   for i, ins in ipairs(code) do
     p.code[M.SHIFT_HANDED + i], p.lines[M.SHIFT_HANDED + i] = ins, lines[i]
   end
   if p.debug_size > 0 then p.variables = moved(p.variables, M.SHIFT_HANDED) end
-  local g = load_like(f, proto, joined(proto, p, 0))
-  lay_out(proto, f, g)
-  return g
+  return made(f, proto, p, 0, made_anew), n
 end
 
 --- f from a position on, given the registers 1 to n, of which those that are live there count.
 ---@param f function
 ---@param proto tycho.Prototype
 ---@param at integer
+---@param made_anew boolean|nil then what makes it, and what is carried comes behind the registers
 ---@return function|nil
 ---@return integer|string n
-function M.rest(f, proto, at)
+function M.rest(f, proto, at, made_anew)
   local _, n = flows.live_before(proto.flow, at)
-  local p = split(proto)
+  local p, given = split(proto), made_anew and n + 1 or n
   if n > MOST_REGISTERS then return nil, "too many values are in use" end
-  set_params(proto, p, n)
-  p.framesize = max(p.framesize, n + 1)
+  set_params(proto, p, given)
+  p.framesize = max(p.framesize, given + 1)
   walk_by_key(proto, p, at)
-  insert(p.code, 1, jump(1, at + M.SHIFT, n))
+  insert(p.code, 1, jump(1, at + M.SHIFT, given))
   if p.debug_size > 0 then
     insert(p.lines, 1, p.lines[at])
     p.variables = moved(p.variables, M.SHIFT)
   end
-  local g = load_like(f, proto, joined(proto, p, 0))
-  lay_out(proto, f, g)
-  return g, n
+  return made(f, proto, p, 0, made_anew), n
+end
+
+--- The arguments of the call at a position that may be functions which it calls: their first register, how many.
+local function looked_at(proto, at)
+  local ins = proto.code[at]
+  local first = ins.a + proto.fr2 + 1
+  if M.taker_calls(proto, at) or M.handed(proto, at) then return first, 0 end
+  local n = ins.name == "CALL" and ins.c - 1 or ins.name == "CALLT" and ins.d - 1 or ins.name == "CALLM" and ins.c or
+    ins.d
+  return first, max(0, min(n, LOOKED_AT))
 end
 
 --- What runs natively from a position on, given the registers 1 to n, and behind them what it is handed; behind it
@@ -568,48 +661,55 @@ end
 ---@param f function
 ---@param proto tycho.Prototype
 ---@param at integer
----@param prepare function|nil what is called takes the place of prepare(what is called): by what takes all results of
----the call at the position, if one does
+---@param prepare function|nil what is called takes the place of the first result of prepare(what is called, its first
+---arguments): by what takes all results of the call at the position, if one does; the arguments take that of the others
 ---@param rest fun(at: integer, put: fun(f: function)): function what takes over at a position, asked for when it is
 ---first come to; put(f) makes it another function
+---@param made_anew boolean|nil then what makes it, and what is carried comes behind the registers
 ---@return function|nil
 ---@return integer|string n
 ---@return integer[]? exits positions behind it
-function M.native(f, proto, at, prepare, rest)
+function M.native(f, proto, at, prepare, rest, made_anew)
   local flow, p = proto.flow, split(proto)
   if proto.code[at].name == "FNEW" then return nil, "its variables would stay behind" end
   local first = M.handed(proto, at)
   local _, n = flows.live_before(flow, at)
   if first then _, n = live_below(proto, at, first) end
   local exits, tops, list = region_of(proto, flow, at), {}, {}
-  local before = (prepare and 5 or 1) + (first and 1 or 0)
-  local widest = n + 3
+  local given = made_anew and n + 1 or n
+  local head = {}
+  local widest = given + 3
   for _, e in ipairs(exits) do
     if not tops[e[2]] then
       local live, top = flows.live_before(flow, e[2])
       tops[e[2]] = { live = live, top = top }
       list[#list + 1] = e[2]
-      widest = max(widest, 2 * top + 2)
+      widest = max(widest, 2 * top + 3)
     end
   end
-  local added = #list + (prepare and 1 or 0)
+  local added = #list + (prepare and 1 or 0) + (made_anew and 1 or 0)
+  if prepare then widest = max(widest, given + LOOKED_AT + 3) end
   if widest > MOST_REGISTERS or p.n_upvalues + added > MOST_UPVALUES then return nil, "too many values are in use" end
-  set_params(proto, p, n)
+  set_params(proto, p, given)
   p.framesize = max(p.framesize, widest + proto.fr2)
   not_for_traces(p)
   walk_by_key(proto, p, at)
   local line = p.lines[at]
-  local head = {}
   if prepare then
     local a = (M.taker_calls(proto, at) or proto.code[at].a) - 1
-    head = { two("UGET", n, p.n_upvalues + #list), two("MOV", n + 1 + proto.fr2, a), three("CALL", n, 2, 2),
-      two("MOV", a, n) }
+    local argument, k = looked_at(proto, at)
+    head = { two("UGET", given, p.n_upvalues + #list), two("MOV", given + 1 + proto.fr2, a) }
+    for j = 1, k do head[#head + 1] = two("MOV", given + 1 + proto.fr2 + j, argument + j - 2) end
+    head[#head + 1] = three("CALL", given, k + 2, k + 2)
+    head[#head + 1] = two("MOV", a, given)
+    for j = 1, k do head[#head + 1] = two("MOV", argument + j - 2, given + j) end
   end
   if first then
     p.flags = p.flags + VARARG
-    head[#head + 1] = three("VARG", first - 1, 0, n)
+    head[#head + 1] = three("VARG", first - 1, 0, given)
   end
-  head[#head + 1] = jump(before, at + before, first and ANY or n)
+  local before = #head + 1
+  head[before] = jump(before, at + before, first and ANY or given)
   local code, lines = p.code, p.lines
   p.code, p.lines = {}, {}
   append(p, head, line)
@@ -619,7 +719,8 @@ function M.native(f, proto, at, prepare, rest)
   end
   for k, to in ipairs(list) do
     tops[to].stub = #p.code + 1
-    append(p, exit_call(proto, p.n_upvalues + k - 1, tops[to].live, tops[to].top, n), lines[to])
+    append(p, exit_call(proto, p.n_upvalues + k - 1, tops[to].live, tops[to].top, given,
+      made_anew and p.n_upvalues + added - 1), lines[to])
   end
   for _, e in ipairs(exits) do
     local from, to = e[1], tops[e[2]]
@@ -631,7 +732,7 @@ function M.native(f, proto, at, prepare, rest)
     p.code[place] = changed
   end
   if p.debug_size > 0 then p.variables = moved(p.variables, before) end
-  local g = load_like(f, proto, joined(proto, p, added))
+  local g = made(f, proto, p, added, made_anew, true)
   for k, to in ipairs(list) do
     local function put(on) set_upvalue(g, p.n_upvalues + k, on) end
     put(function(...)
@@ -640,7 +741,7 @@ function M.native(f, proto, at, prepare, rest)
       return on(...)
     end)
   end
-  if prepare then set_upvalue(g, p.n_upvalues + added, prepare) end
+  if prepare then set_upvalue(g, p.n_upvalues + #list + 1, prepare) end
   return g, n, list
 end
 
