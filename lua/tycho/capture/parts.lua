@@ -52,12 +52,12 @@ Whole.__index, Parts.__index = Whole, Parts
 local CALLEES, CODES = 8, 8 -- that are called compiled; kinds of functions that are made anew in each call
 local MOST_PARAMETERS = 60
 
---- What makes a function that gives its arguments, and in its place behind those that are named the function `made`, to
---- what `put` says.
+--- What makes a function that gives its arguments as n registers, and behind them the function `made` and what `...`
+--- stands for, to what `put` says.
 local function forwarder(params, n, vararg)
   local names, given = {}, {}
   for i = 1, params do names[i] = "a" .. i end
-  for i = 1, n do given[i] = names[i] end
+  for i = 1, n do given[i] = names[i] or "nil" end
   given[n + 1], names[params + 1], given[n + 2] = "made", vararg and "..." or nil, vararg and "..." or nil
   return load_text(format([[local entry
     return function(on) entry = on end, function(made)
@@ -73,7 +73,6 @@ local function anew(parent, f)
   local put = function() end
   local run = whole:rest(1, function(on) put(on) end)
   local n, wrap = whole.rests[1].parts.carried - 1, nil
-  if n > proto.params then return nil end -- not from its own beginning
   put, wrap = forwarder(proto.params, n, proto.vararg)
   put(run)
   parent.anew[#parent.anew + 1] = whole
