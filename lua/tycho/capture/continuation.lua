@@ -21,13 +21,12 @@
 -- 7. Functions that need more registers or upvalues than there can be are refused.
 
 local bytecode = require "tycho.capture.bytecode"
-local constructors = require "tycho.capture.constructors"
+local edit = require "tycho.capture.dump_edit"
 local flows = require "tycho.capture.flow"
-local templates = require "tycho.capture.table_templates"
 
-local byte, char, sub, rep, find = string.byte, string.char, string.sub, string.rep, string.find
+local char, sub, rep = string.char, string.sub, string.rep
 local floor, max, min = math.floor, math.max, math.min
-local error, ipairs, pairs, type, select = error, ipairs, pairs, type, select
+local error, ipairs, pairs, type = error, ipairs, pairs, type
 local concat, insert = table.concat, table.insert
 local dump, compile = string.dump, loadstring or load
 local debug = type(debug) == "table" and debug or {}
@@ -38,130 +37,17 @@ if jit and jit.off then jit.off(true, true) end -- seldom run: its LuaJIT traces
 local M = {}
 
 local internals = require("tycho").internals
-local new_table = internals.capture.table
+local split, joined, moved, append = edit.split, edit.joined, edit.moved, edit.append
+local not_for_traces = edit.not_for_traces
+local two, three, jump = edit.two, edit.three, edit.jump
+local load_dump, lay_out, build = edit.load, edit.lay_out, edit.build
 
 local MOST_REGISTERS, MOST_UPVALUES = 240, 60
-local CHILD, VARARG, NOJIT = 1, 2, 8 -- flags of a prototype: it makes functions; it has `...`; it is not compiled to traces
+local VARARG = 2 -- flag of a prototype: it has `...`
 local LOOKED_AT = 3 -- first arguments of a call that holds a reason
 local ANY = 255 -- registers in use where as many values are handed on as there are
 
--- The parts of a prototype's dump -------------------------------------------------------------------------------------
-
-local function read_uleb(s, at)
-  local value, scale = 0, 1
-  while true do
-    local b = byte(s, at)
-    at = at + 1
-    if b < 128 then return value + b * scale, at end
-    value, scale = value + (b - 128) * scale, scale * 128
-  end
-end
-
-local function uleb(n)
-  local out = {}
-  while n >= 128 do
-    out[#out + 1] = char(n % 128 + 128)
-    n = floor(n / 128)
-  end
-  return concat(out) .. char(n)
-end
-
---- Splits the dump of a prototype: what may be changed apart from what is copied.
-local function split(proto)
-  local s = sub(proto.header.dump, proto.first_byte, proto.last_byte)
-  local p, n_lines = {}, 0
-  local at = select(2, read_uleb(s, 1))
-  p.flags, p.params, p.framesize, p.n_upvalues = byte(s, at, at + 3)
-  at = at + 4
-  p.n_objects, at = read_uleb(s, at)
-  p.n_numbers, at = read_uleb(s, at)
-  local n_code
-  n_code, at = read_uleb(s, at)
-  p.debug_size = 0
-  if not proto.header.stripped then
-    p.debug_size, at = read_uleb(s, at)
-    if p.debug_size > 0 then
-      p.first_line, at = read_uleb(s, at)
-      n_lines, at = read_uleb(s, at)
-    end
-  end
-  p.n_lines, p.width = n_lines, n_lines < 256 and 1 or n_lines < 65536 and 2 or 4
-  p.code = {}
-  for i = 1, n_code do
-    p.code[i] = { byte(s, at, at + 3) }
-    at = at + 4
-  end
-  p.upvalues, p.upvalues_at = sub(s, at, at + 2 * p.n_upvalues - 1), at
-  at = at + 2 * p.n_upvalues
-  p.constants = sub(s, at, #s - p.debug_size)
-  at = #s - p.debug_size + 1
-  p.lines = {}
-  if p.debug_size > 0 then
-    for i = 1, n_code do
-      p.lines[i] = sub(s, at, at + p.width - 1)
-      at = at + p.width
-    end
-    local first = at
-    for _ = 1, p.n_upvalues do at = find(s, "\0", at, true) + 1 end
-    p.names, p.variables = sub(s, first, at - 1), sub(s, at)
-  end
-  return p
-end
-
---- The variables, of which the first begins `by` instructions later; the others follow it.
-local function moved(variables, by)
-  local at = byte(variables, 1)
-  if at == 0 then return variables end
-  at = at < 7 and 2 or find(variables, "\0", 1, true) + 1
-  local first, behind = read_uleb(variables, at)
-  return sub(variables, 1, at - 1) .. uleb(first + by) .. sub(variables, behind)
-end
-
---- The bytes of a prototype that is made of the parts again, with so many upvalues behind its own, as `upvalues`
---- describes all of them.
-local function prototype_of(proto, p, added, upvalues)
-  local code = {}
-  for i, ins in ipairs(p.code) do code[i] = char(ins[1], ins[2], ins[3], ins[4]) end
-  local out = { char(p.flags, p.params, p.framesize, p.n_upvalues + added), uleb(p.n_objects), uleb(p.n_numbers),
-    uleb(#code) }
-  local tail = ""
-  if p.debug_size > 0 then tail = concat(p.lines) .. p.names .. rep("(rest)\0", added) .. p.variables end
-  if not proto.header.stripped then
-    out[#out + 1] = uleb(#tail)
-    if p.debug_size > 0 then out[#out + 1] = uleb(p.first_line) .. uleb(p.n_lines) end
-  end
-  out[#out + 1] = concat(code) .. upvalues .. p.constants .. tail
-  local main = concat(out)
-  return uleb(#main) .. main
-end
-
---- The dump that is made of the parts again. edit: gives what the prototypes before it become, in the same bytes.
-local function joined(proto, p, added, edit)
-  local main = prototype_of(proto, p, added, p.upvalues .. rep("\0\128", added))
-  local whole = bytecode.dump(proto) -- its last part is the prototype itself
-  local before = sub(whole, 1, #whole - 1 - (proto.last_byte - proto.first_byte + 1))
-  if edit then before = edit(before) end
-  return before .. main .. "\0"
-end
-
--- Instructions --------------------------------------------------------------------------------------------------------
-
-local numbers -- of opcodes, by name
-
-local function two(name, a, d) return { numbers[name], a, d % 256, floor(d / 256) } end
-
-local function three(name, a, b, c) return { numbers[name], a, c, b } end
-
---- A jump from one position to another.
-local function jump(from, to, in_use) return two("JMP", in_use, to - from - 1 + 32768) end
-
---- Puts instructions into the code, at the line of another one.
-local function append(p, list, line)
-  for _, ins in ipairs(list) do
-    p.code[#p.code + 1] = ins
-    if p.debug_size > 0 then p.lines[#p.code] = line end
-  end
-end
+-- Calls in the function's own place ----------------------------------------------------------------------------------
 
 --- A call of an upvalue in the function's own place, with n registers, of which `live` hold a value, with what the
 --- upvalue `carried` holds, if that is given, and with what `...` stands for in a function of so many parameters.
@@ -192,38 +78,16 @@ local function set_params(proto, p, n)
   end
 end
 
-local function not_for_traces(p)
-  if floor(p.flags / NOJIT) % 2 == 0 then p.flags = p.flags + NOJIT end
-end
-
 --- Walks of tables in whose middle it begins: by the key.
 local function walk_by_key(proto, p, start)
   for q, ins in ipairs(proto.code) do
     if ins.name == "ITERL" and ins.target <= start and start <= q and proto.code[q - 1].name == "ITERN" then
-      p.code[q - 1][1] = numbers.ITERC
+      p.code[q - 1][1] = edit.numbers.ITERC
       for i, other in ipairs(proto.code) do
-        if other.name == "ISNEXT" and other.target == q - 1 then p.code[i][1] = numbers.JMP end
+        if other.name == "ISNEXT" and other.target == q - 1 then p.code[i][1] = edit.numbers.JMP end
       end
     end
   end
-end
-
---- The dump of a function that makes functions of the parts, whose upvalues it shares, but for the last one of those
---- that are added, if own: that holds what it is given.
-local function maker_dump(proto, p, added, own)
-  local shared = p.n_upvalues + added - (own and 1 or 0)
-  local list = {}
-  for k = 1, shared do list[k] = char(k - 1, 0) end
-  list[#list + 1] = own and char(0, 192) or nil
-  local code = {}
-  for i, ins in ipairs { two("FNEW", 1, 0), two("UCLO", 0, 32768), two("RET1", 1, 2) } do
-    code[i] = char(ins[1], ins[2], ins[3], ins[4])
-  end
-  local maker = char(CHILD + NOJIT, 1, 3 + proto.fr2, shared) .. uleb(1) .. uleb(0) .. uleb(#code)
-    .. (proto.header.stripped and "" or uleb(0)) .. concat(code) .. rep("\0\128", shared) .. uleb(0)
-  local whole = bytecode.dump(proto)
-  local before = sub(whole, 1, #whole - 1 - (proto.last_byte - proto.first_byte + 1))
-  return before .. prototype_of(proto, p, added, concat(list)) .. uleb(#maker) .. maker .. "\0"
 end
 
 -- What runs natively --------------------------------------------------------------------------------------------------
@@ -462,57 +326,14 @@ end
 
 -- Functions -----------------------------------------------------------------------------------------------------------
 
---- Lays the templates of constructors out in a function that was loaded as they are in the one that was dumped: tables
---- are walked as they lie. Whether that could be done.
-local function lay_out(proto, was, is)
-  constructors.link(proto)
-  for _, ins in ipairs(proto.code) do
-    if ins.name == "TDUP" or ins.name == "FNEW" then
-      local a, b = bytecode.constant(was, ins.d), bytecode.constant(is, ins.d)
-      if not (a and b) then return false end
-      if ins.name == "FNEW" and not lay_out(ins.k, a, b) then return false end
-      if ins.name == "TDUP" and not templates.lay_out(new_table, ins.k, a, b) then return false end
-    end
-  end
-  return true
-end
-
---- The function of a dump, which is known to be one.
-local function load_dump(source)
-  local g, why = compile(source, "=continuation")
-  return g or error(why, 0)
-end
-
 --- Lets a function that goes on in the middle of f share f's variables, and its globals.
-function M.share(f, proto, g)
-  for i = 1, #proto.upvalues do join(g, i, f, i) end
-  set_env(g, get_env(f))
-end
+M.share = edit.share
 
 --- Whether a function's globals are still those of f.
 function M.has_globals(f, g) return get_env(f) == get_env(g) end
 
 --- Gives f the globals that what went on in its middle was given.
 function M.give_globals(f, g) set_env(f, get_env(g)) end
-
---- Loads a dump; it shares f's variables, and its globals.
-local function load_like(f, proto, source)
-  local g = load_dump(source)
-  M.share(f, proto, g)
-  return g
-end
-
---- The function that is made of the parts, laid out as f. made_anew: what makes it instead, see lua_instance.c.
-local function made(f, proto, p, added, made_anew, own)
-  if not made_anew then
-    local g = load_like(f, proto, joined(proto, p, added))
-    lay_out(proto, f, g)
-    return g
-  end
-  local make = load_dump(maker_dump(proto, p, added, own))
-  lay_out(proto, f, make())
-  return make
-end
 
 --- How many registers what goes on at a position is given.
 function M.registers(proto, at) return (select(2, flows.live_before(proto.flow, at))) end
@@ -572,10 +393,7 @@ function M.ready(f)
   if not lay_out(proto, f, load_dump(source)) then
     return nil, "a table that it makes would be laid out otherwise"
   end
-  if not numbers then
-    numbers = {}
-    for op, name in pairs(bytecode.opcodes()) do numbers[name] = op end
-  end
+  edit.ready()
   return proto
 end
 
@@ -621,7 +439,7 @@ function M.rest_handed(f, proto, at, made_anew)
     p.code[M.SHIFT_HANDED + i], p.lines[M.SHIFT_HANDED + i] = ins, lines[i]
   end
   if p.debug_size > 0 then p.variables = moved(p.variables, M.SHIFT_HANDED) end
-  return made(f, proto, p, 0, made_anew), n
+  return build(f, proto, p, 0, made_anew), n
 end
 
 --- f from a position on, given the registers 1 to n, of which those that are live there count.
@@ -643,7 +461,7 @@ function M.rest(f, proto, at, made_anew)
     insert(p.lines, 1, p.lines[at])
     p.variables = moved(p.variables, M.SHIFT)
   end
-  return made(f, proto, p, 0, made_anew), n
+  return build(f, proto, p, 0, made_anew), n
 end
 
 --- The arguments of the call at a position that may be functions which it calls: their first register, how many.
@@ -732,7 +550,7 @@ function M.native(f, proto, at, prepare, rest, made_anew)
     p.code[place] = changed
   end
   if p.debug_size > 0 then p.variables = moved(p.variables, before) end
-  local g = made(f, proto, p, added, made_anew, true)
+  local g = build(f, proto, p, added, made_anew, 1)
   for k, to in ipairs(list) do
     local function put(on) set_upvalue(g, p.n_upvalues + k, on) end
     put(function(...)
@@ -767,9 +585,7 @@ function M.maker(f, proto, at)
   local made, line = p.code[at], p.lines[at]
   p.code, p.lines = {}, {}
   append(p, { made, two("UCLO", 0, 32768), two("RET1", ins.a - 1, 2) }, line)
-  local g = load_like(f, proto, joined(proto, p, 0))
-  lay_out(proto, f, g)
-  return g, taken, n
+  return build(f, proto, p, 0), taken, n
 end
 
 --- The dump of a prototype's parent, with other variables for what it makes: those of the maker's registers.
