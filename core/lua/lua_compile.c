@@ -114,7 +114,7 @@ static int by_anchor(lua_State *L, struct Compiled *C, int anchor) {
 }
 
 /* Upvalues: state, tensors' metatable, entry, the function, anchors, stash, hand_out. Anchor 1 is the
-** Lua function that captures a call, anchor 0 the one that checks it. again: the call was captured just now;
+** Lua function that captures a call, anchor 0 the one that checks it, ANCHOR_STANDS one that takes all of them. again: the call was captured just now;
 ** asks: functions that capture each call anew are asked, if there are. */
 static int pick(lua_State *L, bool again, bool asks) {
   Entry *e = lua_touserdata(L, lua_upvalueindex(3));
@@ -132,6 +132,7 @@ static int pick(lua_State *L, bool again, bool asks) {
     return by_anchor(L, C, 0);
   }
   if (TY_UNLIKELY(e->recheck) && asks) return by_anchor(L, C, again ? -2 : -1);
+  if (TY_UNLIKELY(e->stands)) return by_anchor(L, C, ANCHOR_STANDS);
   if (TY_UNLIKELY(e->away > 0) && !again && C->stance == STANCE_DEFAULT) {
     e->away--;
     if (e->recorded) return as_recorded(L, S, e);
@@ -432,6 +433,18 @@ static int compile_recheck(lua_State *L) {
   return 0;
 }
 
+/* stands(handle, fn): fn answers each call; nil: as before */
+static int compile_stands(lua_State *L) {
+  ty_lua_enter(L);
+  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  lua_settop(L, 2);
+  e->stands = !lua_isnil(L, 2);
+  lua_getfenv(L, 1);
+  lua_pushvalue(L, 2);
+  lua_rawseti(L, -2, ANCHOR_STANDS);
+  return 0;
+}
+
 /* stance(name) */
 static int compile_stance(lua_State *L) {
   static const char *const names[] = {"default", "eager", "no_recompile", NULL};
@@ -501,6 +514,7 @@ void ty_lua_open_compile(lua_State *L, int m, int t) {
                                  {"_due", compile_due},
                                  {"_tried", compile_tried},
                                  {"_vain", compile_vain},
+                                 {"_stands", compile_stands},
                                  {"_stance", compile_stance},
                                  {"_tells_code", compile_tells_code},
                                  {"_within_warmup", compile_within_warmup},

@@ -133,6 +133,17 @@ local function forget_parts(core, h)
   h.parts, h.uncut = false, "a part would do too little"
 end
 
+--- It cannot be cut since closures share variables with it that are assigned: what keeps these elsewhere takes its calls.
+local function take_with_cells(core, h)
+  local run, compiled = h.parts:with_cells(function()
+    core._stands(h.handle, nil)
+    h.stands, h.parts, h.uncut = nil, false, "a part would do too little"
+  end)
+  if not run then return end
+  core._stands(h.handle, run)
+  h.stands = handle_of[compiled]
+end
+
 --- What is to be known of a function that may be captured in parts.
 local function parts_of(core, h)
   if h.parts == nil and (h.whole or h.fullgraph or h.custom or recaptures) then
@@ -197,6 +208,7 @@ local function capture_call(core, h, otherwise, ...)
     forget_parts(core, h)
     done, why = false, why.why
   end
+  if not done and h.parts and why.cut then take_with_cells(core, h) end
   local cost = (now() - started) * 1e3
   if span then span() end
   core._tried(h.handle, done or why.raised ~= nil, not done and why.late or false)
@@ -444,7 +456,8 @@ function M.open(core)
     local h = handle("reset", f)
     core._reset(h.handle)
     h.captures, h.misses, h.aborts, h.closures, h.told, h.tried_calls = 0, {}, {}, nil, nil, nil
-    h.parts = h.parts and h.parts.begins and h.parts or nil
+    h.parts, h.stands = h.parts and h.parts.begins and h.parts or nil, nil
+    core._stands(h.handle, nil)
   end
 
   --- Keeps a function from being captured: compiled functions that call it run as they are, recording what they do.

@@ -96,7 +96,7 @@ local takes_many = { CALLM = true, CALLMT = true, RETM = true, TSETM = true }
 local returns = { RET = true, RET0 = true, RET1 = true }
 local passes = { JMP = true, LOOP = true, FORL = true, ITERC = true, ITERN = true, ITERL = true,
   UCLO = true }
-local moves = { MOV = true, KPRI = true, KSHORT = true, KNUM = true, KSTR = true, KNIL = true }
+local moves = { MOV = true, UGET = true, KPRI = true, KSHORT = true, KNUM = true, KSTR = true, KNIL = true }
 
 --- The position of what takes all results of the call at a position; nil where they are as many as it says.
 ---@param proto tycho.Prototype
@@ -370,6 +370,11 @@ function M.shared(proto, at)
   return concat(list)
 end
 
+--- What makes functions of a prototype whose last n upvalues are new ones.
+function M.opener(f, proto, n)
+  return build(f, proto, split(proto), 0, true, n)
+end
+
 --- A function like f that shares nothing with it.
 function M.copy(f, proto)
   local g = load_dump(bytecode.dump(proto))
@@ -588,14 +593,6 @@ function M.maker(f, proto, at)
   return build(f, proto, p, 0), taken, n
 end
 
---- The dump of a prototype's parent, with other variables for what it makes: those of the maker's registers.
-local function with_upvalues(parent, child, descriptions)
-  local first = parent
-  while first.children[1] do first = first.children[1] end
-  local at = parent.header.stop + child.first_byte - first.first_byte + split(child).upvalues_at
-  return function(before) return sub(before, 1, at - 1) .. descriptions .. sub(before, at + #descriptions) end
-end
-
 --- A function that makes a closure, which an instruction of `parent` makes, of the values of its variables. upvalues:
 --- by number what each is: an argument's number, {function, number} of a variable that it shares, or true: the closure
 --- itself. f: a function whose globals it has; like: what bytecode.constant gives for the closure's prototype.
@@ -624,7 +621,7 @@ function M.maker_of(parent, at, upvalues, n, f, like)
   p.n_upvalues, p.upvalues, p.code, p.lines = #shared, rep("\0\128", #shared), {}, {}
   if p.debug_size > 0 then p.names = rep("(variable)\0", #shared) end
   append(p, { { made[1], n, made[3], made[4] }, two("UCLO", 0, 32768), two("RET1", n, 2) }, line)
-  local g = load_dump(joined(parent, p, 0, with_upvalues(parent, child, concat(list))))
+  local g = load_dump(joined(parent, p, 0, edit.with_upvalues(parent, child, concat(list))))
   for k, what in ipairs(shared) do join(g, k, what[1], what[2]) end
   set_env(g, get_env(f))
   if not lay_out(child, like, bytecode.constant(g, parent.code[at].d)) then return nil end

@@ -162,6 +162,14 @@ local function maker_dump(proto, p, added, own)
   return before .. prototype_of(proto, p, added, concat(list)) .. uleb(#maker) .. maker .. "\0"
 end
 
+--- The dump of a prototype's parent, with other variables for what it makes, described in as many bytes.
+function M.with_upvalues(parent, child, descriptions)
+  local first = parent
+  while first.children[1] do first = first.children[1] end
+  local at = parent.header.stop + child.first_byte - first.first_byte + split(child).upvalues_at
+  return function(before) return sub(before, 1, at - 1) .. descriptions .. sub(before, at + #descriptions) end
+end
+
 -- Functions -----------------------------------------------------------------------------------------------------------
 
 --- Lays the templates of constructors out in a function that was loaded as they are in the one that was dumped: tables

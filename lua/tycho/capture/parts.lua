@@ -20,6 +20,7 @@
 -- 6. A part costs about a microsecond. One that does too little for that, and does not lead to one that does more, is
 --    not kept: from there on the function runs as it is, and one that is cut there after as little is not cut at all.
 
+local cells = require "tycho.capture.cells"
 local continuation = require "tycho.capture.continuation"
 
 local sort, concat, format, floor, unpack = table.sort, table.concat, string.format, math.floor, unpack
@@ -52,29 +53,42 @@ Whole.__index, Parts.__index = Whole, Parts
 local CALLEES, CODES = 8, 8 -- that are called compiled; kinds of functions that are made anew in each call
 local MOST_PARAMETERS = 60
 
---- What makes a function that gives its arguments as n registers, and behind them the function `made` and what `...`
---- stands for, to what `put` says.
-local function forwarder(params, n, vararg)
+--- What makes a function that gives its arguments as n registers, and behind them what open(the function `made`) gives
+--- and what `...` stands for, to what `put` says.
+local function forwarder(params, n, vararg, open)
   local names, given = {}, {}
   for i = 1, params do names[i] = "a" .. i end
   for i = 1, n do given[i] = names[i] or "nil" end
-  given[n + 1], names[params + 1], given[n + 2] = "made", vararg and "..." or nil, vararg and "..." or nil
-  return load_text(format([[local entry
+  given[n + 1], names[params + 1] = open and "open(made)" or "made", vararg and "..." or nil
+  given[n + 2] = vararg and "..." or nil
+  return load_text(format([[local open, entry = ...
     return function(on) entry = on end, function(made)
       return function(%s) return entry(%s) end
-    end]], concat(names, ", "), concat(given, ", ")), "=(tycho)")()
+    end]], concat(names, ", "), concat(given, ", ")), "=(tycho)")(open)
 end
 
---- Functions of this prototype that are made anew are captured in parts of their own: what such a one is called as.
+--- Functions with f's code that are made anew are captured in parts of their own. Gives what knows of these, and what makes
+--- of such a function what runs in its place. Each call has its own upvalues for variables that are assigned, see cells.lua.
+---@return tycho.Whole|nil
+---@return fun(f: function): function
 local function anew(parent, f)
   local proto = continuation.ready(f)
   if not proto or proto.params > MOST_PARAMETERS then return nil end
-  local whole = parent.sub_whole(continuation.copy(f, proto), proto)
-  local put = function() end
+  local of, own = cells.of(f, proto)
+  local params, open = proto.params, nil
+  if of then
+    proto = continuation.ready(of)
+    open = parent.instances(continuation.opener(of, proto, own), 1)
+  else
+    of = continuation.copy(f, proto)
+  end
+  local whole = parent.sub_whole(of, proto)
+  local put
   local run = whole:rest(1, function(on) put(on) end)
-  local n, wrap = whole.rests[1].parts.carried - 1, nil
-  put, wrap = forwarder(proto.params, n, proto.vararg)
+  local set, wrap = forwarder(params, whole.rests[1].parts.carried - 1, proto.vararg, open)
+  put = set
   put(run)
+  whole.keeps_cells = own > 0
   parent.anew[#parent.anew + 1] = whole
   return whole, wrap
 end
@@ -275,12 +289,9 @@ end
 function Whole:rest(at, put)
   local rest = self.rests[at]
   if not rest then
-    local handed, raw, n = at % 1 > 0, nil, nil
-    if handed then
-      raw, n = continuation.rest_handed(self.f, self.proto, at - HANDED, self.made_anew)
-    else
-      raw, n = assert(continuation.rest(self.f, self.proto, at, self.made_anew))
-    end
+    local handed = at % 1 > 0
+    local make_rest = handed and continuation.rest_handed or continuation.rest
+    local raw, n = make_rest(self.f, self.proto, floor(at), self.made_anew)
     local shift = handed and continuation.SHIFT_HANDED or continuation.SHIFT
     local parts = setmetatable({ whole = self, shift = shift, begins = at, raw = raw, code = raw, sites = {},
       cuts = turns_around(self, floor(at), shift) }, Parts)
@@ -347,11 +358,25 @@ function Whole:unlink(at)
   self.handing[at], site.leads = nil, nil
 end
 
+--- A function that could not be cut since closures share variables with it that are assigned: what runs in its place;
+--- nil where there is no such. drop: is called where that turns out to do too little.
+---@return function|nil
+function Parts:with_cells(drop)
+  local whole = self.whole
+  if not whole.lacks_cells or whole.made_anew then return nil end
+  whole.lacks_cells = false
+  local of, wrap = anew(whole, whole.f)
+  if not of or not of.keeps_cells then return nil end
+  whole.sites, whole.rests, of.drop = {}, {}, drop
+  return wrap(whole.f), of.rests[1].compiled
+end
+
 --- From a position on the function runs as it is.
 function Whole:run_natively(at)
   local rest = self.rests[at]
   if rest.native then return end
   rest.native = true
+  if at == 1 and self.drop then self.drop() end
   put_all(rest, rest.parts.raw)
   if self.handing[at] then self:unlink(at) end
   for _, site in pairs(self.sites) do
@@ -451,6 +476,7 @@ function Parts:maker(at)
   local whole, place = self.whole, at - self.shift
   if whole.makers[place] == nil then
     local make, taken, n = continuation.maker(whole.f, whole.proto, place)
+    whole.lacks_cells = whole.lacks_cells or not make
     if make and self.carried then make = whole.within(make, continuation.shared(whole.proto, place)) end
     whole.makers[place] = make and { make = make, taken = taken, n = n, carried = self.carried } or false
   end
@@ -479,7 +505,9 @@ function Parts:list()
     list[i] = { line = lines[floor(place)], run = not rest.native and rest.compiled or nil }
   end
   for _, whole in ipairs(self.whole.anew) do
-    for _, part in ipairs(Parts.list { whole = whole }) do list[#list + 1] = part end
+    for i, part in ipairs(Parts.list { whole = whole }) do
+      if i > 1 or not whole.drop then list[#list + 1] = part end -- else it is the function itself
+    end
   end
   return list
 end
@@ -538,7 +566,9 @@ function M.new(f, how)
       part_of = how.part_of, new_link = how.link, set_exit = how.link_exit, unlink_site = how.unlink }, Whole)
     whole.hand_on, whole.shared = how.hand_on(of, function() whole:share() end)
     function whole.has_own_globals()
-      if made_anew then whole.plain = true else how.has_own_globals(whole) end
+      if not made_anew then return how.has_own_globals(whole) end
+      whole.plain = true
+      if whole.drop then whole.drop() end
     end
     function whole.sub_whole(sub_f, sub_proto) return new_whole(sub_f, sub_proto, true) end
     return whole
