@@ -79,6 +79,7 @@ local function leading_to(flow, made)
   return set
 end
 
+local jumps = { JMP = true, UCLO = true, FORI = true, FORL = true, ITERL = true, LOOP = true, ISNEXT = true }
 local together = { ITERC = true, ITERN = true, ISTC = true, ISFC = true }
 
 --- Whether nothing may stand between an instruction and the one before it.
@@ -118,7 +119,7 @@ local function keep_same(proto, r, upvalue, made, before, behind)
       put(before, at, get)
     end
     if writes then
-      if ins.target or together[ins.name] or follows(proto, at + 1) then return false end
+      if jumps[ins.name] or together[ins.name] or follows(proto, at + 1) then return false end
       put(behind, at, set)
     end
   end
@@ -157,12 +158,12 @@ local function put_between(proto, p, before, behind)
     edit.append(p, behind[i] or {}, old_lines[i])
   end
   for i, ins in ipairs(proto.code) do
-    if ins.target then
+    if jumps[ins.name] then
       local d = starts[ins.target] - at[i] - 1 + 32768
       old[i][3], old[i][4] = d % 256, floor(d / 256)
     end
   end
-  local function place(was) return starts[was] or #p.code + was - #old end
+  local function place(was) return starts[was] or was < 1 and was or #p.code + was - #old end
   if p.debug_size > 0 then p.variables = moved(p.variables, place) end
 end
 
