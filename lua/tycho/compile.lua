@@ -125,23 +125,13 @@ local function note_miss(core, h, due, otherwise)
   return m.text, remedy, m.line
 end
 
+local TOO_LITTLE = "a part would do too little"
 local OWN_GLOBALS = "it sets or asks for the globals of the function that runs"
 
 --- It is not captured in parts any more, since that gains nothing.
 local function forget_parts(core, h)
   core._forget_parts(h.handle)
-  h.parts, h.uncut = false, "a part would do too little"
-end
-
---- It cannot be cut since closures share variables with it that are assigned: what keeps these elsewhere takes its calls.
-local function take_with_cells(core, h)
-  local run, compiled = h.parts:with_cells(function()
-    core._stands(h.handle, nil)
-    h.stands, h.parts, h.uncut = nil, false, "a part would do too little"
-  end)
-  if not run then return end
-  core._stands(h.handle, run)
-  h.stands = handle_of[compiled]
+  h.parts, h.uncut = false, TOO_LITTLE
 end
 
 --- What is to be known of a function that may be captured in parts.
@@ -157,6 +147,11 @@ local function parts_of(core, h)
       hand_on = core._hand_on,
       callers = { [pcall] = 1, [xpcall] = 1, [core.no_grad] = 1, [core.enable_grad] = 1, [core.scope] = 1,
         [core.autocast] = 2 }, -- functions that call one of their arguments, and give it to nobody
+      stand_aside = function(run, compiled)
+        core._stands(h.handle, run)
+        h.stands = compiled and handle_of[compiled]
+        if not run then h.parts, h.uncut = false, TOO_LITTLE end
+      end,
       does_enough = function(compiled) return handle_of[compiled].does_enough end,
       has_code = core._has_code, instances = core._instances, within = core._inside,
       is_disabled = function(fn) return disabled[fn] end,
@@ -208,7 +203,7 @@ local function capture_call(core, h, otherwise, ...)
     forget_parts(core, h)
     done, why = false, why.why
   end
-  if not done and h.parts and why.cut then take_with_cells(core, h) end
+  if not done and h.parts and why.cut then h.parts.whole:take_cells() end
   local cost = (now() - started) * 1e3
   if span then span() end
   core._tried(h.handle, done or why.raised ~= nil, not done and why.late or false)

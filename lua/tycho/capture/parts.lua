@@ -358,17 +358,19 @@ function Whole:unlink(at)
   self.handing[at], site.leads = nil, nil
 end
 
---- A function that could not be cut since closures share variables with it that are assigned: what runs in its place;
---- nil where there is no such. drop: is called where that turns out to do too little.
----@return function|nil
-function Parts:with_cells(drop)
-  local whole = self.whole
-  if not whole.lacks_cells or whole.made_anew then return nil end
-  whole.lacks_cells = false
-  local of, wrap = anew(whole, whole.f)
-  if not of or not of.keeps_cells then return nil end
-  whole.sites, whole.rests, of.drop = {}, {}, drop
-  return wrap(whole.f), of.rests[1].compiled
+--- A function could not be cut since closures share variables with it that are assigned: from its next call on another
+--- one takes its place, if there is one that can.
+function Whole:take_cells()
+  if not self.lacks_cells or self.made_anew then return end
+  self.lacks_cells = false
+  local of, wrap = anew(self, self.f)
+  if not of or not of.keeps_cells then return end
+  self.stands_aside = true
+  function of.drop()
+    self.stands_aside = false
+    self.stand_aside(nil)
+  end
+  self.stand_aside(wrap(self.f), of.rests[1].compiled)
 end
 
 --- From a position on the function runs as it is.
@@ -497,7 +499,7 @@ end
 ---@return {line: integer?, run: function?}[]
 function Parts:list()
   local at, list = {}, {}
-  for place in pairs(self.whole.rests) do at[#at + 1] = place end
+  for place in pairs(self.whole.stands_aside and {} or self.whole.rests) do at[#at + 1] = place end
   sort(at)
   local lines = self.whole.proto.lines or {}
   for i, place in ipairs(at) do
@@ -550,7 +552,7 @@ end
 ---@param f function
 ---@param how {compile: function, may_compile: function, is_disabled: function, hand_on: function, drop: function,
 ---has_own_globals: function, part_of: function, link: function, link_exit: function, unlink: function,
----callers: table<function, integer>, does_enough: function, has_code: function, instances: function, within: function}
+---stand_aside: function, callers: table<function, integer>, does_enough: function, has_code: function, instances: function, within: function}
 ---@return tycho.Parts|false
 ---@return string? reason
 function M.new(f, how)
@@ -563,6 +565,7 @@ function M.new(f, how)
       running = setmetatable({}, WEAK), globals = setmetatable({}, WEAK),
       compile = how.compile, may_compile = how.may_compile, is_disabled = how.is_disabled, callers = how.callers,
       does_enough = how.does_enough, has_code = how.has_code, instances = how.instances, within = how.within,
+      stand_aside = how.stand_aside,
       part_of = how.part_of, new_link = how.link, set_exit = how.link_exit, unlink_site = how.unlink }, Whole)
     whole.hand_on, whole.shared = how.hand_on(of, function() whole:share() end)
     function whole.has_own_globals()
