@@ -13,7 +13,8 @@
 --    what is written to its register is written to the upvalue where a closure may be made of it.
 -- 2. A function has one upvalue for a register. So nothing behind the end of a variable may make a closure of a variable
 --    in the same register, as loops do whose body declares it.
--- 3. A condition and its jump stay together; so do the instructions of a loop's end.
+-- 3. A condition and its jump stay together; so do the instructions of a loop's end, and what gives as many values as
+--    there are, and what takes these.
 
 local edit = require "tycho.capture.dump_edit"
 local flows = require "tycho.capture.flow"
@@ -80,13 +81,26 @@ local function leading_to(flow, made)
 end
 
 local jumps = { JMP = true, UCLO = true, FORI = true, FORL = true, ITERL = true, LOOP = true, ISNEXT = true }
-local together = { ITERC = true, ITERN = true, ISTC = true, ISFC = true }
+local together = { ITERC = true, ITERN = true }
+local takes_many = { CALLM = true, CALLMT = true, RETM = true, TSETM = true }
+local copies = { ISTC = true, ISFC = true } -- where they jump to
 
 --- Whether nothing may stand between an instruction and the one before it.
 local function follows(proto, at)
   local before = proto.code[at - 1]
   if not before or at > #proto.code then return false end
   return before.name == "ITERC" or before.name == "ITERN" or proto.flow[at - 1].behind[2] == at + 1
+end
+
+--- Whether it gives as many values as there are. These lie behind all variables, and what takes them comes next.
+local function gives_many(ins)
+  return ins.b == 0 and (ins.name == "CALL" or ins.name == "CALLM" or ins.name == "VARG")
+end
+
+local function may_stand_before(code, at)
+  local ins = code[at]
+  if ins.name == "UCLO" then ins = code[ins.target] end
+  return not takes_many[ins.name]
 end
 
 local function has(list, r)
@@ -111,12 +125,18 @@ local function keep_same(proto, r, upvalue, made, before, behind)
   end
   local get, set = edit.two("UGET", r - 1, upvalue), edit.two("USETV", upvalue, r - 1)
   for at, ins in ipairs(code) do
-    local reads = shared[at] and (closes(at) and flow.live[at][r] or ins.name ~= "FNEW" and has(flow[at].reads, r))
-    local writes = has(flow[at].writes, r)
+    local reads = shared[at] and may_stand_before(code, at)
+      and (closes(at) and flow.live[at][r] or ins.name ~= "FNEW" and has(flow[at].reads, r))
+    local writes = has(flow[at].writes, r) and not gives_many(ins)
       and (shared[at] or made[at] or flow.live[at][r] and leads[at])
     if reads then
       if follows(proto, at) then return false end
       put(before, at, get)
+    end
+    if copies[ins.name] and ins.a == r and (shared[at] or made[at] or leads[at]) then
+      local to = code[at + 1].target
+      if shared[at] or follows(proto, to) then return false end
+      put(before, to, set)
     end
     if writes then
       if jumps[ins.name] or together[ins.name] or follows(proto, at + 1) then return false end
