@@ -1,23 +1,23 @@
 --- cells.lua -- functions that are cut although closures share variables with them that are assigned.
--- In: a Lua function and its prototype. Out: a function of the same code that keeps such variables in upvalues of its own;
--- nil where a variable may be another one each turn of a loop. Raises when memory is out.
+-- In: a Lua function and its prototype. Out: a function of the same code that keeps such variables in upvalues of its
+-- own; nil where a variable may be another one each turn of a loop. Raises when memory is out.
 --
--- What goes on behind a cut has registers of its own, which closures that were made before know nothing of. An upvalue can
--- be shared: by those closures, and by all that goes on in the middle of the function. So each captured variable that is
--- assigned is an upvalue beside its register. Where a closure may have changed it, the register is set from it before it is
--- read, and it is set from the register where that is written. Instructions stay as they are, with jumps over what is put
--- between; so do names in messages, which are those of registers.
+-- What goes on behind a cut has registers of its own, which closures that were made before know nothing of. An upvalue
+-- can be shared: by those closures, and by all that goes on in the middle of the function. So each captured variable that
+-- is assigned is an upvalue beside its register. Where a closure may have changed it, the register is set from it before
+-- it is read, and it is set from the register where that is written. Instructions stay as they are, with jumps over what
+-- is put between; so do names in messages, which are those of registers.
 --
 -- Rules.
--- 1. A variable is shared behind the instruction that makes a closure of it, up to the one that closes it (UCLO). Before,
---    what is written to its register is written to the upvalue where a closure may be made of it.
--- 2. A function has one upvalue for a register. So nothing behind the end of a variable may make a closure of a variable
---    in the same register, as loops do whose body declares it.
--- 3. A condition and its jump stay together; so do the instructions of a loop's end, and what gives as many values as
+-- 1. A variable is shared behind the instruction that makes a closure of it, up to the one that closes it (UCLO).
+--    Before, what is written to its register is written to the upvalue where a closure may be made of it.
+-- 2. A function has one upvalue for a register. So nothing behind the end of a variable may make a closure of a
+--    variable in the same register, as loops do whose body declares it.
+-- 3. The first upvalue of its own holds the function itself, whose globals may be set meanwhile.
+-- 4. A condition and its jump stay together; so do the instructions of a loop's end, and what gives as many values as
 --    there are, and what takes these.
 
 local edit = require "tycho.capture.dump_edit"
-local flows = require "tycho.capture.flow"
 
 local char, sub, find, byte = string.char, string.sub, string.find, string.byte
 local concat, floor = table.concat, math.floor
@@ -194,9 +194,9 @@ end
 ---@return function|nil
 ---@return integer n upvalues that are its own
 function M.of(f, proto)
-  local list, before, behind, n, upvalue_of = assigned(proto), {}, {}, 0, {}
+  local list, before, behind, upvalue_of = assigned(proto), {}, {}, {}
   if not next(list) then return nil, 0 end
-  local p = edit.split(proto)
+  local p, n = edit.split(proto), 1
   for r = 1, proto.framesize do
     if list[r] then
       upvalue_of[r], n = p.n_upvalues + n, n + 1

@@ -26,11 +26,12 @@ local flows = require "tycho.capture.flow"
 
 local char, sub, rep = string.char, string.sub, string.rep
 local floor, max, min = math.floor, math.max, math.min
-local error, ipairs, pairs, type = error, ipairs, pairs, type
+local error, ipairs, pairs, select, type = error, ipairs, pairs, select, type
 local concat, insert = table.concat, table.insert
 local dump, compile = string.dump, loadstring or load
 local debug = type(debug) == "table" and debug or {}
-local join, set_upvalue, get_env, set_env = debug.upvaluejoin, debug.setupvalue, debug.getfenv, debug.setfenv
+local join, get_upvalue, set_upvalue = debug.upvaluejoin, debug.getupvalue, debug.setupvalue
+local get_env, set_env = debug.getfenv, debug.setfenv
 
 if jit and jit.off then jit.off(true, true) end -- seldom run: its LuaJIT traces would push out the user's
 
@@ -202,13 +203,15 @@ local constants = { KPRI = true, KSHORT = true, KNUM = true, KSTR = true }
 ---@param exits integer[]
 ---@param handed integer|nil the number of the exit that begins with the call that takes all results of the one at the
 ---position
+---@param carries boolean|nil a function is carried behind the registers: it lies in the last one meanwhile
 ---@return integer|nil width registers that it needs
 ---@return table[]? steps {op, next, a, other, args, nargs, nresults}, see lua_link.c; next and other count from 0
 ---@return any[]? constants by their positions, which their steps have as args
 ---@return integer? n of them
-function M.steps(proto, start, exits, handed)
+function M.steps(proto, start, exits, handed, carries)
   local code, steps, known, number, values, n_values, walk = proto.code, {}, {}, {}, {}, 0, nil
   local _, width = flows.live_before(proto.flow, start)
+  local carried = {} -- steps that take what is carried from where it lies
   if proto.vararg then return nil end
   for k, to in ipairs(exits) do number[to] = k end
   local function put(step)
@@ -220,13 +223,21 @@ function M.steps(proto, start, exits, handed)
     values[n_values] = v
     put { op = "constant", next = #steps + 1, a = a, args = n_values }
   end
+  --- Puts what is carried behind n registers. Gives how many these are then.
+  local function carry(n)
+    if not carries then return n end
+    carried[#carried + 1] = put { op = "move", next = #steps + 1, a = n + 1 }
+    width = max(width, n + 1)
+    return n + 1
+  end
   local function leave(to)
     local live, n = flows.live_before(proto.flow, to)
     width = max(width, n)
     for r = 1, n do
       if not live[r] then put_constant(r, nil) end
     end
-    put { op = "exit", a = number[to], nargs = n }
+    local given = carry(n)
+    put { op = "exit", a = number[to], nargs = given }
   end
   local taker = code[M.taker(proto, start)]
   local is_handed = taker and (handed or taker.name == "RETM")
@@ -242,8 +253,11 @@ function M.steps(proto, start, exits, handed)
     for r = 1, n do
       if not live[r] then put_constant(r, nil) end
     end
-    if step.a > n + 1 then put { op = "move", next = #steps + 1, a = n + 1, args = step.a } end
-    put { op = "exit", a = handed, nargs = n + 1 }
+    local behind = carries and n + 2 or n + 1
+    if step.a ~= behind then put { op = "move", next = #steps + 1, a = behind, args = step.a } end
+    width = max(width, behind)
+    carry(n)
+    put { op = "exit", a = handed, nargs = behind }
   end
   local visit
   --- What follows an instruction that changes registers: nothing that Lua would have to do from the beginning.
@@ -320,7 +334,10 @@ function M.steps(proto, start, exits, handed)
     known[at] = { i, from_start }
     return i, from_start
   end
+  if carries then width = width + 1 end -- as it is given
   if not visit(start) then return nil end
+  if carries then width = width + 1 end
+  for _, step in ipairs(carried) do step.args = width end
   return width, steps, values, n_values
 end
 
@@ -340,6 +357,9 @@ function M.registers(proto, at) return (select(2, flows.live_before(proto.flow, 
 
 --- The globals of a function.
 M.globals = get_env
+
+--- An upvalue of a function.
+function M.upvalue(f, i) return (select(2, get_upvalue(f, i))) end
 
 --- The dump of a function, a text that its prototype has alone; nil: it is not known.
 function M.code(f)
@@ -387,7 +407,7 @@ end
 ---@return tycho.Prototype|nil
 ---@return string? reason
 function M.ready(f)
-  if not (join and set_upvalue and get_env and set_env and compile) then
+  if not (join and get_upvalue and set_upvalue and get_env and set_env and compile) then
     return nil, "this host has no debug library"
   end
   local proto, why = bytecode.prototype(f)

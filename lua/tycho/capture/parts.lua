@@ -82,13 +82,12 @@ local function anew(parent, f)
   else
     of = continuation.copy(f, proto)
   end
-  local whole = parent.sub_whole(of, proto)
-  local put
+  local whole, put = parent.sub_whole(of, proto), nil
   local run = whole:rest(1, function(on) put(on) end)
   local set, wrap = forwarder(params, whole.rests[1].parts.carried - 1, proto.vararg, open)
   put = set
   put(run)
-  whole.keeps_cells = own > 0
+  whole.original = own > 0 and #proto.upvalues - own + 1 or nil -- the upvalue that holds the function itself
   parent.anew[#parent.anew + 1] = whole
   return whole, wrap
 end
@@ -208,6 +207,12 @@ function Whole:runner(make, at, noted)
   end
 end
 
+--- Gives a function that is made anew, and the one that it stands for, the globals of g.
+function Whole:set_globals(f, g)
+  continuation.give_globals(f, g)
+  if self.original then continuation.give_globals(continuation.upvalue(f, self.original), g) end
+end
+
 --- What is called at a position behind a call that may have given its caller other globals: those are the function's from
 --- then on.
 function Whole:behind_unknown(run, at)
@@ -215,7 +220,7 @@ function Whole:behind_unknown(run, at)
   return function(...)
     local f = select(carried, ...)
     local g = self.running[f]
-    if g and continuation.globals(g) ~= self.globals[g] then continuation.give_globals(f, g) end
+    if g and continuation.globals(g) ~= self.globals[g] then self:set_globals(f, g) end
     return run(...)
   end
 end
@@ -258,14 +263,15 @@ end
 --- What leads from a site to what follows it without Lua, or nil. reader: the function that is called there, if any.
 --- hands: what takes all results of that is a call that may begin a part.
 function Whole:link(site, reader, hands)
-  if not site.may_link or self.made_anew then return nil end
+  if not site.may_link then return nil end
   local leads = { unpack(site.exits) }
   if hands then leads[#leads + 1] = site.at + HANDED end
-  local width, steps, constants, n = continuation.steps(self.proto, site.at, site.exits, hands and #leads)
+  local width, steps, constants, n = continuation.steps(self.proto, site.at, site.exits, hands and #leads,
+    self.made_anew)
   if not width then return nil end
   if hands then self.handing[site.at + HANDED], site.leads = site, leads end
   local link = self.new_link { owner = self.f, shared = self.shared, reader = reader or false, native = site.resume,
-    width = width, steps = steps, constants = constants, nconstants = n }
+    width = width, steps = steps, constants = constants, nconstants = n, carries = self.made_anew or false }
   for k, to in ipairs(leads) do
     local entered, resume = false, nil
     local function put()
@@ -364,7 +370,7 @@ function Whole:take_cells()
   if not self.lacks_cells or self.made_anew then return end
   self.lacks_cells = false
   local of, wrap = anew(self, self.f)
-  if not of or not of.keeps_cells then return end
+  if not of or not of.original then return end
   self.stands_aside = true
   function of.drop()
     self.stands_aside = false
@@ -396,7 +402,7 @@ end
 function Parts:sets_globals()
   local whole, rest, carried = self.whole, self.whole.rests[self.begins], self.carried
   local function follow(f, g, ...)
-    if f then continuation.give_globals(f, g) else whole:take_globals() end
+    if f then whole:set_globals(f, g) else whole:take_globals() end
     return ...
   end
   local function run(g, ...) return follow(carried and select(carried, ...), g, g(...)) end
