@@ -855,7 +855,7 @@ end
 
 --- A statement that no trace holds.
 local function break_of(g, x, read)
-  return g:pick { "say(u_n)", ("log(%s%s)"):format(x, read), ("if %s%s > 1 then u_n = 1 end"):format(x, read),
+  return g:pick { "say(type(u_n), tonumber(u_n))", ("log(%s%s)"):format(x, read), ("if %s%s > 1 then u_n = 1 end"):format(x, read),
     "log(tostring(u_x))" }
 end
 

@@ -83,7 +83,7 @@ end
 local jumps = { JMP = true, UCLO = true, FORI = true, FORL = true, ITERL = true, LOOP = true, ISNEXT = true }
 local together = { ITERC = true, ITERN = true }
 local takes_many = { CALLM = true, CALLMT = true, RETM = true, TSETM = true }
-local copies = { ISTC = true, ISFC = true } -- where they jump to
+local copies = { ISTC = "IST", ISFC = "ISF" } -- where they jump: what jumps alone
 
 --- Whether nothing may stand between an instruction and the one before it.
 local function follows(proto, at)
@@ -110,9 +110,9 @@ local function has(list, r)
   return false
 end
 
---- Adds what keeps a register and its upvalue the same: before[at] and behind[at], lists of instructions. False: it
---- cannot be done.
-local function keep_same(proto, r, upvalue, made, before, behind)
+--- Adds what keeps a register and its upvalue the same: before[at] and behind[at], lists of instructions, and apart[at],
+--- one that comes where the instruction has copied a value and jumps. False: it cannot be done.
+local function keep_same(proto, r, upvalue, made, before, behind, apart)
   local code, flow = proto.code, proto.flow
   local function closes(at) return code[at].name == "UCLO" and code[at].a <= r end
   local shared, leads = reached(flow, made, closes), leading_to(flow, made)
@@ -133,11 +133,7 @@ local function keep_same(proto, r, upvalue, made, before, behind)
       if follows(proto, at) then return false end
       put(before, at, get)
     end
-    if copies[ins.name] and ins.a == r and (shared[at] or made[at] or leads[at]) then
-      local to = code[at + 1].target
-      if shared[at] or follows(proto, to) then return false end
-      put(before, to, set)
-    end
+    if copies[ins.name] and ins.a == r and (shared[at] or leads[at]) then apart[at] = set end
     if writes then
       if jumps[ins.name] or together[ins.name] or follows(proto, at + 1) then return false end
       put(behind, at, set)
@@ -166,8 +162,22 @@ local function moved(variables, place)
   return concat(out) .. sub(variables, at)
 end
 
+--- Lets conditions that copy a value jump behind the end of the code, where that is done before the instruction apart[at].
+local function put_apart(proto, p, at, starts, apart)
+  for i, ins in ipairs(proto.code) do
+    if apart[i] then
+      local first, test, jump = #p.code + 1, p.code[at[i]], p.code[at[i] + 1]
+      local to = first - (at[i] + 1) - 1 + 32768
+      edit.append(p, { edit.two("MOV", ins.a - 1, ins.d - 1), apart[i],
+        edit.jump(first + 2, starts[proto.code[i + 1].target], jump[2]) }, p.lines[at[i]])
+      test[1], test[2] = edit.numbers[copies[ins.name]], 0
+      jump[3], jump[4] = to % 256, floor(to / 256)
+    end
+  end
+end
+
 --- Puts the lists of instructions between those of the parts.
-local function put_between(proto, p, before, behind)
+local function put_between(proto, p, before, behind, apart)
   local old, old_lines, at, starts = p.code, p.lines, {}, {}
   p.code, p.lines = {}, {}
   for i, ins in ipairs(old) do
@@ -177,13 +187,15 @@ local function put_between(proto, p, before, behind)
     at[i] = #p.code
     edit.append(p, behind[i] or {}, old_lines[i])
   end
+  local n = #p.code
   for i, ins in ipairs(proto.code) do
     if jumps[ins.name] then
       local d = starts[ins.target] - at[i] - 1 + 32768
       old[i][3], old[i][4] = d % 256, floor(d / 256)
     end
   end
-  local function place(was) return starts[was] or was < 1 and was or #p.code + was - #old end
+  local function place(was) return starts[was] or was < 1 and was or n + was - #old end
+  put_apart(proto, p, at, starts, apart)
   if p.debug_size > 0 then p.variables = moved(p.variables, place) end
 end
 
@@ -194,17 +206,17 @@ end
 ---@return function|nil
 ---@return integer n upvalues that are its own
 function M.of(f, proto)
-  local list, before, behind, upvalue_of = assigned(proto), {}, {}, {}
+  local list, before, behind, apart, upvalue_of = assigned(proto), {}, {}, {}, {}
   if not next(list) then return nil, 0 end
   local p, n = edit.split(proto), 1
   for r = 1, proto.framesize do
     if list[r] then
       upvalue_of[r], n = p.n_upvalues + n, n + 1
-      if not keep_same(proto, r, upvalue_of[r], list[r], before, behind) then return nil, 0 end
+      if not keep_same(proto, r, upvalue_of[r], list[r], before, behind, apart) then return nil, 0 end
     end
   end
   if p.n_upvalues + n > MOST_UPVALUES then return nil, 0 end
-  put_between(proto, p, before, behind)
+  put_between(proto, p, before, behind, apart)
   local function shared(dump)
     for _, ins in ipairs(proto.code) do
       if ins.name == "FNEW" then
