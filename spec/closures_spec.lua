@@ -539,7 +539,7 @@ describe("a function that is made in each call and breaks", function()
     f(a, { 1 })
     for _ = 1, 3 do collectgarbage() end
     assert.equal(nil, gone[1])
-    gone[1], f = f, nil
+    gone[1], f = f, nil -- luacheck: ignore
     for _ = 1, 4 do collectgarbage() end
     assert.equal(nil, gone[1])
   end)

@@ -860,7 +860,7 @@ local function break_of(g, x, read)
 end
 
 --- A function that is made in each call, breaks, and shares variables that are assigned, by it, by others or behind it.
-local function closure_that_breaks(g, d, x, read)
+local function closure_that_breaks(g, x, read)
   local f, c, other, last = g:name "f", g:name "c", g:name "f", g:name "t"
   local out = { ("local %s, %s = %s, nil"):format(c, last, g:N(0)) }
   local body = g:scoped(function()
@@ -895,7 +895,7 @@ function make.breaks(g, d)
   local choice, x = g.r(9), g:place "T:mn" or "u_x"
   local read = g:pick { ":sum():item()", ":mean():item()", ":get(1, 1)", ":max():item()" }
   if choice == 1 then return { ("say(%s)"):format(g:expression(g:pick { "N", "S", "I" }, 1)) } end
-  if choice >= 8 then return closure_that_breaks(g, d, x, read) end
+  if choice >= 8 then return closure_that_breaks(g, x, read) end
   if choice == 2 then -- what was read decides
     return { { ("if %s%s > %s then"):format(x, read, g:N(0)), g:block(d - 1, g.r(2)), "else", g:block(d - 1, 1), "end" } }
   end

@@ -262,7 +262,8 @@ function M.compile_function(core, f, opts, parts)
     return y
   end
   local h = {
-    handle = handle, fn = f, place = words.place(parts and parts.code or f), fast = opts.fast, fullgraph = opts.fullgraph,
+    handle = handle, fn = f, place = words.place(parts and parts.code or f), fast = opts.fast,
+    fullgraph = opts.fullgraph,
     dynamic = opts.dynamic, custom = opts.custom, captures = 0, misses = {}, aborts = {},
     bounds = {}, parts = parts, whole = opts.parts == false,
   }

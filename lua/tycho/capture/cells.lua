@@ -2,11 +2,11 @@
 -- In: a Lua function and its prototype. Out: a function of the same code that keeps such variables in upvalues of its
 -- own; nil where a variable may be another one each turn of a loop. Raises when memory is out.
 --
--- What goes on behind a cut has registers of its own, which closures that were made before know nothing of. An upvalue
--- can be shared: by those closures, and by all that goes on in the middle of the function. So each captured variable that
--- is assigned is an upvalue beside its register. Where a closure may have changed it, the register is set from it before
--- it is read, and it is set from the register where that is written. Instructions stay as they are, with jumps over what
--- is put between; so do names in messages, which are those of registers.
+-- What goes on behind a cut has registers of its own, which closures that were made before know nothing of. An
+-- upvalue can be shared: by those closures, and by all that goes on in the middle of the function. So each captured
+-- variable that is assigned is an upvalue beside its register. Where a closure may have changed it, the register is set
+-- from it before it is read, and it is set from the register where that is written. Instructions stay as they are, with
+-- jumps over what is put between; so do names in messages, which are those of registers.
 --
 -- Rules.
 -- 1. A variable is shared behind the instruction that makes a closure of it, up to the one that closes it (UCLO).
@@ -110,8 +110,8 @@ local function has(list, r)
   return false
 end
 
---- Adds what keeps a register and its upvalue the same: before[at] and behind[at], lists of instructions, and apart[at],
---- one that comes where the instruction has copied a value and jumps. False: it cannot be done.
+--- Adds what keeps a register and its upvalue the same: before[at] and behind[at], lists of instructions, and
+--- apart[at], one that comes where the instruction has copied a value and jumps. False: it cannot be done.
 local function keep_same(proto, r, upvalue, made, before, behind, apart)
   local code, flow = proto.code, proto.flow
   local function closes(at) return code[at].name == "UCLO" and code[at].a <= r end
@@ -162,7 +162,7 @@ local function moved(variables, place)
   return concat(out) .. sub(variables, at)
 end
 
---- Lets conditions that copy a value jump behind the end of the code, where that is done before the instruction apart[at].
+--- Lets conditions that copy a value jump behind the end of the code, where that is done, and apart[at].
 local function put_apart(proto, p, at, starts, apart)
   for i, ins in ipairs(proto.code) do
     if apart[i] then

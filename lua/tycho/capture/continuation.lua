@@ -24,7 +24,7 @@ local bytecode = require "tycho.capture.bytecode"
 local edit = require "tycho.capture.dump_edit"
 local flows = require "tycho.capture.flow"
 
-local char, sub, rep = string.char, string.sub, string.rep
+local char, rep = string.char, string.rep
 local floor, max, min = math.floor, math.max, math.min
 local error, ipairs, pairs, select, type = error, ipairs, pairs, select, type
 local concat, insert = table.concat, table.insert

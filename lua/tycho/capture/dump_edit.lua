@@ -146,8 +146,8 @@ local function not_for_traces(p)
   if floor(p.flags / NOJIT) % 2 == 0 then p.flags = p.flags + NOJIT end
 end
 
---- The dump of a function that makes functions of the parts, whose upvalues it shares, but for the last `own` ones: these
---- are new, and hold what it is given.
+--- The dump of a function that makes functions of the parts, whose upvalues it shares, but for the last `own` ones:
+--- these are new, and hold what it is given.
 local function maker_dump(proto, p, added, own)
   local shared, list, code = p.n_upvalues + added - own, {}, {}
   for k = 1, shared do list[k] = char(k - 1, 0) end
@@ -206,8 +206,8 @@ local function load_like(f, proto, source)
   return g
 end
 
---- The function that is made of the parts, laid out as f. made_anew: what makes it instead, see lua_instance.c; then its
---- last `own` upvalues are its own.
+--- The function that is made of the parts, laid out as f. made_anew: what makes it instead, see lua_instance.c; then
+--- its last `own` upvalues are its own.
 local function build(f, proto, p, added, made_anew, own)
   if not made_anew then
     local g = load_like(f, proto, joined(proto, p, added))
@@ -219,8 +219,8 @@ local function build(f, proto, p, added, made_anew, own)
   return make
 end
 
-M.read_uleb, M.uleb, M.split, M.moved, M.joined, M.append, M.not_for_traces = read_uleb, uleb, split, moved, joined, append,
-  not_for_traces
+M.read_uleb, M.uleb, M.split, M.moved, M.joined, M.append = read_uleb, uleb, split, moved, joined, append
+M.not_for_traces = not_for_traces
 M.two, M.three, M.jump, M.load, M.lay_out, M.build = two, three, jump, load_dump, lay_out, build
 
 --- Finds out what the opcodes are.

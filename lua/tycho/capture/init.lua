@@ -734,7 +734,7 @@ function M.run_with(core, handle, options, f, ...)
     why = first
   end
   if done then
-    core.internals.protect(dump, format("capture: a trace of %s\n", place_of(f)))
+    core.internals.protect(dump, format("capture: a trace of %s\n", place_of(own.parts and own.parts.code or f)))
     return true, why
   end
   core.internals.protect(dump, format("capture: aborted at %s:%s: %s%s\n", tostring(why.file or "?"),

@@ -17,8 +17,13 @@
 --    without Lua (lua_link.c). It gives up where something else happens, and Lua does the same.
 -- 5. In f(x:item()) a link hands the number on to a part that begins with the call of f. If that is not kept, f is
 --    called natively, as the function that was compiled of it.
--- 6. A part costs about a microsecond. One that does too little for that, and does not lead to one that does more, is
---    not kept: from there on the function runs as it is, and one that is cut there after as little is not cut at all.
+-- 6. A function that is made anew in each call (a closure) has parts, too: those of its prototype. The function itself
+--    goes from part to part behind the registers, and what runs natively is made where it runs, over its variables
+--    (lua_instance.c). Where closures share variables with a function that are assigned, one takes its place that keeps
+--    these in upvalues, new ones in each call (cells.lua).
+-- 7. A part costs about a microsecond. One that does too little for that, and does not lead to one that does more, is
+--    not kept: from there on the function runs as it is, and one that is cut there after as little is not cut at all,
+--    unless what it calls there does enough.
 
 local cells = require "tycho.capture.cells"
 local continuation = require "tycho.capture.continuation"
@@ -67,8 +72,9 @@ local function forwarder(params, n, vararg, open)
     end]], concat(names, ", "), concat(given, ", ")), "=(tycho)")(open)
 end
 
---- Functions with f's code that are made anew are captured in parts of their own. Gives what knows of these, and what makes
---- of such a function what runs in its place. Each call has its own upvalues for variables that are assigned, see cells.lua.
+--- Functions with f's code that are made anew are captured in parts of their own. Gives what knows of these, and what
+--- makes of such a function what runs in its place. Each call has its own upvalues for variables that are assigned, see
+--- cells.lua.
 ---@return tycho.Whole|nil
 ---@return fun(f: function): function
 local function anew(parent, f)
@@ -107,8 +113,8 @@ local function prepared_anew(whole, f)
   return nil, false
 end
 
---- What is called in place of f: its compiled function, if it has one. A function that is made by the whole one, or whose
---- code another one had that was called, is made anew in each call.
+--- What is called in place of f: its compiled function, if it has one. A function that is made by the whole one, or
+--- whose code another one had that was called, is made anew in each call.
 local function prepared(whole, f)
   local meta = type(f) == "table" and get_metatable(f)
   local call = type(f) == "function" and f or type(meta) == "table" and rawget(meta, "__call")
@@ -213,8 +219,8 @@ function Whole:set_globals(f, g)
   if self.original then continuation.give_globals(continuation.upvalue(f, self.original), g) end
 end
 
---- What is called at a position behind a call that may have given its caller other globals: those are the function's from
---- then on.
+--- What is called at a position behind a call that may have given its caller other globals: those are the function's
+--- from then on.
 function Whole:behind_unknown(run, at)
   local carried = continuation.registers(self.proto, at) + 1
   return function(...)
@@ -323,7 +329,8 @@ function Parts:pays(seen)
   seen[self] = true
   for site in pairs(self.sites) do
     for known in pairs(site.callees) do
-      if known.whole and known.whole:pays() or known.compiled and self.whole.does_enough(known.compiled) then return true end
+      if known.whole and known.whole:pays() then return true end
+      if known.compiled and self.whole.does_enough(known.compiled) then return true end
     end
     for _, to in ipairs(site.leads or site.exits) do
       local rest = self.whole.rests[to]
@@ -398,7 +405,7 @@ function Whole:may_give_up(site)
   for parts in pairs(site.ends) do parts:give_up() end
 end
 
---- The rest of the function runs as it is, and may set its globals: gives what is to run it, given what does so as it is.
+--- The rest of the function runs as it is, and may set its globals: gives what is to run it, given what does so.
 function Parts:sets_globals()
   local whole, rest, carried = self.whole, self.whole.rests[self.begins], self.carried
   local function follow(f, g, ...)
@@ -558,7 +565,8 @@ end
 ---@param f function
 ---@param how {compile: function, may_compile: function, is_disabled: function, hand_on: function, drop: function,
 ---has_own_globals: function, part_of: function, link: function, link_exit: function, unlink: function,
----stand_aside: function, callers: table<function, integer>, does_enough: function, has_code: function, instances: function, within: function}
+---stand_aside: function, callers: table<function, integer>, does_enough: function, has_code: function,
+---instances: function, within: function}
 ---@return tycho.Parts|false
 ---@return string? reason
 function M.new(f, how)
