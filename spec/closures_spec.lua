@@ -384,6 +384,13 @@ describe("a function that is made in each call and breaks", function()
         local y = step(x)
         say(pcall(function() say "in" return n.none.x end))
         say(pcall(function() n = nil say "in" return n + 1 end))
+        say(pcall(function()
+          local object = x
+          local function change() object = {} end
+          say "in"
+          change()
+          return object:method()
+        end))
         say(pcall(function() say "in" return nothing(y) end))
         n = n or 1
         say(pcall(step, y))

@@ -14,8 +14,8 @@
 -- 2. A function has one upvalue for a register. So nothing behind the end of a variable may make a closure of a
 --    variable in the same register, as loops do whose body declares it.
 -- 3. The first upvalue of its own holds the function itself, whose globals may be set meanwhile.
--- 4. A condition and its jump stay together; so do the instructions of a loop's end, and what gives as many values as
---    there are, and what takes these.
+-- 4. A condition and its jump stay together; so do the instructions of a loop's end, what gives as many values as there
+--    are and what takes these, an object that is copied and its method that is found.
 
 local edit = require "tycho.capture.dump_edit"
 
@@ -97,10 +97,21 @@ local function gives_many(ins)
   return ins.b == 0 and (ins.name == "CALL" or ins.name == "CALLM" or ins.name == "VARG")
 end
 
-local function may_stand_before(code, at)
-  local ins = code[at]
-  if ins.name == "UCLO" then ins = code[ins.target] end
-  return not takes_many[ins.name]
+--- Whether it finds the method of an object that the instruction before it has just copied: messages call it a method.
+local function finds_method(proto, at)
+  local code = proto.code
+  local ins, copy = code[at], code[at - 1]
+  if ins.name ~= "TGETS" or not copy or copy.name ~= "MOV" then return false end
+  for _, other in ipairs(code) do
+    if other.target == at then return false end
+  end
+  return copy.d == ins.b and copy.a == ins.a + 1 + proto.fr2
+end
+
+local function may_stand_before(proto, at)
+  local ins = proto.code[at]
+  if ins.name == "UCLO" then ins = proto.code[ins.target] end
+  return not takes_many[ins.name] and not finds_method(proto, at)
 end
 
 local function has(list, r)
@@ -125,7 +136,7 @@ local function keep_same(proto, r, upvalue, made, before, behind, apart)
   end
   local get, set = edit.two("UGET", r - 1, upvalue), edit.two("USETV", upvalue, r - 1)
   for at, ins in ipairs(code) do
-    local reads = shared[at] and may_stand_before(code, at)
+    local reads = shared[at] and may_stand_before(proto, at)
       and (closes(at) and flow.live[at][r] or ins.name ~= "FNEW" and has(flow[at].reads, r))
     local writes = has(flow[at].writes, r) and not gives_many(ins)
       and (shared[at] or made[at] or flow.live[at][r] and leads[at])
