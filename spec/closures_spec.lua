@@ -287,12 +287,54 @@ describe("a function that is made in each call and breaks", function()
       return x, n
     end,
   }
+  --- What takes as many values as there are comes before the variables that are shared, an error behind them.
+  local function raises_at_its_end(x)
+    say(x:sum():item())
+    say(select("#", x:sum():item()))
+    local n, last, more, none = 0, nil, nil, nil
+    local function step(v)
+      n, last, more = n + 1, v, n
+      say(n)
+      return work(v)
+    end
+    local y = step(x)
+    n = n + 1
+    more = n * 2
+    n = n + more
+    local object = { y, n, last, more }
+    return none or object.field.of
+  end
+
+  it("gives what it gives where the function runs as it is", function()
+    same(function() return raises_at_its_end end, false, a)
+  end)
+
   for name, f in pairs(programs) do
     it("gives what it gives: " .. name, function()
       in_parts(function() return f end, false, a, 2, "z")
       same(function() return f end, true, a, nil, nil)
     end)
   end
+
+  it("is kept where functions that are called alone do enough, whichever closure is called first", function()
+    local f = ty.compile(programs["a local function"])
+    for _ = 1, 40 do account(f, false, a) end
+    local e = ty.explain(f)
+    assert.equal(e.calls, e.skips, tostring(e))
+    local calls = 0
+    for _, p in ipairs(e.parts) do calls = calls + (p.calls == 3 * e.calls and 1 or 0) end
+    assert.truthy(calls > 0, tostring(e))
+    local only = ty.compile(function(x)
+      local function step(v)
+        local y = work(v)
+        say(y)
+        return work(y)
+      end
+      return step(x)
+    end)
+    for _ = 1, 40 do account(only, false, a) end
+    assert.equal(40, ty.explain(only).skips, tostring(ty.explain(only)))
+  end)
 
   it("is read in loops without Lua", function()
     local e = in_parts(function()
@@ -384,13 +426,14 @@ describe("a function that is made in each call and breaks", function()
         local y = step(x)
         say(pcall(function() say "in" return n.none.x end))
         say(pcall(function() n = nil say "in" return n + 1 end))
-        say(pcall(function()
+        local ok, why = pcall(function()
           local object = x
           local function change() object = {} end
           say "in"
           change()
-          return object:method()
-        end))
+          return object:method(work(work(y)))
+        end)
+        say(ok, why)
         say(pcall(function() say "in" return nothing(y) end))
         n = n or 1
         say(pcall(step, y))

@@ -284,7 +284,7 @@ local M = {
   { file = "lua/tycho/capture/continuation.lua", what = "what a call gives is handed to the next one in a higher register",
     from = "three(\"VARG\", first - 1, 0, given)", to = "three(\"VARG\", first, 0, given)" },
   { file = "lua/tycho/capture/continuation.lua", what = "what takes a number that was read is not called compiled",
-    from = "(M.taker_calls(proto, at) or proto.code[at].a) - 1", to = "proto.code[at].a - 1" },
+    from = "if taker then prepare_call(taker, 0, 0) end", to = "" },
   { file = "lua/tycho/capture/parts.lua", what = "a part that takes what was read, and is not kept, is entered all the same",
     from = "if self.handing[at] then self:unlink(at) end", to = "" },
   { file = "core/lua/lua_link.c", what = "what goes on in a function's middle keeps its first globals and variables",

@@ -493,7 +493,7 @@ end
 local function looked_at(proto, at)
   local ins = proto.code[at]
   local first = ins.a + proto.fr2 + 1
-  if M.taker_calls(proto, at) or M.handed(proto, at) then return first, 0 end
+  if M.handed(proto, at) then return first, 0 end
   local n = ins.name == "CALL" and ins.c - 1 or ins.name == "CALLT" and ins.d - 1 or ins.name == "CALLM" and ins.c or
     ins.d
   return first, max(0, min(n, LOOKED_AT))
@@ -504,15 +504,17 @@ end
 ---@param f function
 ---@param proto tycho.Prototype
 ---@param at integer
+---@param inside boolean whether the call at the position holds the reason
 ---@param prepare function|nil what is called takes the place of the first result of prepare(what is called, its first
----arguments): by what takes all results of the call at the position, if one does; the arguments take that of the others
+---arguments): at the position, if inside, and by what takes all results of the call there, if one does; the arguments
+---take that of the others
 ---@param rest fun(at: integer, put: fun(f: function)): function what takes over at a position, asked for when it is
 ---first come to; put(f) makes it another function
 ---@param made_anew boolean|nil then what makes it, and what is carried comes behind the registers
 ---@return function|nil
 ---@return integer|string n
 ---@return integer[]? exits positions behind it
-function M.native(f, proto, at, prepare, rest, made_anew)
+function M.native(f, proto, at, inside, prepare, rest, made_anew)
   local flow, p = proto.flow, split(proto)
   if proto.code[at].name == "FNEW" then return nil, "its variables would stay behind" end
   local first = M.handed(proto, at)
@@ -538,15 +540,17 @@ function M.native(f, proto, at, prepare, rest, made_anew)
   not_for_traces(p)
   walk_by_key(proto, p, at)
   local line = p.lines[at]
-  if prepare then
-    local a = (M.taker_calls(proto, at) or proto.code[at].a) - 1
-    local argument, k = looked_at(proto, at)
-    head = { two("UGET", given, p.n_upvalues + #list), two("MOV", given + 1 + proto.fr2, a) }
+  local function prepare_call(a, argument, k)
+    head[#head + 1] = two("UGET", given, p.n_upvalues + #list)
+    head[#head + 1] = two("MOV", given + 1 + proto.fr2, a - 1)
     for j = 1, k do head[#head + 1] = two("MOV", given + 1 + proto.fr2 + j, argument + j - 2) end
     head[#head + 1] = three("CALL", given, k + 2, k + 2)
-    head[#head + 1] = two("MOV", a, given)
+    head[#head + 1] = two("MOV", a - 1, given)
     for j = 1, k do head[#head + 1] = two("MOV", argument + j - 2, given + j) end
   end
+  local taker = prepare and M.taker_calls(proto, at)
+  if taker then prepare_call(taker, 0, 0) end
+  if prepare and inside then prepare_call(proto.code[at].a, looked_at(proto, at)) end
   if first then
     p.flags = p.flags + VARARG
     head[#head + 1] = three("VARG", first - 1, 0, given)

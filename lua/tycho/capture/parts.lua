@@ -188,7 +188,7 @@ function Whole:site(at, inside, unknown, may_link)
     return behind(self:rest(to, function(run) put(behind(run, to)) end), to)
   end
   local called = inside or continuation.taker_calls(self.proto, at)
-  native, n, exits = continuation.native(self.f, self.proto, at, called and prepare or nil, rest,
+  native, n, exits = continuation.native(self.f, self.proto, at, inside, called and prepare or nil, rest,
     self.made_anew)
   if native then
     local hand_on, run = self.hand_on, native
