@@ -291,18 +291,18 @@ describe("a function that is made in each call and breaks", function()
   local function raises_at_its_end(x)
     say(x:sum():item())
     say(select("#", x:sum():item()))
-    local n, last, more, none = 0, nil, nil, nil
+    local n, last, none = 0, nil, nil
     local function step(v)
-      n, last, more = n + 1, v, n
+      n, last = n + 1, v
       say(n)
       return work(v)
     end
     local y = step(x)
     n = n + 1
-    more = n * 2
-    n = n + more
-    local object = { y, n, last, more }
-    return none or object.field.of
+    n = n * 2
+    n = n + #last
+    say(n, last, y)
+    return none.field
   end
 
   it("gives what it gives where the function runs as it is", function()
