@@ -4,6 +4,7 @@
 local H = require "spec.helper"
 local ty = H.ty
 local parts = require "tycho.capture.parts"
+local probe = ty.internals.probe
 
 local said -- what the functions under test have said, in order
 
@@ -336,7 +337,8 @@ describe("a function that is made in each call and breaks", function()
     assert.equal(40, ty.explain(only).skips, tostring(ty.explain(only)))
   end)
 
-  it("is read in loops without Lua", function()
+  it("is read in loops without Lua, whose turns its trace takes by itself", function()
+    local before = probe.turns()
     local e = in_parts(function()
       return function(x)
         local turns = 0
@@ -356,6 +358,7 @@ describe("a function that is made in each call and breaks", function()
     local linked = 0
     for _, p in ipairs(e.parts) do linked = linked + (p.linked or 0) end
     assert.truthy(linked >= 40, tostring(e))
+    assert.truthy(probe.turns() - before >= 10, tostring(e))
   end)
 
   it("yields", function()
