@@ -221,7 +221,7 @@ return function(row)
     { "the same of 4 numbers", local_function, x:narrow(1, 1, 4), 0.8 },
     { "pcall of a function that is made there and writes, 64x64", protected, image, 0.7 },
     { "no_grad of one that assigns variables and writes, 64x64", assigned, image, 0.7 },
-    { "the same of 4 numbers, assigned", assigned, x:narrow(1, 1, 4), 1.0 },
+    { "the same of 4 numbers, assigned", assigned, x:narrow(1, 1, 4), 1.1 },
     { "Newton's roots twice, by a local function that counts", solved, x, 0.7 },
     { "a local function that reads, 64 times", small_closure, x, 1.1 },
   } do
