@@ -224,6 +224,7 @@ local function capture_call(core, h, otherwise, ...)
   why.cost = cost
   why.uncut = why.uncut or why.cut and h.uncut
   why.text = abort_text(why)
+  if h.stands then return end
   keep(h.aborts, why, ABORTS_KEPT)
   if h.fullgraph then
     if not why.late then core._wake(h.handle) end -- the next call raises, too
