@@ -84,6 +84,55 @@ return function(row)
     return x
   end
 
+  --- Functions that are made in each call, and what breaks in them.
+  local function ten_of(x)
+    for _ = 1, 5 do x = x * 0.9 + 0.1 end
+    return x
+  end
+  local function local_function(x)
+    local w = x * 0.5
+    local function once(v)
+      local y = ten_of(v + w)
+      null:write(tostring(y:sum():item()), "\n")
+      return ten_of(y)
+    end
+    for _ = 1, 3 do x = once(x) end
+    return x
+  end
+  local function protected(x)
+    local ok, y = pcall(function()
+      local y = ten_of(x)
+      null:write(tostring(y:sum():item()), "\n")
+      return ten_of(y)
+    end)
+    return ok and y or x
+  end
+  local function assigned(x)
+    local total, y = 0, nil
+    ty.no_grad(function()
+      y = ten_of(x)
+      total = total + y:sum():item()
+      null:write "\n"
+      y = ten_of(y)
+    end)
+    return y * total
+  end
+  local function solved(x)
+    local turns = 0
+    local function solve(b)
+      local y = newton(b)
+      turns = turns + 1
+      return y
+    end
+    return solve(x) + solve(x + 1) * turns
+  end
+  local function small_closure(x)
+    local s = 0
+    local function add(i) s = s + x:get(i) end
+    for i = 1, 64 do add(i) end
+    return s
+  end
+
   local function gets(x)
     local s = 0
     for i = 1, 64 do s = s + x:get(i) end
@@ -168,6 +217,13 @@ return function(row)
     { "conjugate gradients, 100x100, while rs:item() > tol", conjugate, A, 1.2, b, turns_of_conjugate },
     { "30 operations on 64x64, 3 writes of values", written, image, 0.7 },
     { "64 times x:get(i)", gets, x, 1.1 },
+    { "3 calls of a local function of 20 operations on 64x64 that writes", local_function, image, 0.7 },
+    { "the same of 4 numbers", local_function, x:narrow(1, 1, 4), 0.8 },
+    { "pcall of a function that is made there and writes, 64x64", protected, image, 0.7 },
+    { "no_grad of one that assigns variables and writes, 64x64", assigned, image, 0.7 },
+    { "the same of 4 numbers, assigned", assigned, x:narrow(1, 1, 4), 1.1 },
+    { "Newton's roots twice, by a local function that counts", solved, x, 0.7 },
+    { "a local function that reads, 64 times", small_closure, x, 1.1 },
   } do
     local f = r[2]
     row { name = r[1], peer = "none", unit = "us", what = r[6] and "its steps" or "eager", make_floor = true,

@@ -853,12 +853,49 @@ local function taking(g, t)
   return #out > 0 and g:pick(out) or nil
 end
 
+--- A statement that no trace holds.
+local function break_of(g, x, read)
+  return g:pick { "say(type(u_n), tonumber(u_n))", ("log(%s%s)"):format(x, read), ("if %s%s > 1 then u_n = 1 end"):format(x, read),
+    "log(tostring(u_x))" }
+end
+
+--- A function that is made in each call, breaks, and shares variables that are assigned, by it, by others or behind it.
+local function closure_that_breaks(g, x, read)
+  local f, c, other, last = g:name "f", g:name "c", g:name "f", g:name "t"
+  local out = { ("local %s, %s = %s, nil"):format(c, last, g:N(0)) }
+  local body = g:scoped(function()
+    local vararg = g.vararg
+    g.vararg = false
+    g:declare("p", "N")
+    local list = g:block(1, g.r(3))
+    table.insert(list, g.r(#list + 1), break_of(g, x, read))
+    if g:chance(60) then table.insert(list, g.r(#list + 1), ("%s = %s %s p"):format(c, c, g:pick { "+", "-", "*" })) end
+    if g:chance(50) then table.insert(list, g.r(#list + 1), ("%s = %s"):format(last, g:T("mn", 1))) end
+    if g:chance(20) then table.insert(list, g.r(#list + 1), ("if p > 5 then error(%s) end"):format(g:pick { "'far'", c, "{ p }" })) end
+    list[#list + 1] = ("do return %s, %s end"):format(c, g:T("mn", 1))
+    g.vararg = vararg
+    return list
+  end)
+  out[2] = { ("local function %s(p)"):format(f), body, "end" }
+  if g:chance(40) then out[3] = ("local function %s() %s = %s + 1 return %s end"):format(other, c, c, c) else other = nil end
+  for _ = 1, 1 + g.r(3) do
+    local v = g:pick { g:N(0), c }
+    out[#out + 1] = g:pick { ("log(%s(%s))"):format(f, v), ("log(pcall(%s, %s))"):format(f, v),
+      ("log(ty.no_grad(%s, %s))"):format(f, v), ("log(ty.no_grad(function() return %s(%s) end))"):format(f, v),
+      ("for i = 1, 2 do log(%s(i)) end"):format(f), ("%s = %s * 0.5"):format(c, c), ("say(%s, %s)"):format(c, last),
+      other and ("log(%s())"):format(other) or ("log(%s)"):format(c) }
+  end
+  out[#out + 1] = ("log(%s, %s)"):format(c, last)
+  return { { "do", out, "end" } }
+end
+
 --- What no trace holds, where a call takes as many values as another gives, in a function that is called, and before data
 --- decide; only in programs that break.
 function make.breaks(g, d)
-  local choice, x = g.r(7), g:place "T:mn" or "u_x"
+  local choice, x = g.r(9), g:place "T:mn" or "u_x"
   local read = g:pick { ":sum():item()", ":mean():item()", ":get(1, 1)", ":max():item()" }
   if choice == 1 then return { ("say(%s)"):format(g:expression(g:pick { "N", "S", "I" }, 1)) } end
+  if choice >= 8 then return closure_that_breaks(g, x, read) end
   if choice == 2 then -- what was read decides
     return { { ("if %s%s > %s then"):format(x, read, g:N(0)), g:block(d - 1, g.r(2)), "else", g:block(d - 1, 1), "end" } }
   end
@@ -867,8 +904,7 @@ function make.breaks(g, d)
       local vararg = g.vararg
       g.vararg = false
       local list = g:block(1, g.r(2))
-      table.insert(list, g.r(#list + 1), g:pick { "say(u_n)", ("log(%s%s)"):format(x, read),
-        ("if %s%s > 1 then u_n = 1 end"):format(x, read) })
+      table.insert(list, g.r(#list + 1), break_of(g, x, read))
       g.vararg = vararg
       return list
     end)

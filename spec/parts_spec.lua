@@ -1013,13 +1013,20 @@ end)
 
 describe("functions made before a cut", function()
   local w, count = ty.tensor { 1, 2, 3 }, 0
+  --- A dump without what tells where the n variables of the function lay when it was made: two bytes each, which are
+  --- between its instructions, of which RET0 or RET1 is the last one, and its constants.
+  local function without_places(dump, n)
+    local first, last = dump:find("[\75\76][%z\1-\15][\1\2]%z" .. ("[%z\1-\15][%z\128\192]"):rep(n))
+    return first and dump:sub(1, first + 3) .. dump:sub(last + 1) or dump
+  end
+
   --- What a call gives, with functions by what they give in turn.
   local function given_by(f, ...)
     local list = { pcall(f, ...) }
     for i, v in ipairs(list) do
       if type(v) == "function" then
         local info = debug.getinfo(v, "Su")
-        local bytes = string.dump(v):gsub(".", function(c) return ("%02x"):format(c:byte()) end)
+        local bytes = without_places(string.dump(v), info.nups):gsub(".", function(c) return ("%02x"):format(c:byte()) end)
         v = ("%s:%d:%d:%s %s"):format(info.short_src, info.linedefined, info.nups, bytes, given_by(v, w))
       end
       list[i] = ty.is_tensor(v) and H.texts(v) or tostring(v)
@@ -1089,7 +1096,8 @@ describe("functions made before a cut", function()
           end
         end
       end
-      assert.equal(name ~= "of what is assigned later", ty.explain(f).skips > 0, tostring(ty.explain(f)))
+      local does_too_little = name == "of what is assigned later"
+      assert.truthy(does_too_little or ty.explain(f).skips > 0, tostring(ty.explain(f)))
     end)
   end
 

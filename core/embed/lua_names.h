@@ -94,6 +94,7 @@
   _(int, lua_type, (lua_State * L, int i), (L, i), return ) \
   _(const char *, lua_typename, (lua_State * L, int type), (L, type), return ) \
   _(void *, lua_upvalueid, (lua_State * L, int i, int n), (L, i, n), return ) \
+  _(void, lua_upvaluejoin, (lua_State * L, int i, int n, int k, int m), (L, i, n, k, m), ) \
   _(void, lua_xmove, (lua_State * from, lua_State * to, int n), (from, to, n), ) \
   _(int, lua_yield, (lua_State * L, int n), (L, n), return ) \
   _(int, luaJIT_setmode, (lua_State * L, int i, int mode), (L, i, mode), return )

@@ -85,7 +85,9 @@ typedef struct Entry {
   i32 missed;                  /* calls in a row that no trace answered, nor was a capture due */
   i64 away, pause; /* calls left for which no trace is asked; how many the last such pause was */
   bool recorded;   /* the last call that no trace answered was recorded */
-  i32 cold;        /* signatures in a row that made room for others and never came again */
+  i32 carried; /* the argument whose variables the function has that runs, see lua_instance.c; 0: it is the same in all calls */
+  bool stands; /* another function answers its calls */
+  i32 cold;    /* signatures in a row that made room for others and never came again */
   char miss[MISSES_MAX][160]; /* what differed at miss number 2, 3 ...: a ring */
 } Entry;
 

@@ -9,6 +9,7 @@
 #include <lua.h>
 #include <stdio.h>
 #include "lua/lua_compile.h"
+#include "lua/lua_instance.h"
 #include "lua/lua_lifetime.h"
 #include "lua/lua_link.h"
 #include "lua/lua_modes.h"
@@ -35,11 +36,10 @@ static void read_part(lua_State *L, int i, SigPart *p) {
 
 #define PARTS_FEW 12
 
-/* false: nothing is recorded. */
-static bool start(lua_State *L, State *S, Entry *e, const void *fn) {
+/* Of a call with n arguments. false: nothing is recorded. */
+static bool start(lua_State *L, State *S, Entry *e, const void *fn, int n) {
   SigPart few[PARTS_FEW], *part = few;
   lua_Debug ar;
-  int n = lua_gettop(L);
   if (n > PARTS_FEW) part = lua_newuserdata(L, sizeof *part * (size_t)n);
   for (int i = 0; i < n; i++) read_part(L, i + 1, &part[i]);
   Lazy like = {.thread = L, .fn = fn, .caller = -1, .line = -1, .entry = e};
@@ -91,9 +91,19 @@ static bool is_due(lua_State *L, State *S, Entry *e, int narg) {
 }
 
 /* Pushes what pick answers with where no trace does: the function itself, or one of the anchors that run it. */
-static int as_lua(lua_State *L, State *S) {
+static int as_lua(lua_State *L, State *S, const Entry *e) {
   ty_lua_runs(L, S);
-  lua_pushvalue(L, lua_upvalueindex(4));
+  if (TY_UNLIKELY(e->carried > 0)) ty_lua_push_instance(L, lua_upvalueindex(4), e->carried);
+  else lua_pushvalue(L, lua_upvalueindex(4));
+  return 1;
+}
+
+/* The same, and it is recorded. */
+static int as_recorded(lua_State *L, State *S, Entry *e) {
+  const int n = lua_gettop(L);
+  as_lua(L, S, e);
+  e->recorded = start(L, S, e, lua_topointer(L, n + 1), n);
+  lua_pushvalue(L, n + 1);
   return 1;
 }
 
@@ -104,8 +114,9 @@ static int by_anchor(lua_State *L, State *S, int anchor) {
 }
 
 /* Upvalues: state, tensors' metatable, entry, the function, anchors, stash, hand_out. Anchor 1 is the
-** Lua function that captures a call, anchor 0 the one that checks it. again: the call was captured just now;
-** asks: functions that capture each call anew are asked, if there are. */
+** Lua function that captures a call, anchor 0 the one that checks it, ANCHOR_STANDS one that takes all
+** of them. again: the call was captured just now; asks: functions that capture each call anew are
+** asked, if there are. */
 static int pick(lua_State *L, bool again, bool asks) {
   Entry *e = lua_touserdata(L, lua_upvalueindex(3));
   State *S = ty_lua_enter_in(L, (Binding *)e->S);
@@ -114,7 +125,7 @@ static int pick(lua_State *L, bool again, bool asks) {
   if (TY_UNLIKELY(S->open != NULL)) close_returned(L, S);
   if (S->open || S->level || C->stance == STANCE_EAGER || C->plain || TY_UNLIKELY(e->ended)) {
     e->nested += S->open != NULL;
-    return as_lua(L, S);
+    return as_lua(L, S, e);
   }
   if (TY_UNLIKELY(e->check_every > 0) && !again &&
       !ty_lua_mode_of(L, (Binding *)S, MODE_CHECK, e) && --e->check_left <= 0) {
@@ -122,11 +133,12 @@ static int pick(lua_State *L, bool again, bool asks) {
     return by_anchor(L, S, 0);
   }
   if (TY_UNLIKELY(e->recheck) && asks) return by_anchor(L, S, again ? -2 : -1);
+  if (TY_UNLIKELY(e->stands)) return by_anchor(L, S, ANCHOR_STANDS);
   if (TY_UNLIKELY(e->away > 0) && !again && C->stance == STANCE_DEFAULT) {
     e->away--;
-    if (e->recorded) e->recorded = start(L, S, e, lua_topointer(L, lua_upvalueindex(4)));
-    else e->calls++;
-    return as_lua(L, S);
+    if (e->recorded) return as_recorded(L, S, e);
+    e->calls++;
+    return as_lua(L, S, e);
   }
   int answers;
   SiteFrame frame;
@@ -146,9 +158,8 @@ static int pick(lua_State *L, bool again, bool asks) {
   }
   if (!again && (y == TRACE_SIZES || (y == TRACE_MISS && is_due(L, S, e, narg))))
     return by_anchor(L, S, 1);
-  e->recorded = start(L, S, e, lua_topointer(L, lua_upvalueindex(4)));
   if (!again && y == TRACE_MISS) ty_entry_missed(e);
-  return as_lua(L, S);
+  return as_recorded(L, S, e);
 }
 
 static int compile_pick(lua_State *L) { return pick(L, false, true); }
@@ -423,6 +434,18 @@ static int compile_recheck(lua_State *L) {
   return 0;
 }
 
+/* stands(handle, fn): fn answers each call; nil: as before */
+static int compile_stands(lua_State *L) {
+  ty_lua_enter(L);
+  Entry *e = luaL_checkudata(L, 1, ENTRY_META);
+  lua_settop(L, 2);
+  e->stands = !lua_isnil(L, 2);
+  lua_getfenv(L, 1);
+  lua_pushvalue(L, 2);
+  lua_rawseti(L, -2, ANCHOR_STANDS);
+  return 0;
+}
+
 /* stance(name) */
 static int compile_stance(lua_State *L) {
   static const char *const names[] = {"default", "eager", "no_recompile", NULL};
@@ -492,6 +515,7 @@ void ty_lua_open_compile(lua_State *L, int m, int t) {
                                  {"_due", compile_due},
                                  {"_tried", compile_tried},
                                  {"_vain", compile_vain},
+                                 {"_stands", compile_stands},
                                  {"_stance", compile_stance},
                                  {"_tells_code", compile_tells_code},
                                  {"_within_warmup", compile_within_warmup},

@@ -294,6 +294,8 @@ typedef struct Made {
 
 /* --- lua_answer.c: pushes what a recipe stands for. */
 void ty_trace_push_value(lua_State *L, Recipe r, const Made *m);
+/* Whether the value in the slot is a function with such a dump. */
+bool ty_guard_same_code(lua_State *L, int slot, const Dump *want);
 /* Whether closures that share variables with the function can be made now; they, and tables, with what they hold. */
 bool ty_trace_may_make_closures(lua_State *L, const Trace *T, int anchors);
 void ty_trace_fill_tables(lua_State *L, const Trace *T, const Made *m);

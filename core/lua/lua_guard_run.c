@@ -41,7 +41,7 @@ static int compare_dump(lua_State *L, const void *p, size_t n, void *ud) {
   return 0;
 }
 
-static bool same_bytecode(lua_State *L, int slot, const Dump *want) {
+bool ty_guard_same_code(lua_State *L, int slot, const Dump *want) {
   Dump at = {0, want->n, want->bytes};
   if (lua_type(L, slot) != LUA_TFUNCTION || lua_iscfunction(L, slot)) return false;
   lua_pushvalue(L, slot);
@@ -239,7 +239,7 @@ i32 ty_guards_check(lua_State *L, const Binding *B, const Trace *T, i32 from, i3
       break;
     case G_KEYS: NEED(same_keys(L, g, anchors)); break;
     case G_TENSOR: NEED(is_tensor(L, B, g->a, g, outside)); break;
-    case G_CLOSURE: NEED(same_bytecode(L, g->a, g->dump)); break;
+    case G_CLOSURE: NEED(ty_guard_same_code(L, g->a, g->dump)); break;
     case G_CELL_SAME:
     case G_CELL_DISTINCT:
       NEED((lua_upvalueid(L, g->a, g->n) == lua_upvalueid(L, g->b, g->upvalue)) == g->want);

@@ -153,7 +153,7 @@ static void put_field(lua_State *L, const char *name, int env, int at) {
   lua_rawseti(L, env, at);
 }
 
-/* link({owner, shared, reader, native, width, steps, constants, nconstants}) -> link, whose exits wait for link_exit */
+/* link({owner, shared, reader, native, width, carries, steps, constants, nconstants}) -> link, whose exits wait for link_exit */
 int ty_lua_link(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   lua_settop(L, 1);
@@ -169,6 +169,8 @@ int ty_lua_link(lua_State *L) {
     lua_pop(L, 1);
     if (k->step[i].op == LINK_WALK) k->walk = k->step + i;
   }
+  lua_getfield(L, 1, "carries");
+  k->carries = lua_toboolean(L, -1);
   lua_getfield(L, 1, "width");
   k->width = (i32)luaL_checkinteger(L, -1);
   lua_newtable(L);
@@ -341,6 +343,10 @@ int ty_link_follow(lua_State *L, State *S, int n, int stash, int hand_out) {
     lua_getfenv(L, link);
     lua_insert(L, env);
     lua_settop(L, regs + k->width);
+    if (k->carries) {
+      lua_pushvalue(L, regs + n);
+      lua_replace(L, regs + k->width);
+    }
     const LinkStep *exit = may_link(L, env) ? run_link(L, S, k, regs, env) : NULL;
     int goes_on = AT_NATIVE;
     C->part = PART_MISSES;

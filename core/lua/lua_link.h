@@ -58,7 +58,8 @@ static inline int ty_link_part_at(i32 exit) { return AT_NATIVE + 2 * exit - 1; }
 static inline int ty_link_resume_at(i32 exit) { return AT_NATIVE + 2 * exit; }
 
 typedef struct Link {
-  i32 width; /* registers in use */
+  i32 width;    /* registers in use */
+  bool carries; /* the last value that it is given lies in the last register, too */
   const LinkStep *walk;
   LinkStep step[];
 } Link;

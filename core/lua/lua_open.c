@@ -272,6 +272,7 @@ static int open_all(lua_State *L) {
   ty_lua_open_linalg(L, m, t);
   ty_lua_open_settings(L, m, t);
   ty_lua_open_compile(L, m, t);
+  ty_lua_open_instance(L, m);
   ty_lua_open_protect(L, m);
   ty_lua_open_evaluator(L, m);
   ty_lua_open_trace(L, m);

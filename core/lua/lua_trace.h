@@ -12,6 +12,8 @@
 #define ENTRY_META "tycho.entry"
 /* Place in an entry's table: the value that failed its guard, for compile_due alone. */
 #define ANCHOR_FAILED -3
+/* The function that answers the calls of an entry that stands aside. */
+#define ANCHOR_STANDS -4
 
 /* SIZES: the guards of some trace hold, but it has no plan for these sizes; REST: nor is one worth it, or an
 ** index is out of range, at which Lua raises. */

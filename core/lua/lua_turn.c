@@ -248,6 +248,7 @@ static bool run_link(Turns *t) {
   const LinkStep *s = t->link->step;
   for (i32 i = 1; i <= T->nresults; i++) t->reg[i] = of_result(t, T->result[i - 1]);
   for (i32 i = T->nresults + 1; i <= t->link->width; i++) t->reg[i] = (TurnValue){0};
+  if (t->link->carries) t->reg[t->link->width] = t->reg[T->nresults];
   for (;;) {
     TurnValue *r = &t->reg[s->a];
     switch ((LinkOp)s->op) {

@@ -326,16 +326,17 @@ void ty_lua_open_range(lua_State *L, int m);           /* traces for ranges of s
 void ty_lua_open_custom(lua_State *L, int m);          /* passes and backends over captures */
 void ty_lua_open_export(lua_State *L, int m);          /* plans for jit.export */
 void ty_lua_open_check(lua_State *L, int m);           /* what jit.check needs */
-void ty_lua_open_compile(lua_State *L, int m, int t);  /* compile, explain, graph */
-void ty_lua_open_graph(lua_State *L, int m);           /* what graph.lua needs */
-void ty_lua_open_grad(lua_State *L, int m, int t);     /* gradients */
-void ty_lua_open_attend(lua_State *L, int m);          /* attention */
-void ty_lua_open_fft(lua_State *L, int m);             /* Fourier transforms */
-void ty_lua_open_modes(lua_State *L, int m);           /* modes of a call's extent */
-void ty_lua_open_vmap(lua_State *L, int m);            /* what vmap.lua needs */
-void ty_lua_open_lifetimes(lua_State *L, int m);       /* what lifetimes.lua needs */
-void ty_lua_open_loop(lua_State *L, int m);            /* what scan.lua needs */
-void ty_lua_open_composite(lua_State *L, int m);       /* what functions.lua needs */
+void ty_lua_open_instance(lua_State *L, int m); /* functions that go on in the middle of closures */
+void ty_lua_open_compile(lua_State *L, int m, int t); /* compile, explain, graph */
+void ty_lua_open_graph(lua_State *L, int m);          /* what graph.lua needs */
+void ty_lua_open_grad(lua_State *L, int m, int t);    /* gradients */
+void ty_lua_open_attend(lua_State *L, int m);         /* attention */
+void ty_lua_open_fft(lua_State *L, int m);            /* Fourier transforms */
+void ty_lua_open_modes(lua_State *L, int m);          /* modes of a call's extent */
+void ty_lua_open_vmap(lua_State *L, int m);           /* what vmap.lua needs */
+void ty_lua_open_lifetimes(lua_State *L, int m);      /* what lifetimes.lua needs */
+void ty_lua_open_loop(lua_State *L, int m);           /* what scan.lua needs */
+void ty_lua_open_composite(lua_State *L, int m);      /* what functions.lua needs */
 void ty_lua_composites_close(struct Composites *C);
 void ty_lua_open_probe(lua_State *L, int m);   /* what proofs need */
 void ty_lua_open_profile(lua_State *L, int m); /* profiles; clock, terminal */

@@ -125,12 +125,13 @@ local function note_miss(core, h, due, otherwise)
   return m.text, remedy, m.line
 end
 
+local TOO_LITTLE = "a part would do too little"
 local OWN_GLOBALS = "it sets or asks for the globals of the function that runs"
 
 --- It is not captured in parts any more, since that gains nothing.
 local function forget_parts(core, h)
   core._forget_parts(h.handle)
-  h.parts, h.uncut = false, "a part would do too little"
+  h.parts, h.uncut = false, TOO_LITTLE
 end
 
 --- What is to be known of a function that may be captured in parts.
@@ -143,7 +144,16 @@ local function parts_of(core, h)
         return M.compile_function(core, fn, { fast = h.fast, dynamic = h.dynamic }, parts)
       end,
       may_compile = function(fn) return not handle_of[fn] and not disabled[fn] and capture.may_compile(core, fn) end,
-      hand_on = function(changed) return core._hand_on(h.fn, changed) end,
+      hand_on = core._hand_on,
+      callers = { [pcall] = 1, [xpcall] = 1, [core.no_grad] = 1, [core.enable_grad] = 1, [core.scope] = 1,
+        [core.autocast] = 2 }, -- functions that call one of their arguments, and give it to nobody
+      stand_aside = function(run, compiled)
+        core._stands(h.handle, run)
+        h.stands = compiled and handle_of[compiled]
+        if not run then h.parts, h.uncut = false, TOO_LITTLE end
+      end,
+      does_enough = function(compiled) return handle_of[compiled].does_enough end,
+      has_code = core._has_code, instances = core._instances, within = core._inside,
       is_disabled = function(fn) return disabled[fn] end,
       part_of = function(compiled) return core._part(handle_of[compiled].fn, handle_of[compiled].handle) end,
       link = core._link, link_exit = core._link_exit, unlink = core._unlink,
@@ -186,10 +196,14 @@ local function capture_call(core, h, otherwise, ...)
     bounds = h.bounds, custom = h.custom, clock = now, steps = warms and huge or nil,
     parts = h.parts or nil, may_cut = function() return parts_of(core, h) end,
     deadline = in_time and started + budget / 1e3 or nil }, h.fn, ...)
+  if done and why.operations then
+    h.does_enough = h.does_enough or capture.does_enough(why.operations, why.time)
+  end
   if done and h.parts and why.operations and not h.parts:captured(why.operations, why.time, why.ended) then
     forget_parts(core, h)
     done, why = false, why.why
   end
+  if not done and h.parts and why.cut then h.parts.whole:take_cells() end
   local cost = (now() - started) * 1e3
   if span then span() end
   core._tried(h.handle, done or why.raised ~= nil, not done and why.late or false)
@@ -210,6 +224,7 @@ local function capture_call(core, h, otherwise, ...)
   why.cost = cost
   why.uncut = why.uncut or why.cut and h.uncut
   why.text = abort_text(why)
+  if h.stands then return end
   keep(h.aborts, why, ABORTS_KEPT)
   if h.fullgraph then
     if not why.late then core._wake(h.handle) end -- the next call raises, too
@@ -241,13 +256,15 @@ function M.compile_function(core, f, opts, parts)
   if cache[f] then return cache[f] end
   capture = capture or core.internals.load "tycho.capture"
   local pick, handle, pick_again, checked, checked_again, tell = core._entry(f, opts.fast or false, recaptures)
+  if parts and parts.carried then core._carries(handle, parts.carried) end
   local function compiled(...)
     local run, y = pick(...)
     if run then return run(...) end
     return y
   end
   local h = {
-    handle = handle, fn = f, place = words.place(f), fast = opts.fast, fullgraph = opts.fullgraph,
+    handle = handle, fn = f, place = words.place(parts and parts.code or f), fast = opts.fast,
+    fullgraph = opts.fullgraph,
     dynamic = opts.dynamic, custom = opts.custom, captures = 0, misses = {}, aborts = {},
     bounds = {}, parts = parts, whole = opts.parts == false,
   }
@@ -263,7 +280,7 @@ function M.compile_function(core, f, opts, parts)
       log.tell(core, h, 1, "each value of " .. bounds_text(h) .. " needs a plan of its own", words.SIZE)
     end
     local run, y = pick_again(...)
-    if run and h.follow then return h.follow(run(...)) end
+    if run and h.follow then return h.follow(run, ...) end
     if run then return run(...) end
     return y
   end, not core.internals.capture.off)
@@ -433,7 +450,8 @@ function M.open(core)
     local h = handle("reset", f)
     core._reset(h.handle)
     h.captures, h.misses, h.aborts, h.closures, h.told, h.tried_calls = 0, {}, {}, nil, nil, nil
-    h.parts = h.parts and h.parts.begins and h.parts or nil
+    h.parts, h.stands = h.parts and h.parts.begins and h.parts or nil, nil
+    core._stands(h.handle, nil)
   end
 
   --- Keeps a function from being captured: compiled functions that call it run as they are, recording what they do.

@@ -436,13 +436,13 @@ local function parts_of(core, h, e, handle_of)
       traces = {}, aborts = {} }
     list[#list + 1] = part
     if not of then return end
-    local told = of == h and e or core._info(of.handle)
+    local told = (of == h or of == h.stands) and e or core._info(of.handle)
     part.calls, part.skips, part.linked, part.captures = told.calls, told.skips, told.linked, told.captures
     part.timed, part.time, part.ends = told.timed, told.time, ends_of(core, of, file)
-    part.traces = of == h and e.traces or traces_of(core, of)
+    part.traces = (of == h or of == h.stands) and e.traces or traces_of(core, of)
     for i = #of.aborts, 1, -1 do part.aborts[#part.aborts + 1] = of.aborts[i] end
   end
-  add(tonumber(line), h)
+  add(tonumber(line), h.stands or h)
   for _, part in ipairs(h.parts:list()) do add(part.line, part.run and handle_of[part.run]) end
   local ends = list[1].ends
   if #list == 1 and (#ends == 0 or #ends == 1 and not ends[1].at) then return {} end
@@ -455,13 +455,14 @@ end
 ---@param handle_of table records by compiled functions
 ---@return tycho.Explanation
 function M.of(core, h, handle_of)
-  local e = core._info(h.handle)
+  local of = h.stands or h -- what answers its calls
+  local e = core._info(of.handle)
   e.place, e.fast = h.place, h.fast
   e.signature_hits, e.signature_misses = e.hits, e.misses
   e.misses, e.aborts = {}, {}
   for i, m in ipairs(h.misses) do e.misses[i] = m end
   for i, why in ipairs(h.aborts) do e.aborts[i] = why end
-  e.traces = traces_of(core, h)
+  e.traces = traces_of(core, of)
   e.parts = parts_of(core, h, e, handle_of)
   e.most_parts = #e.parts > 0 and h.parts:most() or nil
   return setmetatable(e, explanation)

@@ -21,153 +21,52 @@
 -- 7. Functions that need more registers or upvalues than there can be are refused.
 
 local bytecode = require "tycho.capture.bytecode"
-local constructors = require "tycho.capture.constructors"
+local edit = require "tycho.capture.dump_edit"
 local flows = require "tycho.capture.flow"
-local templates = require "tycho.capture.table_templates"
 
-local byte, char, sub, rep, find = string.byte, string.char, string.sub, string.rep, string.find
-local floor, max = math.floor, math.max
-local error, ipairs, pairs, type, select = error, ipairs, pairs, type, select
+local char, rep = string.char, string.rep
+local floor, max, min = math.floor, math.max, math.min
+local error, ipairs, pairs, select, type = error, ipairs, pairs, select, type
 local concat, insert = table.concat, table.insert
 local dump, compile = string.dump, loadstring or load
 local debug = type(debug) == "table" and debug or {}
-local join, set_upvalue, get_env, set_env = debug.upvaluejoin, debug.setupvalue, debug.getfenv, debug.setfenv
+local join, get_upvalue, set_upvalue = debug.upvaluejoin, debug.getupvalue, debug.setupvalue
+local get_env, set_env = debug.getfenv, debug.setfenv
 
 if jit and jit.off then jit.off(true, true) end -- seldom run: its LuaJIT traces would push out the user's
 
 local M = {}
 
 local internals = require("tycho").internals
-local new_table = internals.capture.table
+local split, joined, moved, append = edit.split, edit.joined, edit.moved, edit.append
+local not_for_traces = edit.not_for_traces
+local two, three, jump = edit.two, edit.three, edit.jump
+local load_dump, lay_out, build = edit.load, edit.lay_out, edit.build
 
 local MOST_REGISTERS, MOST_UPVALUES = 240, 60
-local VARARG, NOJIT = 2, 8 -- flags of a prototype: it has `...`; it is not compiled to traces
+local VARARG = 2 -- flag of a prototype: it has `...`
+local LOOKED_AT = 3 -- first arguments of a call that holds a reason
 local ANY = 255 -- registers in use where as many values are handed on as there are
 
--- The parts of a prototype's dump -------------------------------------------------------------------------------------
+-- Calls in the function's own place ----------------------------------------------------------------------------------
 
-local function read_uleb(s, at)
-  local value, scale = 0, 1
-  while true do
-    local b = byte(s, at)
-    at = at + 1
-    if b < 128 then return value + b * scale, at end
-    value, scale = value + (b - 128) * scale, scale * 128
-  end
-end
-
-local function uleb(n)
-  local out = {}
-  while n >= 128 do
-    out[#out + 1] = char(n % 128 + 128)
-    n = floor(n / 128)
-  end
-  return concat(out) .. char(n)
-end
-
---- Splits the dump of a prototype: what may be changed apart from what is copied.
-local function split(proto)
-  local s = sub(proto.header.dump, proto.first_byte, proto.last_byte)
-  local p, n_lines = {}, 0
-  local at = select(2, read_uleb(s, 1))
-  p.flags, p.params, p.framesize, p.n_upvalues = byte(s, at, at + 3)
-  at = at + 4
-  p.n_objects, at = read_uleb(s, at)
-  p.n_numbers, at = read_uleb(s, at)
-  local n_code
-  n_code, at = read_uleb(s, at)
-  p.debug_size = 0
-  if not proto.header.stripped then
-    p.debug_size, at = read_uleb(s, at)
-    if p.debug_size > 0 then
-      p.first_line, at = read_uleb(s, at)
-      n_lines, at = read_uleb(s, at)
-    end
-  end
-  p.n_lines, p.width = n_lines, n_lines < 256 and 1 or n_lines < 65536 and 2 or 4
-  p.code = {}
-  for i = 1, n_code do
-    p.code[i] = { byte(s, at, at + 3) }
-    at = at + 4
-  end
-  p.upvalues, p.upvalues_at = sub(s, at, at + 2 * p.n_upvalues - 1), at
-  at = at + 2 * p.n_upvalues
-  p.constants = sub(s, at, #s - p.debug_size)
-  at = #s - p.debug_size + 1
-  p.lines = {}
-  if p.debug_size > 0 then
-    for i = 1, n_code do
-      p.lines[i] = sub(s, at, at + p.width - 1)
-      at = at + p.width
-    end
-    local first = at
-    for _ = 1, p.n_upvalues do at = find(s, "\0", at, true) + 1 end
-    p.names, p.variables = sub(s, first, at - 1), sub(s, at)
-  end
-  return p
-end
-
---- The variables, of which the first begins `by` instructions later; the others follow it.
-local function moved(variables, by)
-  local at = byte(variables, 1)
-  if at == 0 then return variables end
-  at = at < 7 and 2 or find(variables, "\0", 1, true) + 1
-  local first, behind = read_uleb(variables, at)
-  return sub(variables, 1, at - 1) .. uleb(first + by) .. sub(variables, behind)
-end
-
---- The dump that is made of the parts again. edit: gives what the prototypes before it become, in the same bytes.
-local function joined(proto, p, added, edit)
-  local code = {}
-  for i, ins in ipairs(p.code) do code[i] = char(ins[1], ins[2], ins[3], ins[4]) end
-  local out = { char(p.flags, p.params, p.framesize, p.n_upvalues + added), uleb(p.n_objects), uleb(p.n_numbers),
-    uleb(#code) }
-  local tail = ""
-  if p.debug_size > 0 then tail = concat(p.lines) .. p.names .. rep("(rest)\0", added) .. p.variables end
-  if not proto.header.stripped then
-    out[#out + 1] = uleb(#tail)
-    if p.debug_size > 0 then out[#out + 1] = uleb(p.first_line) .. uleb(p.n_lines) end
-  end
-  out[#out + 1] = concat(code) .. p.upvalues .. rep("\0\128", added) .. p.constants .. tail
-  local main = concat(out)
-  local whole = bytecode.dump(proto) -- its last part is the prototype itself
-  local before = sub(whole, 1, #whole - 1 - (proto.last_byte - proto.first_byte + 1))
-  if edit then before = edit(before) end
-  return before .. uleb(#main) .. main .. "\0"
-end
-
--- Instructions --------------------------------------------------------------------------------------------------------
-
-local numbers -- of opcodes, by name
-
-local function two(name, a, d) return { numbers[name], a, d % 256, floor(d / 256) } end
-
-local function three(name, a, b, c) return { numbers[name], a, c, b } end
-
---- A jump from one position to another.
-local function jump(from, to, in_use) return two("JMP", in_use, to - from - 1 + 32768) end
-
---- Puts instructions into the code, at the line of another one.
-local function append(p, list, line)
-  for _, ins in ipairs(list) do
-    p.code[#p.code + 1] = ins
-    if p.debug_size > 0 then p.lines[#p.code] = line end
-  end
-end
-
---- A call of an upvalue in the function's own place, with n registers, of which `live` hold a value, and with what
---- `...` stands for in a function of so many parameters.
-local function exit_call(proto, upvalue, live, n, params)
-  local list = { two("UGET", n, upvalue) }
+--- A call of an upvalue in the function's own place, with n registers, of which `live` hold a value, with what the
+--- upvalue `carried` holds, if that is given, and with what `...` stands for in a function of so many parameters.
+local function exit_call(proto, upvalue, live, n, params, carried)
+  local list, given = { two("UGET", n, upvalue) }, n
   for r = 1, n do
     local to = n + proto.fr2 + r
     list[#list + 1] = live[r] and two("MOV", to, r - 1) or two("KPRI", to, 0)
   end
+  if carried then
+    given = n + 1
+    list[#list + 1] = two("UGET", n + proto.fr2 + given, carried)
+  end
   if proto.vararg then
-    list[#list + 1] = three("VARG", 2 * n + 1 + proto.fr2, 0, params)
-    list[#list + 1] = two("CALLMT", n, n)
+    list[#list + 1] = three("VARG", n + given + 1 + proto.fr2, 0, params)
+    list[#list + 1] = two("CALLMT", n, given)
   else
-    list[#list + 1] = two("CALLT", n, n + 1)
+    list[#list + 1] = two("CALLT", n, given + 1)
   end
   return list
 end
@@ -180,17 +79,13 @@ local function set_params(proto, p, n)
   end
 end
 
-local function not_for_traces(p)
-  if floor(p.flags / NOJIT) % 2 == 0 then p.flags = p.flags + NOJIT end
-end
-
 --- Walks of tables in whose middle it begins: by the key.
 local function walk_by_key(proto, p, start)
   for q, ins in ipairs(proto.code) do
     if ins.name == "ITERL" and ins.target <= start and start <= q and proto.code[q - 1].name == "ITERN" then
-      p.code[q - 1][1] = numbers.ITERC
+      p.code[q - 1][1] = edit.numbers.ITERC
       for i, other in ipairs(proto.code) do
-        if other.name == "ISNEXT" and other.target == q - 1 then p.code[i][1] = numbers.JMP end
+        if other.name == "ISNEXT" and other.target == q - 1 then p.code[i][1] = edit.numbers.JMP end
       end
     end
   end
@@ -202,7 +97,7 @@ local takes_many = { CALLM = true, CALLMT = true, RETM = true, TSETM = true }
 local returns = { RET = true, RET0 = true, RET1 = true }
 local passes = { JMP = true, LOOP = true, FORL = true, ITERC = true, ITERN = true, ITERL = true,
   UCLO = true }
-local moves = { MOV = true, KPRI = true, KSHORT = true, KNUM = true, KSTR = true, KNIL = true }
+local moves = { MOV = true, UGET = true, KPRI = true, KSHORT = true, KNUM = true, KSTR = true, KNIL = true }
 
 --- The position of what takes all results of the call at a position; nil where they are as many as it says.
 ---@param proto tycho.Prototype
@@ -308,13 +203,15 @@ local constants = { KPRI = true, KSHORT = true, KNUM = true, KSTR = true }
 ---@param exits integer[]
 ---@param handed integer|nil the number of the exit that begins with the call that takes all results of the one at the
 ---position
+---@param carries boolean|nil a function is carried behind the registers: it lies in the last one meanwhile
 ---@return integer|nil width registers that it needs
 ---@return table[]? steps {op, next, a, other, args, nargs, nresults}, see lua_link.c; next and other count from 0
 ---@return any[]? constants by their positions, which their steps have as args
 ---@return integer? n of them
-function M.steps(proto, start, exits, handed)
+function M.steps(proto, start, exits, handed, carries)
   local code, steps, known, number, values, n_values, walk = proto.code, {}, {}, {}, {}, 0, nil
   local _, width = flows.live_before(proto.flow, start)
+  local carried = {} -- steps that take what is carried from where it lies
   if proto.vararg then return nil end
   for k, to in ipairs(exits) do number[to] = k end
   local function put(step)
@@ -326,13 +223,21 @@ function M.steps(proto, start, exits, handed)
     values[n_values] = v
     put { op = "constant", next = #steps + 1, a = a, args = n_values }
   end
+  --- Puts what is carried behind n registers. Gives how many these are then.
+  local function carry(n)
+    if not carries then return n end
+    carried[#carried + 1] = put { op = "move", next = #steps + 1, a = n + 1 }
+    width = max(width, n + 1)
+    return n + 1
+  end
   local function leave(to)
     local live, n = flows.live_before(proto.flow, to)
     width = max(width, n)
     for r = 1, n do
       if not live[r] then put_constant(r, nil) end
     end
-    put { op = "exit", a = number[to], nargs = n }
+    local given = carry(n)
+    put { op = "exit", a = number[to], nargs = given }
   end
   local taker = code[M.taker(proto, start)]
   local is_handed = taker and (handed or taker.name == "RETM")
@@ -348,8 +253,11 @@ function M.steps(proto, start, exits, handed)
     for r = 1, n do
       if not live[r] then put_constant(r, nil) end
     end
-    if step.a > n + 1 then put { op = "move", next = #steps + 1, a = n + 1, args = step.a } end
-    put { op = "exit", a = handed, nargs = n + 1 }
+    local behind = carries and n + 2 or n + 1
+    if step.a ~= behind then put { op = "move", next = #steps + 1, a = behind, args = step.a } end
+    width = max(width, behind)
+    carry(n)
+    put { op = "exit", a = handed, nargs = behind }
   end
   local visit
   --- What follows an instruction that changes registers: nothing that Lua would have to do from the beginning.
@@ -426,38 +334,17 @@ function M.steps(proto, start, exits, handed)
     known[at] = { i, from_start }
     return i, from_start
   end
+  if carries then width = width + 1 end -- as it is given
   if not visit(start) then return nil end
+  if carries then width = width + 1 end
+  for _, step in ipairs(carried) do step.args = width end
   return width, steps, values, n_values
 end
 
 -- Functions -----------------------------------------------------------------------------------------------------------
 
---- Lays the templates of constructors out in a function that was loaded as they are in the one that was dumped: tables
---- are walked as they lie. Whether that could be done.
-local function lay_out(proto, was, is)
-  constructors.link(proto)
-  for _, ins in ipairs(proto.code) do
-    if ins.name == "TDUP" or ins.name == "FNEW" then
-      local a, b = bytecode.constant(was, ins.d), bytecode.constant(is, ins.d)
-      if not (a and b) then return false end
-      if ins.name == "FNEW" and not lay_out(ins.k, a, b) then return false end
-      if ins.name == "TDUP" and not templates.lay_out(new_table, ins.k, a, b) then return false end
-    end
-  end
-  return true
-end
-
---- The function of a dump, which is known to be one.
-local function load_dump(source)
-  local g, why = compile(source, "=continuation")
-  return g or error(why, 0)
-end
-
 --- Lets a function that goes on in the middle of f share f's variables, and its globals.
-function M.share(f, proto, g)
-  for i = 1, #proto.upvalues do join(g, i, f, i) end
-  set_env(g, get_env(f))
-end
+M.share = edit.share
 
 --- Whether a function's globals are still those of f.
 function M.has_globals(f, g) return get_env(f) == get_env(g) end
@@ -465,10 +352,53 @@ function M.has_globals(f, g) return get_env(f) == get_env(g) end
 --- Gives f the globals that what went on in its middle was given.
 function M.give_globals(f, g) set_env(f, get_env(g)) end
 
---- Loads a dump; it shares f's variables, and its globals.
-local function load_like(f, proto, source)
-  local g = load_dump(source)
-  M.share(f, proto, g)
+--- How many registers what goes on at a position is given.
+function M.registers(proto, at) return (select(2, flows.live_before(proto.flow, at))) end
+
+--- The globals of a function.
+M.globals = get_env
+
+--- An upvalue of a function.
+function M.upvalue(f, i) return (select(2, get_upvalue(f, i))) end
+
+--- The dump of a function, a text that its prototype has alone; nil: it is not known.
+function M.code(f)
+  local proto = bytecode.prototype(f)
+  return proto and bytecode.dump(proto)
+end
+
+--- The dumps of the functions that a prototype makes: a set.
+function M.inside(proto)
+  local set = {}
+  local function add(of)
+    for _, child in ipairs(of.children) do
+      set[bytecode.dump(child)] = true
+      add(child)
+    end
+  end
+  add(proto)
+  return set
+end
+
+--- The variables of the closure that an instruction makes which are those of the function it is made in: pairs of
+--- numbers, its own and that function's, as bytes.
+function M.shared(proto, at)
+  local list = {}
+  for k, u in ipairs(proto.code[at].k.upvalues) do
+    if not u.is_local then list[#list + 1] = char(k, u.index) end
+  end
+  return concat(list)
+end
+
+--- What makes functions of a prototype whose last n upvalues are new ones.
+function M.opener(f, proto, n)
+  return build(f, proto, split(proto), 0, true, n)
+end
+
+--- A function like f that shares nothing with it.
+function M.copy(f, proto)
+  local g = load_dump(bytecode.dump(proto))
+  lay_out(proto, f, g)
   return g
 end
 
@@ -477,7 +407,7 @@ end
 ---@return tycho.Prototype|nil
 ---@return string? reason
 function M.ready(f)
-  if not (join and set_upvalue and get_env and set_env and compile) then
+  if not (join and get_upvalue and set_upvalue and get_env and set_env and compile) then
     return nil, "this host has no debug library"
   end
   local proto, why = bytecode.prototype(f)
@@ -488,10 +418,7 @@ function M.ready(f)
   if not lay_out(proto, f, load_dump(source)) then
     return nil, "a table that it makes would be laid out otherwise"
   end
-  if not numbers then
-    numbers = {}
-    for op, name in pairs(bytecode.opcodes()) do numbers[name] = op end
-  end
+  edit.ready()
   return proto
 end
 
@@ -521,46 +448,55 @@ M.SHIFT, M.SHIFT_HANDED = 1, 2
 ---@param f function
 ---@param proto tycho.Prototype
 ---@param at integer of the call, of which there is a function that runs it natively
+---@param made_anew boolean|nil then what makes it, and what is carried comes behind the registers
 ---@return function
-function M.rest_handed(f, proto, at)
+---@return integer n
+function M.rest_handed(f, proto, at, made_anew)
   local _, n = live_beside(proto, at)
-  local p = split(proto)
-  p.flags, p.params, p.framesize = p.flags + VARARG, n, max(p.framesize, n + 1)
+  local p, given = split(proto), made_anew and n + 1 or n
+  p.flags, p.params, p.framesize = p.flags + VARARG, given, max(p.framesize, given + 1)
   not_for_traces(p)
   walk_by_key(proto, p, at)
   local line, code, lines = p.lines[at + 1], p.code, p.lines
   p.code, p.lines = {}, {}
-  append(p, { three("VARG", proto.code[at].a - 1, 0, n), jump(2, at + 1 + M.SHIFT_HANDED, ANY) }, line)
+  append(p, { three("VARG", proto.code[at].a - 1, 0, given), jump(2, at + 1 + M.SHIFT_HANDED, ANY) }, line)
   for i, ins in ipairs(code) do
     p.code[M.SHIFT_HANDED + i], p.lines[M.SHIFT_HANDED + i] = ins, lines[i]
   end
   if p.debug_size > 0 then p.variables = moved(p.variables, M.SHIFT_HANDED) end
-  local g = load_like(f, proto, joined(proto, p, 0))
-  lay_out(proto, f, g)
-  return g
+  return build(f, proto, p, 0, made_anew), n
 end
 
 --- f from a position on, given the registers 1 to n, of which those that are live there count.
 ---@param f function
 ---@param proto tycho.Prototype
 ---@param at integer
+---@param made_anew boolean|nil then what makes it, and what is carried comes behind the registers
 ---@return function|nil
 ---@return integer|string n
-function M.rest(f, proto, at)
+function M.rest(f, proto, at, made_anew)
   local _, n = flows.live_before(proto.flow, at)
-  local p = split(proto)
+  local p, given = split(proto), made_anew and n + 1 or n
   if n > MOST_REGISTERS then return nil, "too many values are in use" end
-  set_params(proto, p, n)
-  p.framesize = max(p.framesize, n + 1)
+  set_params(proto, p, given)
+  p.framesize = max(p.framesize, given + 1)
   walk_by_key(proto, p, at)
-  insert(p.code, 1, jump(1, at + M.SHIFT, n))
+  insert(p.code, 1, jump(1, at + M.SHIFT, given))
   if p.debug_size > 0 then
     insert(p.lines, 1, p.lines[at])
     p.variables = moved(p.variables, M.SHIFT)
   end
-  local g = load_like(f, proto, joined(proto, p, 0))
-  lay_out(proto, f, g)
-  return g, n
+  return build(f, proto, p, 0, made_anew), n
+end
+
+--- The arguments of the call at a position that may be functions which it calls: their first register, how many.
+local function looked_at(proto, at)
+  local ins = proto.code[at]
+  local first = ins.a + proto.fr2 + 1
+  if M.handed(proto, at) then return first, 0 end
+  local n = ins.name == "CALL" and ins.c - 1 or ins.name == "CALLT" and ins.d - 1 or ins.name == "CALLM" and ins.c or
+    ins.d
+  return first, max(0, min(n, LOOKED_AT))
 end
 
 --- What runs natively from a position on, given the registers 1 to n, and behind them what it is handed; behind it
@@ -568,48 +504,59 @@ end
 ---@param f function
 ---@param proto tycho.Prototype
 ---@param at integer
----@param prepare function|nil what is called takes the place of prepare(what is called): by what takes all results of
----the call at the position, if one does
+---@param inside boolean whether the call at the position holds the reason
+---@param prepare function|nil what is called takes the place of the first result of prepare(what is called, its first
+---arguments): at the position, if inside, and by what takes all results of the call there, if one does; the arguments
+---take that of the others
 ---@param rest fun(at: integer, put: fun(f: function)): function what takes over at a position, asked for when it is
 ---first come to; put(f) makes it another function
+---@param made_anew boolean|nil then what makes it, and what is carried comes behind the registers
 ---@return function|nil
 ---@return integer|string n
 ---@return integer[]? exits positions behind it
-function M.native(f, proto, at, prepare, rest)
+function M.native(f, proto, at, inside, prepare, rest, made_anew)
   local flow, p = proto.flow, split(proto)
   if proto.code[at].name == "FNEW" then return nil, "its variables would stay behind" end
   local first = M.handed(proto, at)
   local _, n = flows.live_before(flow, at)
   if first then _, n = live_below(proto, at, first) end
   local exits, tops, list = region_of(proto, flow, at), {}, {}
-  local before = (prepare and 5 or 1) + (first and 1 or 0)
-  local widest = n + 3
+  local given = made_anew and n + 1 or n
+  local head = {}
+  local widest = given + 3
   for _, e in ipairs(exits) do
     if not tops[e[2]] then
       local live, top = flows.live_before(flow, e[2])
       tops[e[2]] = { live = live, top = top }
       list[#list + 1] = e[2]
-      widest = max(widest, 2 * top + 2)
+      widest = max(widest, 2 * top + 3)
     end
   end
-  local added = #list + (prepare and 1 or 0)
+  local added = #list + (prepare and 1 or 0) + (made_anew and 1 or 0)
+  if prepare then widest = max(widest, given + LOOKED_AT + 3) end
   if widest > MOST_REGISTERS or p.n_upvalues + added > MOST_UPVALUES then return nil, "too many values are in use" end
-  set_params(proto, p, n)
+  set_params(proto, p, given)
   p.framesize = max(p.framesize, widest + proto.fr2)
   not_for_traces(p)
   walk_by_key(proto, p, at)
   local line = p.lines[at]
-  local head = {}
-  if prepare then
-    local a = (M.taker_calls(proto, at) or proto.code[at].a) - 1
-    head = { two("UGET", n, p.n_upvalues + #list), two("MOV", n + 1 + proto.fr2, a), three("CALL", n, 2, 2),
-      two("MOV", a, n) }
+  local function prepare_call(a, argument, k)
+    head[#head + 1] = two("UGET", given, p.n_upvalues + #list)
+    head[#head + 1] = two("MOV", given + 1 + proto.fr2, a - 1)
+    for j = 1, k do head[#head + 1] = two("MOV", given + 1 + proto.fr2 + j, argument + j - 2) end
+    head[#head + 1] = three("CALL", given, k + 2, k + 2)
+    head[#head + 1] = two("MOV", a - 1, given)
+    for j = 1, k do head[#head + 1] = two("MOV", argument + j - 2, given + j) end
   end
+  local taker = prepare and M.taker_calls(proto, at)
+  if taker then prepare_call(taker, 0, 0) end
+  if prepare and inside then prepare_call(proto.code[at].a, looked_at(proto, at)) end
   if first then
     p.flags = p.flags + VARARG
-    head[#head + 1] = three("VARG", first - 1, 0, n)
+    head[#head + 1] = three("VARG", first - 1, 0, given)
   end
-  head[#head + 1] = jump(before, at + before, first and ANY or n)
+  local before = #head + 1
+  head[before] = jump(before, at + before, first and ANY or given)
   local code, lines = p.code, p.lines
   p.code, p.lines = {}, {}
   append(p, head, line)
@@ -619,7 +566,8 @@ function M.native(f, proto, at, prepare, rest)
   end
   for k, to in ipairs(list) do
     tops[to].stub = #p.code + 1
-    append(p, exit_call(proto, p.n_upvalues + k - 1, tops[to].live, tops[to].top, n), lines[to])
+    append(p, exit_call(proto, p.n_upvalues + k - 1, tops[to].live, tops[to].top, given,
+      made_anew and p.n_upvalues + added - 1), lines[to])
   end
   for _, e in ipairs(exits) do
     local from, to = e[1], tops[e[2]]
@@ -631,7 +579,7 @@ function M.native(f, proto, at, prepare, rest)
     p.code[place] = changed
   end
   if p.debug_size > 0 then p.variables = moved(p.variables, before) end
-  local g = load_like(f, proto, joined(proto, p, added))
+  local g = build(f, proto, p, added, made_anew, 1)
   for k, to in ipairs(list) do
     local function put(on) set_upvalue(g, p.n_upvalues + k, on) end
     put(function(...)
@@ -640,7 +588,7 @@ function M.native(f, proto, at, prepare, rest)
       return on(...)
     end)
   end
-  if prepare then set_upvalue(g, p.n_upvalues + added, prepare) end
+  if prepare then set_upvalue(g, p.n_upvalues + #list + 1, prepare) end
   return g, n, list
 end
 
@@ -666,17 +614,7 @@ function M.maker(f, proto, at)
   local made, line = p.code[at], p.lines[at]
   p.code, p.lines = {}, {}
   append(p, { made, two("UCLO", 0, 32768), two("RET1", ins.a - 1, 2) }, line)
-  local g = load_like(f, proto, joined(proto, p, 0))
-  lay_out(proto, f, g)
-  return g, taken, n
-end
-
---- The dump of a prototype's parent, with other variables for what it makes: those of the maker's registers.
-local function with_upvalues(parent, child, descriptions)
-  local first = parent
-  while first.children[1] do first = first.children[1] end
-  local at = parent.header.stop + child.first_byte - first.first_byte + split(child).upvalues_at
-  return function(before) return sub(before, 1, at - 1) .. descriptions .. sub(before, at + #descriptions) end
+  return build(f, proto, p, 0), taken, n
 end
 
 --- A function that makes a closure, which an instruction of `parent` makes, of the values of its variables. upvalues:
@@ -707,7 +645,7 @@ function M.maker_of(parent, at, upvalues, n, f, like)
   p.n_upvalues, p.upvalues, p.code, p.lines = #shared, rep("\0\128", #shared), {}, {}
   if p.debug_size > 0 then p.names = rep("(variable)\0", #shared) end
   append(p, { { made[1], n, made[3], made[4] }, two("UCLO", 0, 32768), two("RET1", n, 2) }, line)
-  local g = load_dump(joined(parent, p, 0, with_upvalues(parent, child, concat(list))))
+  local g = load_dump(joined(parent, p, 0, edit.with_upvalues(parent, child, concat(list))))
   for k, what in ipairs(shared) do join(g, k, what[1], what[2]) end
   set_env(g, get_env(f))
   if not lay_out(child, like, bytecode.constant(g, parent.code[at].d)) then return nil end

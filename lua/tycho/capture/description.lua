@@ -106,7 +106,7 @@ end
 --- is captured in parts, and no variable that it shares is assigned later, its maker gives it again.
 local function closure_position(world, c)
   if c.position then return c.position end
-  local at = c.by and position_of(c.by, bytecode.prototype(world.fn))
+  local at = c.by and position_of(c.by, bytecode.prototype(world.code))
   local maker = at and world.parts and world.parts:maker(at)
   if not maker then
     world:abort("a function made inside is returned or stored", "make it outside of the compiled function")
@@ -121,6 +121,7 @@ local function closure_position(world, c)
       r[u.index] = { NOTHING, recipe(world, v, s) }
     end
   end
+  if maker.carried then r[maker.n + 1] = { NOTHING, recipe(world, world.fn, world.fn_shadow) } end
   world.makes_closures, world.makes_parts = true, true
   world.made_tables[#world.made_tables + 1] = { made = r }
   c.position = #world.made_tables

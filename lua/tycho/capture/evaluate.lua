@@ -806,11 +806,12 @@ end
 ---@param args table
 ---@param shadows table
 ---@param n integer
+---@param code? function has the code to evaluate: fn, or one that goes on in its middle
 ---@return table results
 ---@return table shadows
 ---@return integer n
 ---@return table? frame of a function that was left before its end; then results are its registers
-function M.run(world, fn, fs, args, shadows, n)
+function M.run(world, fn, fs, args, shadows, n, code)
   world.stack = { depth = 0 }
 
   local function collect(frame)
@@ -828,7 +829,7 @@ function M.run(world, fn, fs, args, shadows, n)
     return results, result_shadows, n_results
   end
 
-  local proto, reason = bytecode.prototype(fn)
+  local proto, reason = bytecode.prototype(code or fn)
   if not proto then world:abort("the function cannot be evaluated: " .. reason) end
   local frame = load_arguments(world, args, shadows, n)
   world.stack.depth = 1

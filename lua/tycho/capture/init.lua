@@ -480,7 +480,9 @@ local function new_world(core, f, options, ...)
   local C = core.internals.capture
   local n = select("#", ...)
   local w = {
-    core = core, C = C, is_tensor = C.is_tensor, narg = n, fn = f, parts = options.parts,
+    core = core, C = C, is_tensor = C.is_tensor, narg = n, parts = options.parts,
+    code = options.parts and options.parts.code or f, -- the function that is evaluated
+    fn = f, fn_shadow = nil,                          -- whose variables it has
     program = {}, about = {}, lines = {}, deferred = { program = {}, about = {}, lines = {} },
     drawn = { program = {}, about = {}, lines = {} },
     slots = {}, nslots = n + 1,
@@ -516,7 +518,7 @@ local function new_world(core, f, options, ...)
   local args, shadows = {}, {}
   for i = 1, n do
     local v = (select(i, ...))
-    local name = getlocal and getlocal(f, i) or ("argument " .. i)
+    local name = getlocal and getlocal(w.code, i) or ("argument " .. i)
     args[i], shadows[i] = v, { slot = i, path = name, value = v }
     w.slots[i] = shadows[i]
     if type(v) == "number" then w:bound(shadows[i]) end
@@ -524,6 +526,13 @@ local function new_world(core, f, options, ...)
   -- the function itself: a trace belongs to it
   local fs = { slot = n + 1, path = "function", value = f, pinned = true, typed = true }
   w.slots[n + 1], w.objects[f] = fs, fs
+  local carried = options.parts and options.parts.carried
+  if carried then -- it is another one in each call, but of this code
+    fs = shadows[carried]
+    w.fn = args[carried]
+    fs.path, fs.pinned, fs.typed, fs.bytecode_only, w.objects[w.fn] = "function", true, true, true, fs
+  end
+  w.fn_shadow = fs
   return w, args, shadows, fs
 end
 
@@ -546,7 +555,7 @@ function World:cut_here()
   local frame, left = stack and stack[1], stack and stack.left
   if not frame or stack.depth == 0 or stack.of_thread then return nil end
   local inside = left ~= nil or stack.depth > 1
-  if inside and not left and stack[2].caller ~= "lua" then inside = false end -- called by a metamethod
+  if inside and not left and stack[2].caller == "metamethod" then inside = false end
   left = left or frame
   return { at = left.at, turns = left.turns, inside = inside }
 end
@@ -632,7 +641,7 @@ local function capture(core, handle, options, f, ...)
     local args, shadows, fs
     w, args, shadows, fs = new_world(core, f, options, ...)
     C.located(function() return w:where() end)
-    local results, rs, n, frame = evaluate.run(w, f, fs, args, shadows, w.narg)
+    local results, rs, n, frame = evaluate.run(w, w.fn, fs, args, shadows, w.narg, w.code)
     local at, resume, link = frame and frame.at, nil, nil
     if at then
       results, rs, n, resume, link = options.parts:leave(frame, w)
@@ -725,7 +734,7 @@ function M.run_with(core, handle, options, f, ...)
     why = first
   end
   if done then
-    core.internals.protect(dump, format("capture: a trace of %s\n", place_of(f)))
+    core.internals.protect(dump, format("capture: a trace of %s\n", place_of(own.parts and own.parts.code or f)))
     return true, why
   end
   core.internals.protect(dump, format("capture: aborted at %s:%s: %s%s\n", tostring(why.file or "?"),
@@ -782,6 +791,7 @@ function M.run(core, handle, f, ...) return M.run_with(core, handle, {}, f, ...)
 M.unpack = unpack
 
 M.parts = parts.new
+M.does_enough = parts.does_enough
 
 --- Whether a function that captured code calls may be compiled itself.
 function M.may_compile(core, f)

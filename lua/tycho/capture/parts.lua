@@ -17,13 +17,20 @@
 --    without Lua (lua_link.c). It gives up where something else happens, and Lua does the same.
 -- 5. In f(x:item()) a link hands the number on to a part that begins with the call of f. If that is not kept, f is
 --    called natively, as the function that was compiled of it.
--- 6. A part costs about a microsecond. One that does too little for that, and does not lead to one that does more, is
---    not kept: from there on the function runs as it is, and one that is cut there after as little is not cut at all.
+-- 6. A function that is made anew in each call (a closure) has parts, too: those of its prototype. The function itself
+--    goes from part to part behind the registers, and what runs natively is made where it runs, over its variables
+--    (lua_instance.c). Where closures share variables with a function that are assigned, one takes its place that keeps
+--    these in upvalues, new ones in each call (cells.lua).
+-- 7. A part costs about a microsecond. One that does too little for that, and does not lead to one that does more, is
+--    not kept: from there on the function runs as it is, and one that is cut there after as little is not cut at all,
+--    unless what it calls there does enough.
 
+local cells = require "tycho.capture.cells"
 local continuation = require "tycho.capture.continuation"
 
-local sort, format, floor, unpack = table.sort, string.format, math.floor, unpack
-local type, pairs, ipairs, next, setmetatable, rawget = type, pairs, ipairs, next, setmetatable, rawget
+local sort, concat, format, floor, unpack = table.sort, table.concat, string.format, math.floor, unpack
+local type, pairs, ipairs, next, select, setmetatable, rawget = type, pairs, ipairs, next, select, setmetatable, rawget
+local load_text = loadstring or load
 local get_metatable = type(debug) == "table" and debug.getmetatable
 
 if jit and jit.off then jit.off(true, true) end -- as in evaluate.lua: captures are short
@@ -37,30 +44,112 @@ local TRIES = 16 -- calls of what goes on that show whether it does enough
 --- Operations, and nanoseconds that these take: a part that has less does too little. Specs keep them all.
 M.FEW, M.SHORT = 4, 20e3
 
+--- Whether so many operations that take so many nanoseconds are enough.
+function M.does_enough(operations, time) return operations >= M.FEW or time >= M.SHORT end
+
 ---@class tycho.Whole a function that may be captured in parts
 ---@class tycho.Parts a compiled function that is a whole one, or the rest of one
 
-local Whole, Parts = {}, {}
+local Whole, Parts, WEAK = {}, {}, { __mode = "kv" }
 Whole.__index, Parts.__index = Whole, Parts
 
 -- Calls that are made natively ----------------------------------------------------------------------------------------
 
-local CALLEES = 8 -- that are called compiled; more are perhaps made anew in each call
+local CALLEES, CODES = 8, 8 -- that are called compiled; kinds of functions that are made anew in each call
+local MOST_PARAMETERS = 60
 
---- What is called in place of f: its compiled function, if it has one.
+--- What makes a function that gives its arguments as n registers, and behind them what open(the function `made`) gives
+--- and what `...` stands for, to what `put` says.
+local function forwarder(params, n, vararg, open)
+  local names, given = {}, {}
+  for i = 1, params do names[i] = "a" .. i end
+  for i = 1, n do given[i] = names[i] or "nil" end
+  given[n + 1], names[params + 1] = open and "open(made)" or "made", vararg and "..." or nil
+  given[n + 2] = vararg and "..." or nil
+  return load_text(format([[local open, entry = ...
+    return function(on) entry = on end, function(made)
+      return function(%s) return entry(%s) end
+    end]], concat(names, ", "), concat(given, ", ")), "=(tycho)")(open)
+end
+
+--- Functions with f's code that are made anew are captured in parts of their own. Gives what knows of these, and what
+--- makes of such a function what runs in its place. Each call has its own upvalues for variables that are assigned, see
+--- cells.lua.
+---@return tycho.Whole|nil
+---@return fun(f: function): function
+local function anew(parent, f)
+  local proto = continuation.ready(f)
+  if not proto or proto.params > MOST_PARAMETERS then return nil end
+  local of, own = cells.of(f, proto)
+  local params, open = proto.params, nil
+  if of then
+    proto = continuation.ready(of)
+    open = parent.instances(continuation.opener(of, proto, own), 1)
+  else
+    of = continuation.copy(f, proto)
+  end
+  local whole, put = parent.sub_whole(of, proto), nil
+  local run = whole:rest(1, function(on) put(on) end)
+  local set, wrap = forwarder(params, whole.rests[1].parts.carried - 1, proto.vararg, open)
+  put = set
+  put(run)
+  whole.original = own > 0 and #proto.upvalues - own + 1 or nil -- the upvalue that holds the function itself
+  parent.anew[#parent.anew + 1] = whole
+  return whole, wrap
+end
+
+--- What runs in place of f, which is made anew in each call, if that is known of f; else nil.
+local function prepared_anew(whole, f)
+  for _, known in ipairs(whole.codes) do
+    if whole.has_code(f, known.code) then
+      if known.wrap == nil then
+        known.whole, known.wrap = anew(whole, f)
+        known.wrap = known.wrap or false
+      end
+      if not known.wrap or known.whole.plain or known.whole.rests[1].native then return nil, true end
+      return known.wrap(f), true, known
+    end
+  end
+  return nil, false
+end
+
+--- What is called in place of f: its compiled function, if it has one. A function that is made by the whole one, or
+--- whose code another one had that was called, is made anew in each call.
 local function prepared(whole, f)
   local meta = type(f) == "table" and get_metatable(f)
   local call = type(f) == "function" and f or type(meta) == "table" and rawget(meta, "__call")
   local known = whole.callees[f]
-  if known and known.call == call and not whole.is_disabled(call) then return known.run end
-  if whole.ncallees >= CALLEES or type(call) ~= "function" or not whole.may_compile(call) then return f end
+  if known and known.call == call and not whole.is_disabled(call) then return known.run, known end
+  if type(call) ~= "function" or not whole.may_compile(call) then return f end
+  if call == f then
+    local run, found, of = prepared_anew(whole, f)
+    if found then return run or f, of end
+    local code = #whole.codes < CODES and continuation.code(f)
+    if code then
+      whole.codes[#whole.codes + 1] = { code = code }
+      if whole.inside[code] then return prepared(whole, f) end
+    end
+  end
+  if whole.ncallees >= CALLEES then return f end
   local compiled = whole.compile(call)
-  known = { call = call, run = compiled }
+  known = { call = call, run = compiled, compiled = compiled }
   if call ~= f then
     function known.run(...) return compiled(f, ...) end
   end
   whole.callees[f], whole.ncallees = known, whole.ncallees + 1
-  return known.run
+  return known.run, known
+end
+
+--- What is called at a site in place of f, and its first arguments: what f calls among them.
+local function prepared_call(whole, callees, f, ...)
+  local g, known = prepared(whole, f)
+  if known then callees[known] = true end
+  local at = g == f and whole.callers[f]
+  if not at or at > select("#", ...) then return g, ... end
+  local args = { ... }
+  args[at], known = prepared(whole, args[at])
+  if known then callees[known] = true end
+  return f, unpack(args, 1, select("#", ...))
 end
 
 -- Sites ---------------------------------------------------------------------------------------------------------------
@@ -77,10 +166,16 @@ function Whole:site(at, inside, unknown, may_link)
     return nil
   end
   self.count = self.count + 1
-  local function prepare(f) return prepared(self, f) end
+  local callees, calls = {}, 0
+  local function prepare(...)
+    calls = calls + 1
+    if calls == TRIES then self:may_give_up(site) end
+    return prepared_call(self, callees, ...)
+  end
   local native, n, exits
-  local function behind(run)
+  local function behind(run, to)
     if not unknown then return run end
+    if self.made_anew then return self:behind_unknown(run, to) end
     return function(...)
       if not continuation.has_globals(self.f, native) then
         continuation.give_globals(self.f, native)
@@ -90,17 +185,50 @@ function Whole:site(at, inside, unknown, may_link)
     end
   end
   local function rest(to, put)
-    return behind(self:rest(to, function(run) put(behind(run)) end))
+    return behind(self:rest(to, function(run) put(behind(run, to)) end), to)
   end
   local called = inside or continuation.taker_calls(self.proto, at)
-  native, n, exits = continuation.native(self.f, self.proto, at, called and prepare or nil, rest)
+  native, n, exits = continuation.native(self.f, self.proto, at, inside, called and prepare or nil, rest,
+    self.made_anew)
   if native then
-    local hand_on = self.hand_on
+    local hand_on, run = self.hand_on, native
+    if self.made_anew then run = self:runner(native, n + 1, unknown) end
     site = { at = at, live = continuation.live(self.proto, at), n = n, exits = exits, ends = {}, native = native,
-      resume = function() return native(hand_on()) end, may_link = may_link }
+      calls = called and true,
+      resume = function() return run(hand_on()) end, may_link = may_link, callees = callees }
   end
   self.sites[key] = site or false
   return site
+end
+
+--- What runs what `make` makes, over the variables of the argument at a position. noted: what its globals are then is
+--- known until behind_unknown asks.
+function Whole:runner(make, at, noted)
+  local instance = self.instances(make, at)
+  if not noted then return function(...) return instance(...)(...) end end
+  return function(...)
+    local g, f = instance(...), select(at, ...)
+    self.running[f], self.globals[g] = g, continuation.globals(g)
+    return g(...)
+  end
+end
+
+--- Gives a function that is made anew, and the one that it stands for, the globals of g.
+function Whole:set_globals(f, g)
+  continuation.give_globals(f, g)
+  if self.original then continuation.give_globals(continuation.upvalue(f, self.original), g) end
+end
+
+--- What is called at a position behind a call that may have given its caller other globals: those are the function's
+--- from then on.
+function Whole:behind_unknown(run, at)
+  local carried = continuation.registers(self.proto, at) + 1
+  return function(...)
+    local f = select(carried, ...)
+    local g = self.running[f]
+    if g and continuation.globals(g) ~= self.globals[g] then self:set_globals(f, g) end
+    return run(...)
+  end
 end
 
 --- The function shares other variables or globals than it did, and so must all that goes on in its middle.
@@ -144,11 +272,12 @@ function Whole:link(site, reader, hands)
   if not site.may_link then return nil end
   local leads = { unpack(site.exits) }
   if hands then leads[#leads + 1] = site.at + HANDED end
-  local width, steps, constants, n = continuation.steps(self.proto, site.at, site.exits, hands and #leads)
+  local width, steps, constants, n = continuation.steps(self.proto, site.at, site.exits, hands and #leads,
+    self.made_anew)
   if not width then return nil end
   if hands then self.handing[site.at + HANDED], site.leads = site, leads end
   local link = self.new_link { owner = self.f, shared = self.shared, reader = reader or false, native = site.resume,
-    width = width, steps = steps, constants = constants, nconstants = n }
+    width = width, steps = steps, constants = constants, nconstants = n, carries = self.made_anew or false }
   for k, to in ipairs(leads) do
     local entered, resume = false, nil
     local function put()
@@ -173,12 +302,14 @@ function Whole:rest(at, put)
   local rest = self.rests[at]
   if not rest then
     local handed = at % 1 > 0
-    local raw = handed and continuation.rest_handed(self.f, self.proto, at - HANDED)
-      or assert(continuation.rest(self.f, self.proto, at))
+    local make_rest = handed and continuation.rest_handed or continuation.rest
+    local raw, n = make_rest(self.f, self.proto, floor(at), self.made_anew)
     local shift = handed and continuation.SHIFT_HANDED or continuation.SHIFT
-    local parts = setmetatable({ whole = self, shift = shift, begins = at, raw = raw, sites = {},
+    local parts = setmetatable({ whole = self, shift = shift, begins = at, raw = raw, code = raw, sites = {},
       cuts = turns_around(self, floor(at), shift) }, Parts)
-    rest = { parts = parts, puts = {}, compiled = self.compile(raw, parts) }
+    local make = raw
+    if self.made_anew then parts.carried, parts.raw, parts.code = n + 1, self:runner(make, n + 1), make() end
+    rest = { parts = parts, puts = {}, make = make, compiled = self.compile(make, parts) }
     rest.run = rest.compiled
     self.rests[at] = rest
   end
@@ -197,10 +328,22 @@ function Parts:pays(seen)
   if seen[self] then return false end
   seen[self] = true
   for site in pairs(self.sites) do
+    for known in pairs(site.callees) do
+      if known.whole and known.whole:pays() then return true end
+      if known.compiled and self.whole.does_enough(known.compiled) then return true end
+    end
     for _, to in ipairs(site.leads or site.exits) do
       local rest = self.whole.rests[to]
       if rest and rest.parts:pays(seen) then return true end
     end
+  end
+  return false
+end
+
+--- Whether some part of a function that is made anew does enough.
+function Whole:pays()
+  for _, rest in pairs(self.rests) do
+    if rest.parts.worth then return true end
   end
   return false
 end
@@ -228,30 +371,53 @@ function Whole:unlink(at)
   self.handing[at], site.leads = nil, nil
 end
 
+--- A function could not be cut since closures share variables with it that are assigned: from its next call on another
+--- one takes its place, if there is one that can.
+function Whole:take_cells()
+  if not self.lacks_cells or self.made_anew then return end
+  self.lacks_cells = false
+  local of, wrap = anew(self, self.f)
+  if not of or not of.original then return end
+  self.stands_aside = true
+  function of.drop()
+    self.stands_aside = false
+    self.stand_aside(nil)
+  end
+  self.stand_aside(wrap(self.f), of.rests[1].compiled)
+end
+
 --- From a position on the function runs as it is.
 function Whole:run_natively(at)
   local rest = self.rests[at]
   if rest.native then return end
   rest.native = true
+  if at == 1 and self.drop then self.drop() end
   put_all(rest, rest.parts.raw)
   if self.handing[at] then self:unlink(at) end
   for _, site in pairs(self.sites) do
-    if site and self:is_native(site) then
-      for parts in pairs(site.ends) do parts:give_up() end
-    end
+    if site then self:may_give_up(site) end
   end
 end
 
---- The rest of the function runs as it is, and may set its globals: gives what is to follow it.
+--- What ends at a site does too little if nothing behind it is captured, nor what is called there does enough.
+function Whole:may_give_up(site)
+  if not self:is_native(site) then return end
+  for parts in pairs(site.ends) do parts:give_up() end
+end
+
+--- The rest of the function runs as it is, and may set its globals: gives what is to run it, given what does so.
 function Parts:sets_globals()
-  local whole, rest = self.whole, self.whole.rests[self.begins]
-  local function follow(...)
-    whole:take_globals()
+  local whole, rest, carried = self.whole, self.whole.rests[self.begins], self.carried
+  local function follow(f, g, ...)
+    if f then whole:set_globals(f, g) else whole:take_globals() end
     return ...
   end
+  local function run(g, ...) return follow(carried and select(carried, ...), g, g(...)) end
+  local raw = self.raw
   rest.native = true
-  put_all(rest, function(...) return follow(self.raw(...)) end)
-  return follow
+  put_all(rest, carried and function(...) return run(whole.instances(rest.make, carried)(...), ...) end
+    or function(...) return run(raw, ...) end)
+  return run
 end
 
 --- Whether nothing behind a site is captured.
@@ -295,6 +461,10 @@ function Parts:leave(frame, world)
   local site = self.cuts and self.cuts[at] and self.whole:site(at - self.shift, false, false, true) or self.asked
   local results, shadows, n = {}, {}, site.n
   for r in pairs(site.live) do results[r], shadows[r] = R[r], S[r] end
+  if self.carried then
+    n = n + 1
+    results[n], shadows[n] = world.fn, world.fn_shadow
+  end
   local first = continuation.handed(self.whole.proto, site.at)
   if first then
     for k = 1, frame.multi do results[n + k], shadows[n + k] = R[first + k - 1], S[first + k - 1] end
@@ -321,7 +491,9 @@ function Parts:maker(at)
   local whole, place = self.whole, at - self.shift
   if whole.makers[place] == nil then
     local make, taken, n = continuation.maker(whole.f, whole.proto, place)
-    whole.makers[place] = make and { make = make, taken = taken, n = n } or false
+    whole.lacks_cells = whole.lacks_cells or not make
+    if make and self.carried then make = whole.within(make, continuation.shared(whole.proto, place)) end
+    whole.makers[place] = make and { make = make, taken = taken, n = n, carried = self.carried } or false
   end
   return whole.makers[place] or nil
 end
@@ -336,16 +508,21 @@ function Parts:line(at)
 end
 
 --- What goes on behind the cuts of the whole function, in the order of its code: {line, run: the compiled function}, or
---- {line} where it runs as it is.
+--- {line} where it runs as it is; then the parts of functions that are made anew in each call.
 ---@return {line: integer?, run: function?}[]
 function Parts:list()
   local at, list = {}, {}
-  for place in pairs(self.whole.rests) do at[#at + 1] = place end
+  for place in pairs(self.whole.stands_aside and {} or self.whole.rests) do at[#at + 1] = place end
   sort(at)
   local lines = self.whole.proto.lines or {}
   for i, place in ipairs(at) do
     local rest = self.whole.rests[place]
     list[i] = { line = lines[floor(place)], run = not rest.native and rest.compiled or nil }
+  end
+  for _, whole in ipairs(self.whole.anew) do
+    for i, part in ipairs(Parts.list { whole = whole }) do
+      if i > 1 or not whole.drop then list[#list + 1] = part end -- else it is the function itself
+    end
   end
   return list
 end
@@ -361,14 +538,14 @@ end
 
 --- It does too little to be kept.
 function Parts:give_up()
-  if self.worth then return end
+  if self.worth or self:pays {} then return end
   if self.begins then return self.whole:run_natively(self.begins) end
   self.drop()
 end
 
 --- A part was captured: so many operations, which take so many nanoseconds; ended: at a site. False: it is not kept.
 function Parts:captured(operations, time, ended)
-  if operations >= M.FEW or time >= M.SHORT then
+  if M.does_enough(operations, time) then
     self.worth = true
     return true
   end
@@ -378,7 +555,7 @@ function Parts:captured(operations, time, ended)
   elseif self.begins then
     self.whole:try(self.begins)
   elseif site then
-    if self.whole:is_native(site) then return false end
+    if self.whole:is_native(site) and not (site.calls or self:pays {}) then return false end
     site.ends[self] = true
   end
   return true
@@ -387,20 +564,33 @@ end
 --- What is to be known of a function that may be captured in parts; nil and a reason where it may not.
 ---@param f function
 ---@param how {compile: function, may_compile: function, is_disabled: function, hand_on: function, drop: function,
----has_own_globals: function, part_of: function, link: function, link_exit: function, unlink: function}
+---has_own_globals: function, part_of: function, link: function, link_exit: function, unlink: function,
+---stand_aside: function, callers: table<function, integer>, does_enough: function, has_code: function,
+---instances: function, within: function}
 ---@return tycho.Parts|false
 ---@return string? reason
 function M.new(f, how)
   local proto, why = continuation.ready(f)
   if not proto then return false, why end
-  local whole = setmetatable({ f = f, proto = proto, sites = {}, rests = {}, makers = {}, count = 0, callees = {},
-    handing = {}, -- by place: the sites whose links hand results on to it
-    ncallees = 0,
-    compile = how.compile, may_compile = how.may_compile, is_disabled = how.is_disabled,
-    has_own_globals = how.has_own_globals, part_of = how.part_of, new_link = how.link,
-    set_exit = how.link_exit, unlink_site = how.unlink }, Whole)
-  whole.hand_on, whole.shared = how.hand_on(function() whole:share() end)
-  return setmetatable({ whole = whole, shift = 0, sites = {}, drop = how.drop }, Parts)
+  local function new_whole(of, of_proto, made_anew)
+    local whole = setmetatable({ f = of, proto = of_proto, sites = {}, rests = {}, makers = {}, count = 0, callees = {},
+      handing = {}, -- by place: the sites whose links hand results on to it
+      ncallees = 0, made_anew = made_anew, codes = {}, anew = {}, inside = continuation.inside(of_proto),
+      running = setmetatable({}, WEAK), globals = setmetatable({}, WEAK),
+      compile = how.compile, may_compile = how.may_compile, is_disabled = how.is_disabled, callers = how.callers,
+      does_enough = how.does_enough, has_code = how.has_code, instances = how.instances, within = how.within,
+      stand_aside = how.stand_aside,
+      part_of = how.part_of, new_link = how.link, set_exit = how.link_exit, unlink_site = how.unlink }, Whole)
+    whole.hand_on, whole.shared = how.hand_on(of, function() whole:share() end)
+    function whole.has_own_globals()
+      if not made_anew then return how.has_own_globals(whole) end
+      whole.plain = true
+      if whole.drop then whole.drop() end
+    end
+    function whole.sub_whole(sub_f, sub_proto) return new_whole(sub_f, sub_proto, true) end
+    return whole
+  end
+  return setmetatable({ whole = new_whole(f, proto), shift = 0, sites = {}, drop = how.drop, code = f }, Parts)
 end
 
 return M
