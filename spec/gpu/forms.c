@@ -176,6 +176,7 @@ static const Form forms[] = {
     {"cvt", ".rn|.rz .relu .f16|.bf16 .f32", "Rr", 70, 80, pick_cvt, NULL, 0},
     {"cvt", ".rn|.rz .relu? .f16x2|.bf16x2 .f32", "Dbb", 70, 80, pick_cvt_pack, NULL, 0},
     {"cvt", ".rna .tf32 .f32", "Rr", 70, 80, pick_cvt, NULL, 0},
+    {"cvt", ".rn|.rz .relu? .tf32 .f32", "Rr", 78, 90, pick_cvt, NULL, 0},
     {"ld", ".weak? " SPACE "? .ca|.cg|.cs|.lu|.cv? " HINTS " .v2|.v4? " ANY, "VM", 0, 0, pick_ld,
      NULL, 0},
     {"ld", ".volatile " SPACE "? .v2|.v4? " ANY, "VM", 0, 0, pick_ld, NULL, 0},
@@ -306,6 +307,13 @@ static _Noreturn void mismatch(Parser *p, const Inst *i) {
   ptx_error(p, i->line, "Arguments mismatch for instruction '%s'", i->name);
 }
 
+/* Where something is used that not every version and target has. */
+static void need(Parser *p, const Inst *i, bool used, const char *what, int version, int target) {
+  if (used && p->module->version < version)
+    ptx_error(p, i->line, "Feature '%s' requires PTX ISA .version %d.%d or later", what, version / 10, version % 10);
+  if (used && p->module->target < target) ptx_error(p, i->line, "Feature '%s' requires .target sm_%d or higher", what, target);
+}
+
 /* Whether a register of a type may stand where an instruction has another one. */
 static bool type_fits(Type want, Type reg) {
   if (reg == T_PRED || type_size(want) != type_size(reg)) return false;
@@ -357,6 +365,8 @@ static int source_slot(Parser *p, const Inst *i, const Operand *o, Type want, bo
     return o->slot;
   case O_NUMBER: return constant_slot(p, literal(p, i, want, o), size == 8);
   case O_SPECIAL:
+    if (strcmp(i->name, "mov") != 0 && strcmp(i->name, "cvt") != 0)
+      ptx_error(p, i->line, "Special register argument not allowed for instruction '%s'", i->name);
     if (!type_fits(want, o->type) && !(size == 2 && type_size(o->type) == 4)) mismatch(p, i);
     return special_slot(p, o->special, type_size(o->type) == 8);
   case O_NAME: {
@@ -490,6 +500,7 @@ static void push_operand(Parser *p, const Inst *i, Code *c, char letter, const O
   case 'W': push(c, dest_slot(p, i, o, wide_of(t), false)); break;
   case 'U': push(c, dest_slot(p, i, o, T_B32, false)); break;
   case 'R':
+    if (t == T_TF32 && type_is_float(o->type)) mismatch(p, i);
     push(c, dest_slot(p, i, o, t == T_TF32 ? T_B32 : t, true));
     c->width = (uint8_t)type_size(o->type);
     break;
@@ -705,14 +716,8 @@ static void cvt_check(Parser *p, const Inst *i, bool marked, bool integral) {
 
 static void cvt_brain(Parser *p, const Inst *i) {
   Type to = i->types[0], from = i->types[1];
-  if (to != T_BF16 && from != T_BF16) return;
-  bool early = to == T_BF16 && from == T_F32;
-  int version = early ? 70 : 78, target = early ? 80 : 90;
-  if (p->module->version < version)
-    ptx_error(p, i->line, "Feature 'cvt with .bf16' requires PTX ISA .version %d.%d or later",
-              version / 10, version % 10);
-  if (p->module->target < target)
-    ptx_error(p, i->line, "Feature 'cvt with .bf16' requires .target sm_%d or higher", target);
+  bool brain = to == T_BF16 || from == T_BF16, early = to == T_BF16 && from == T_F32;
+  need(p, i, brain, "cvt with .bf16", early ? 70 : 78, early ? 80 : 90);
 }
 
 static void pick_cvt(Parser *p, const Form *f, const Inst *i, Code *c) {
@@ -839,6 +844,10 @@ static void pick_red(Parser *p, const Form *f, const Inst *i, Code *c) {
 /* Code.sat: 0 sync, 1 arrive, 2 red. */
 static void pick_bar(Parser *p, const Form *f, const Inst *i, Code *c) {
   static const char *const words[] = {".popc", ".and", ".or"};
+  const Operand *id = i->ops + (f->op == 2);
+  if (id->kind == O_NUMBER && id->bits > 15)
+    ptx_error(p, i->line, "Barrier number '%d' out of range, expected to be in range [0..15]", (int)id->bits);
+  need(p, i, inst_has(i, ".cta"), "barrier.cta", 78, 0);
   c->flow = F_BAR;
   c->sat = (uint8_t)f->op;
   if (f->op < 2) {
@@ -915,6 +924,7 @@ static void pick_cp_async(Parser *p, const Form *f, const Inst *i, Code *c) {
   c->run = run_cp_async;
   if (i->n_ops < 4) return;
   c->op = i->ops[3].kind == O_REG && i->ops[3].type == T_PRED ? 2 : 1;
+  need(p, i, c->op == 2, "ignore-src on cp.async", 75, 80);
   if (c->op == 2) push_pred_source(p, i, c, i->ops + 3);
   else push(c, source_slot(p, i, i->ops + 3, T_B32, false));
 }
@@ -932,11 +942,10 @@ static void pick_nothing(Parser *p, const Form *f, const Inst *i, Code *c) {
 /* --- an instruction */
 
 static void version_check(Parser *p, const Form *f, const Inst *i) {
-  if (p->module->version < f->version)
-    ptx_error(p, i->line, "Feature '%s' requires PTX ISA .version %d.%d or later", i->name,
-              f->version / 10, f->version % 10);
-  if (p->module->target < f->target)
-    ptx_error(p, i->line, "Feature '%s' requires .target sm_%d or higher", i->name, f->target);
+  bool hint = false;
+  for (int m = 0; m < i->n_mods; m++) hint |= strncmp(i->mods[m], ".L1::", 5) == 0 || strncmp(i->mods[m], ".L2::", 5) == 0;
+  need(p, i, true, i->name, f->version, f->target);
+  need(p, i, hint, "cache hints", 74, 70);
 }
 
 void form_apply(Parser *p, Inst *i) {

@@ -250,11 +250,7 @@ static void parse_vector(Parser *p, Operand *o) {
 }
 
 static void parse_offset(Parser *p, Operand *o) {
-  while (lex_skip(p), *p->at == '+' || *p->at == '-') {
-    bool minus = *p->at++ == '-';
-    int64_t v = (int64_t)lex_integer(p);
-    o->offset += minus ? -v : v;
-  }
+  while (lex_take(p, "+")) o->offset += (int64_t)lex_integer(p);
 }
 
 static void parse_address(Parser *p, Operand *o) {
