@@ -46,6 +46,9 @@ static void write_tag(Warp *w, const Code *c, int lane, uint32_t at, Tag *t) {
   if (t->in_flight)
     fail(w, c, lane, LAUNCH_FAILED,
          "byte 0x%x of shared memory is written before its cp.async was waited for", at);
+  else if (t->write_warp == w->index && t->serial == w->serial &&
+           t->write_clock == w->clock[w->index])
+    ; /* lanes of one store: store_clash compares their values */
   else if (unordered(w, lane, t->write_warp, t->write_lane, t->write_clock, t->write_sync))
     race(w, c, lane, at, true, true, t->write_warp, t->write_lane);
   else
@@ -59,6 +62,7 @@ static void write_tag(Warp *w, const Code *c, int lane, uint32_t at, Tag *t) {
       }
     }
   t->write_clock = w->clock[w->index];
+  t->serial = w->serial;
   t->write_sync = w->sync;
   t->write_warp = (uint8_t)w->index;
   t->write_lane = (uint8_t)lane;
@@ -316,15 +320,16 @@ static bool ascending(const uint64_t *at, uint32_t mask) {
 static inline __attribute__((always_inline)) void store(Warp *w, const Code *c, uint32_t mask,
                                                         int size, int n) {
   uint64_t at[WARP];
+  w->serial++;
   addresses(w, c, 0, at);
   count(c, at, mask, (uint32_t)(size * n));
-  if (c->space != S_LOCAL && !ascending(at, mask)) store_clash(w, c, mask, at);
   for (uint32_t rest = mask; rest; rest &= rest - 1) {
     int l = __builtin_ctz(rest);
     uint8_t *to = place(w, c, l, at[l], (uint32_t)(size * n), true);
     if (!to) return;
     give(w, c, l, to, size, n);
   }
+  if (c->space != S_LOCAL && !ascending(at, mask)) store_clash(w, c, mask, at);
 }
 
 #define BY_SHAPE(CALL) \
@@ -468,6 +473,7 @@ static void copy_issue(Warp *w, const Code *c, int l, uint64_t to, uint64_t from
 
 void run_cp_async(Warp *w, const Code *c, uint32_t mask) {
   uint64_t to[WARP], from[WARP];
+  w->serial++;
   for (int l = 0; l < WARP; l++) {
     to[l] = (c->from & 8   ? SLOT64(w, c->o[0])[l]
              : c->from & 4 ? SLOT32(w, c->o[0])[l]
@@ -490,6 +496,7 @@ void run_cp_commit(Warp *w, const Code *c, uint32_t mask) {
 }
 
 static void copy_land(Warp *w, const Code *c, const Copy *copy) {
+  w->serial++;
   Block *b = w->block;
   int granule = b->kernel->granule;
   memcpy(b->shared + copy->to, copy->bytes, copy->size);

@@ -310,8 +310,10 @@ static _Noreturn void mismatch(Parser *p, const Inst *i) {
 /* Where something is used that not every version and target has. */
 static void need(Parser *p, const Inst *i, bool used, const char *what, int version, int target) {
   if (used && p->module->version < version)
-    ptx_error(p, i->line, "Feature '%s' requires PTX ISA .version %d.%d or later", what, version / 10, version % 10);
-  if (used && p->module->target < target) ptx_error(p, i->line, "Feature '%s' requires .target sm_%d or higher", what, target);
+    ptx_error(p, i->line, "Feature '%s' requires PTX ISA .version %d.%d or later", what,
+              version / 10, version % 10);
+  if (used && p->module->target < target)
+    ptx_error(p, i->line, "Feature '%s' requires .target sm_%d or higher", what, target);
 }
 
 /* Whether a register of a type may stand where an instruction has another one. */
@@ -772,6 +774,7 @@ static void set_access(Parser *p, const Inst *i, Code *c, int address) {
   Space space = inst_space(i);
   const Variable *v = !o->has_base && o->symbol ? o->symbol->variable : NULL;
   if (v && space == S_GENERIC && v->space == S_CONST) space = S_CONST;
+  if (v && space == S_PARAM && v->space == S_LOCAL) space = S_LOCAL; /* of a call */
   if (v && space == S_GENERIC)
     c->offset += v->space == S_SHARED  ? (int64_t)SHARED_WINDOW
                  : v->space == S_LOCAL ? (int64_t)LOCAL_WINDOW
@@ -846,7 +849,8 @@ static void pick_bar(Parser *p, const Form *f, const Inst *i, Code *c) {
   static const char *const words[] = {".popc", ".and", ".or"};
   const Operand *id = i->ops + (f->op == 2);
   if (id->kind == O_NUMBER && id->bits > 15)
-    ptx_error(p, i->line, "Barrier number '%d' out of range, expected to be in range [0..15]", (int)id->bits);
+    ptx_error(p, i->line, "Barrier number '%d' out of range, expected to be in range [0..15]",
+              (int)id->bits);
   need(p, i, inst_has(i, ".cta"), "barrier.cta", 78, 0);
   c->flow = F_BAR;
   c->sat = (uint8_t)f->op;
@@ -865,6 +869,10 @@ static void pick_bar(Parser *p, const Form *f, const Inst *i, Code *c) {
 
 static void pick_flow(Parser *p, const Form *f, const Inst *i, Code *c) {
   c->flow = (uint8_t)f->op;
+  if (p->leave_label >= 0 && strcmp(i->name, "ret") == 0) {
+    c->flow = F_BRA;
+    c->target = p->leave_label;
+  }
   if (f->op == F_BRX) {
     if (c->target >= 0) mismatch(p, i);
     c->target = -1 - c->target;
@@ -943,7 +951,8 @@ static void pick_nothing(Parser *p, const Form *f, const Inst *i, Code *c) {
 
 static void version_check(Parser *p, const Form *f, const Inst *i) {
   bool hint = false;
-  for (int m = 0; m < i->n_mods; m++) hint |= strncmp(i->mods[m], ".L1::", 5) == 0 || strncmp(i->mods[m], ".L2::", 5) == 0;
+  for (int m = 0; m < i->n_mods; m++)
+    hint |= strncmp(i->mods[m], ".L1::", 5) == 0 || strncmp(i->mods[m], ".L2::", 5) == 0;
   need(p, i, true, i->name, f->version, f->target);
   need(p, i, hint, "cache hints", 74, 70);
 }

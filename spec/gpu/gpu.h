@@ -234,6 +234,7 @@ int launch_run(const Launch *launch);
 
 typedef struct Tag { /* who used a granule of shared memory last */
   uint32_t write_clock, read_clock, readers;
+  uint32_t serial; /* of the store that wrote it */
   uint16_t write_sync, read_sync;
   uint8_t write_warp, write_lane, read_lane;
   bool in_flight;
@@ -267,6 +268,7 @@ struct Warp {
   bool waits; /* at a barrier */
   int barrier;
   const Code *waits_at, *reduces;
+  uint32_t serial; /* stores of this warp */
   uint32_t
       clock[MAX_WARPS]; /* what this warp knows of the others' barriers; its own is what it is in */
   uint16_t sync;        /* bar.warp.sync that it passed */
