@@ -318,7 +318,7 @@ describe("a fault in a kernel is reported:", function()
     local f = kernel(1, own .. "bar.warp.sync -1;" .. next_one)
     G.launch(f, 1, 64, { G.array("uint32_t", 1, 0) }, 256)
     local far = "xor.b32 %r3, %r1, 128; mov.u32 %r4, dyn; add.u32 %r3, %r4, %r3; ld.shared.u32 %r2, [%r3];"
-    fails(own .. "bar.sync 0;" .. own .. "bar.warp.sync -1;" .. far, "meets a read by lane 0 of warp 0 with no barrier between", { shared = 256 })
+    fails(own .. "bar.sync 0;" .. own .. "bar.warp.sync -1;" .. far, "meets a read by lane 0 of warp", { shared = 256 })
     G.launch(kernel(1, own .. "bar.sync 0;" .. far .. "bar.sync 0;" .. own), 1, 64, { G.array("uint32_t", 1, 0) }, 256)
   end)
 

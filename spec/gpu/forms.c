@@ -794,6 +794,8 @@ static void pick_ld(Parser *p, const Form *f, const Inst *i, Code *c) {
   (void)f;
   set_access(p, i, c, 1);
   c->sat = type_is_signed(i->types[0]) && c->width > type_size(i->types[0]);
+  c->plain = (c->width == 4 || c->width == 8) && c->width == type_size(i->types[0]);
+  for (int k = 0; k < c->n_more; k++) c->plain &= c->more[k] != NO_SLOT;
   c->run = c->space == S_PARAM && c->o[0] == NO_SLOT ? run_ld_param : run_ld;
 }
 
@@ -801,6 +803,7 @@ static void pick_st(Parser *p, const Form *f, const Inst *i, Code *c) {
   (void)f;
   set_access(p, i, c, 0);
   if (c->space == S_PARAM) ptx_error(p, i->line, "a kernel's parameters cannot be stored to");
+  c->plain = (c->width == 4 || c->width == 8) && c->width == type_size(i->types[0]);
   c->run = run_st;
 }
 
