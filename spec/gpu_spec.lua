@@ -542,3 +542,231 @@ describe("the driver", function()
     assert.equal(500, cu.cuGetProcAddress_v2("cuNothing", f, 12000, 0, status))
   end)
 end)
+
+describe("conversions", function()
+  --- All finite halves from +0 upwards as {bits, value}: the ascending order of the bits is that of the values.
+  local function halves(exponent_bits, mantissa_bits)
+    local list, bias = {}, 2 ^ (exponent_bits - 1) - 1
+    for b = 0, (2 ^ exponent_bits - 1) * 2 ^ mantissa_bits - 1 do
+      local e, m = math.floor(b / 2 ^ mantissa_bits), b % 2 ^ mantissa_bits
+      list[b] = e == 0 and m * 2 ^ (1 - bias - mantissa_bits) or (1 + m / 2 ^ mantissa_bits) * 2 ^ (e - bias)
+    end
+    return list
+  end
+
+  --- Values between neighbours: below, at and above the middle, of both signs; what each rounding makes of them.
+  local function claims(name, list, steps, run)
+    local n = #list
+    local cases = {}
+    for b = 0, n - 1, steps do
+      local low, high = list[b], list[b + 1]
+      local middle, off = (low + high) / 2, (high - low) / 8
+      cases[#cases + 1] = { low, b, b, b, b }
+      cases[#cases + 1] = { middle - off, b, b, b, b + 1 }
+      cases[#cases + 1] = { middle, b % 2 == 0 and b or b + 1, b, b, b + 1 }
+      cases[#cases + 1] = { middle + off, b + 1, b, b, b + 1 }
+    end
+    local top = list[n] + (list[n] - list[n - 1]) / 2 -- from here on to nearest gives infinity
+    cases[#cases + 1] = { top, n + 1, n, n, n + 1 }
+    cases[#cases + 1] = { top * (1 - 2 ^ -20), n, n, n, n + 1 }
+    cases[#cases + 1] = { 1 / 0, n + 1, n + 1, n + 1, n + 1 }
+    while #cases % 128 ~= 0 do cases[#cases + 1] = { 0, 0, 0, 0, 0 } end
+    for k, mode in ipairs { "rn", "rz", "rm", "rp" } do
+      for sign = 1, -1, -2 do
+        local got = run(mode, function(i) return sign * cases[i + 1][1] end, #cases)
+        local column = sign > 0 and k or mode == "rm" and 4 or mode == "rp" and 3 or k
+        for i, case in ipairs(cases) do
+          local want = case[column + 1] + (sign < 0 and 0x8000 or 0)
+          if got and want ~= got[i - 1] then
+            error(("%s.%s of %.9g: 0x%04x, not 0x%04x"):format(name, mode, sign * case[1], got[i - 1], want))
+          end
+        end
+      end
+    end
+  end
+
+  local store = "mul.wide.u32 %o, %i, 2; add.u64 %o, %a0, %o; st.global.b16 [%o], %h0;"
+  it("f32 to f16: every value, the middles between them, every rounding", function()
+    claims("f16", halves(5, 10), 3, function(mode, fill, n)
+      return map("ld.global.f32 %f0, [%rd1]; cvt." .. mode .. ".f16.f32 %h0, %f0;" .. store, "uint16_t", { { "float", fill } }, n)
+    end)
+  end)
+
+  it("f64 to f16, and f32 to bf16", function()
+    claims("f16", halves(5, 10), 17, function(mode, fill, n)
+      return map("ld.global.f64 %d0, [%rd1]; cvt." .. mode .. ".f16.f64 %h0, %d0;" .. store, "uint16_t", { { "double", fill } }, n)
+    end)
+    claims("bf16", halves(8, 7), 5, function(mode, fill, n)
+      if mode == "rm" or mode == "rp" then return end
+      return map("ld.global.f32 %f0, [%rd1]; cvt." .. mode .. ".bf16.f32 %h0, %f0;" .. store, "uint16_t", { { "float", fill } }, n)
+    end)
+  end)
+
+  it("f16 and bf16 to f32: every value", function()
+    local list, brains = halves(5, 10), halves(8, 7)
+    local body = "ld.global.b16 %%h0, [%%rd1]; %s; st.global.f32 [%%rd0], %%f0;"
+    G.set("CAPABILITY", 90)
+    local got = map(body:format "cvt.f32.f16 %f0, %h0", "float", { { "uint16_t", function(i) return i end } }, 65536)
+    local wide = map(body:format "cvt.f32.bf16 %f0, %h0", "float", { { "uint16_t", function(i) return i end } }, 65536, { target = 90 })
+    G.set("CAPABILITY", 80)
+    for b = 0, 65535 do
+      local sign, rest = b >= 0x8000 and -1 or 1, b % 0x8000
+      local want = rest == 0x7c00 and 1 / 0 or rest < 0x7c00 and list[rest]
+      if want then assert.truthy(got[b] == sign * want and 1 / got[b] == sign / want) else assert.truthy(got[b] ~= got[b]) end
+      local brain = rest == 0x7f80 and 1 / 0 or rest < 0x7f80 and brains[rest]
+      if brain then assert.truthy(wide[b] == sign * brain) else assert.truthy(wide[b] ~= wide[b]) end
+    end
+  end)
+
+  it("floats to integers: clamped, NaN as the manual has it", function()
+    local nan = 0 / 0
+    local values = { 0.5, 1.5, -0.5, -1.5, 2.5, 127.5, 128.5, -128.5, -129.5, 255.5, 300, 2147483520, 2147483648, -2147483648, -2147483904,
+      4294967040, 4294967296, 9.2e18, 9.3e18, -9.2e18, -9.3e18, 1.8e19, 1.9e19, 1 / 0, -1 / 0, nan }
+    local function even(x) return x + 6755399441055744 - 6755399441055744 end
+    for _, from in ipairs { { "f32", "%f0", "float" }, { "f64", "%d0", "double" } } do
+      for _, to in ipairs { { "s32", -2 ^ 31, 2 ^ 31 - 1, "%r0", "int32_t" }, { "u32", 0, 2 ^ 32 - 1, "%r0", "uint32_t" },
+        { "s8", -128, 127, "%r0", "int32_t" }, { "u8", 0, 255, "%r0", "int32_t" }, { "u16", 0, 65535, "%r0", "int32_t" } } do
+        local body = ("ld.global.%s %s, [%%rd1]; cvt.rni.%s.%s %s, %s; st.global.b32 [%%rd0], %s;"):format(from[1], from[2], to[1], from[1], to[4], from[2], to[4])
+        local got = map(body, to[5], { { from[3], function(i) return values[i % #values + 1] end } }, 32)
+        for i = 1, #values do
+          local x = values[i]
+          local want = x ~= x and (from[1] == "f64" and (to[2] < 0 and to[2] or (to[3] + 1) / 2) or 0) or
+            math.max(to[2], math.min(to[3], math.abs(x) < 2 ^ 40 and even(x) or x))
+          assert.truthy(want == got[i - 1], ("%s.%s of %g: %s, not %s"):format(to[1], from[1], x, tostring(got[i - 1]), tostring(want)))
+        end
+      end
+      local got = map(("ld.global.%s %s, [%%rd1]; cvt.rzi.s64.%s %%rd9, %s; st.global.b64 [%%rd0], %%rd9;"):format(from[1], from[2], from[1], from[2]),
+        "int64_t", { { from[3], { 9.3e18, -9.3e18, nan, 1e18, -0.9, 1 / 0, 3, 4 } } }, 8)
+      assert.same({ "9223372036854775807LL", "-9223372036854775808LL", "-9223372036854775808LL", "0LL", "9223372036854775807LL" },
+        { tostring(got[0]), tostring(got[1]), tostring(got[2]), tostring(got[4]), tostring(got[5]) })
+    end
+  end)
+
+  it("integers to integers: cut, extended, saturated", function()
+    local values = { 0, 1, -1, 127, 128, 255, 256, -128, -129, 32767, 32768, 65535, 65536, -32769, 2147483647, -2147483648 }
+    for _, case in ipairs { { "s8", -128, 127 }, { "u8", 0, 255 }, { "s16", -32768, 32767 }, { "u16", 0, 65535 } } do
+      local load = { { "int32_t", function(i) return values[i + 1] end } }
+      local cut = map(("ld.global.s32 %%r0, [%%rd1]; cvt.%s.s32 %%r1, %%r0; st.global.b32 [%%rd0], %%r1;"):format(case[1]), "int32_t", load, 16)
+      local kept = map(("ld.global.s32 %%r0, [%%rd1]; cvt.sat.%s.s32 %%r1, %%r0; st.global.b32 [%%rd0], %%r1;"):format(case[1]), "int32_t", load, 16)
+      for i, x in ipairs(values) do
+        local size = case[3] - case[2] + 1
+        assert.equal((x - case[2]) % size + case[2], cut[i - 1])
+        assert.equal(math.max(case[2], math.min(case[3], x)), kept[i - 1])
+      end
+    end
+  end)
+end)
+
+describe("instructions", function()
+  local words = { 0, 1, 2, 31, 32, 33, 0x7fffffff, 0x80000000, 0xffffffff, 0xfffffffe, 0x12345678, 0x87654321, 0x00ff00ff, 0xf0f0f0f0, 5, 0xdeadbeef }
+  local function u32(x) return x % 2 ^ 32 end
+  local function s32(x) x = u32(x) return x >= 2 ^ 31 and x - 2 ^ 32 or x end
+
+  --- Every pair of words through an instruction of two operands.
+  local function pairs_of(instruction, want)
+    local got = map("ld.global.b32 %r0, [%rd1]; ld.global.b32 %r1, [%rd2];" .. instruction .. " %r2, %r0, %r1; st.global.b32 [%rd0], %r2;", "uint32_t",
+      { { "uint32_t", function(i) return words[i % 16 + 1] end }, { "uint32_t", function(i) return words[math.floor(i / 16) + 1] end } }, 256)
+    for i = 0, 255 do
+      local a, b = words[i % 16 + 1], words[math.floor(i / 16) + 1]
+      local w = want(a, b)
+      if w and u32(w) ~= got[i] then error(("%s of 0x%x, 0x%x: 0x%x, not 0x%x"):format(instruction, a, b, got[i], u32(w))) end
+    end
+  end
+  local function trunc(x) return x < 0 and math.ceil(x) or math.floor(x) end
+
+  it("of integers", function()
+    pairs_of("add.u32", function(a, b) return a + b end)
+    pairs_of("sub.s32", function(a, b) return a - b end)
+    pairs_of("add.sat.s32", function(a, b) return math.max(-2 ^ 31, math.min(2 ^ 31 - 1, s32(a) + s32(b))) end)
+    pairs_of("mul.lo.u32", function(a, b) return tonumber((ffi.cast("uint64_t", a) * ffi.cast("uint64_t", b)) % 2 ^ 32) end)
+    pairs_of("mul.hi.u32", function(a, b) return tonumber(ffi.cast("uint64_t", a) * ffi.cast("uint64_t", b) / 2 ^ 32) end)
+    pairs_of("mul.hi.s32", function(a, b) return tonumber(bit.arshift(ffi.cast("int64_t", s32(a)) * ffi.cast("int64_t", s32(b)), 32)) end)
+    pairs_of("div.u32", function(a, b) return b ~= 0 and math.floor(a / b) end)
+    pairs_of("div.s32", function(a, b) return s32(b) ~= 0 and not (s32(b) == -1 and a == 2 ^ 31) and trunc(s32(a) / s32(b)) end)
+    pairs_of("rem.s32", function(a, b) return s32(b) ~= 0 and not (s32(b) == -1 and a == 2 ^ 31) and s32(a) - trunc(s32(a) / s32(b)) * s32(b) end)
+    pairs_of("min.s32", function(a, b) return math.min(s32(a), s32(b)) end)
+    pairs_of("max.u32", function(a, b) return math.max(a, b) end)
+    pairs_of("and.b32", function(a, b) return bit.band(a, b) end)
+    pairs_of("xor.b32", function(a, b) return bit.bxor(a, b) end)
+    pairs_of("shl.b32", function(a, b) return b > 31 and 0 or u32(a * 2 ^ b) end)
+    pairs_of("shr.u32", function(a, b) return b > 31 and 0 or math.floor(a / 2 ^ b) end)
+    pairs_of("shr.s32", function(a, b) return math.floor(s32(a) / 2 ^ math.min(b, 31)) end)
+  end)
+
+  it("of bits and bytes", function()
+    local function one(text) return "ld.global.b32 %r0, [%rd1]; " .. text .. " st.global.b32 [%rd0], %r2;" end
+    local ins = { { "uint32_t", function(i) return words[i + 1] end } }
+    local function each(text, want)
+      local got = map(one(text), "uint32_t", ins, 16)
+      for i, x in ipairs(words) do
+        if u32(want(x)) ~= got[i - 1] then error(("%s of 0x%x: 0x%x, not 0x%x"):format(text, x, got[i - 1], u32(want(x)))) end
+      end
+    end
+    local function field(x, pos, len) return math.floor(x / 2 ^ pos) % 2 ^ len end
+    each("popc.b32 %r2, %r0;", function(x) local n = 0 for i = 0, 31 do n = n + field(x, i, 1) end return n end)
+    each("clz.b32 %r2, %r0;", function(x) local n = 32 while x > 0 do x, n = math.floor(x / 2), n - 1 end return n end)
+    each("brev.b32 %r2, %r0;", function(x) local r = 0 for i = 0, 31 do r = r + field(x, i, 1) * 2 ^ (31 - i) end return r end)
+    each("bfind.u32 %r2, %r0;", function(x) local n = -1 while x > 0 do x, n = math.floor(x / 2), n + 1 end return n end)
+    each("bfind.shiftamt.s32 %r2, %r0;", function(x)
+      x = s32(x) < 0 and -1 - s32(x) or x
+      local n = 32
+      while x > 0 do x, n = math.floor(x / 2), n - 1 end
+      return n == 32 and -1 or n
+    end)
+    each("bfe.u32 %r2, %r0, 4, 8;", function(x) return field(x, 4, 8) end)
+    each("bfe.s32 %r2, %r0, 4, 8;", function(x) local v = field(x, 4, 8) return v >= 128 and v - 256 or v end)
+    each("bfe.s32 %r2, %r0, 28, 8;", function(x) return math.floor(s32(x) / 2 ^ 28) end)
+    each("bfe.u32 %r2, %r0, 40, 8;", function() return 0 end)
+    each("mov.u32 %r3, 0x11111111; bfi.b32 %r2, %r0, %r3, 8, 4;", function(x) return 0x11111011 + field(x, 0, 4) * 256 end)
+    each("mov.u32 %r3, 0xa1b2c3d4; prmt.b32 %r2, %r0, %r3, 0x7531;", function(x) return 0xa1c30000 + field(x, 24, 8) * 256 + field(x, 8, 8) end)
+    each("mov.u32 %r3, 0; prmt.b32 %r2, %r0, %r3, 0x444b;", function(x) return x >= 2 ^ 31 and 255 or 0 end)
+    each("mov.u32 %r3, 0xdddddddd; shf.l.wrap.b32 %r2, %r3, %r0, 36;", function(x) return u32(x * 16) + 13 end)
+    each("mov.u32 %r3, 0xdddddddd; shf.r.clamp.b32 %r2, %r0, %r3, 40;", function() return 0xdddddddd end)
+    each("mov.u32 %r3, 0xff00ff00; mov.u32 %r4, 0x0ff00ff0; lop3.b32 %r2, %r0, %r3, %r4, 0xca;", function(x)
+      return bit.bor(bit.band(x, 0xff00ff00), bit.band(bit.bnot(x), 0x0ff00ff0))
+    end)
+    each("dp4a.s32.s32 %r2, %r0, %r0, 7;", function(x)
+      local sum = 7
+      for i = 0, 3 do local v = field(x, 8 * i, 8) v = v >= 128 and v - 256 or v sum = sum + v * v end
+      return sum
+    end)
+    each("add.cc.u32 %r3, %r0, 1; addc.u32 %r2, 5, 0;", function(x) return x == 2 ^ 32 - 1 and 6 or 5 end)
+    each("sub.cc.u32 %r3, %r0, 2; subc.u32 %r2, 5, 0;", function(x) return x < 2 and 4 or 5 end)
+  end)
+
+  it("min, max and comparisons of floats with NaN and signed zeros", function()
+    local values = { 0, -0.0, 1, -1, 1 / 0, -1 / 0, 0 / 0, 1e-40 }
+    local function run(text)
+      return map("ld.global.f32 %f0, [%rd1]; ld.global.f32 %f1, [%rd2];" .. text .. " st.global.b32 [%rd0], %r0;", "uint32_t",
+        { { "float", function(i) return values[i % 8 + 1] end }, { "float", function(i) return values[math.floor(i / 8) + 1] end } }, 64)
+    end
+    local function bits(x) return x ~= x and 0x7fffffff or tonumber(ffi.cast("uint32_t *", ffi.new("float[1]", x))[0]) end
+    local low, nan, less, unordered = run "min.f32 %f2, %f0, %f1; mov.b32 %r0, %f2;", run "max.NaN.f32 %f2, %f0, %f1; mov.b32 %r0, %f2;",
+      run "setp.lt.f32 %p0, %f0, %f1; selp.u32 %r0, 1, 0, %p0;", run "setp.geu.f32 %p0, %f0, %f1; selp.u32 %r0, 1, 0, %p0;"
+    for i = 0, 63 do
+      local a, b = values[i % 8 + 1], values[math.floor(i / 8) + 1]
+      local any = a ~= a or b ~= b
+      local first = a < b or a == b and 1 / a < 0
+      assert.equal(bits(a ~= a and b or b ~= b and a or first and a or b), low[i])
+      assert.equal(any and 0x7fffffff or bits(first and b or a), nan[i])
+      assert.equal(a < b and 1 or 0, less[i])
+      assert.equal((any or a >= b) and 1 or 0, unordered[i])
+    end
+  end)
+
+  it("shuffles in segments: every mode", function()
+    local modes = {
+      up = function(l, w) local from = l - 3 return from >= l - l % w and from or l end,
+      down = function(l, w) local from = l + 3 return from < l - l % w + w and from or l end,
+      bfly = function(l, w) local from = bit.bxor(l, 3) return from < l - l % w + w and from or l end,
+      idx = function(l, w) return l - l % w + 3 % w end,
+    }
+    for mode, from in pairs(modes) do
+      for _, width in ipairs { 32, 16, 8 } do
+        local c = (32 - width) * 256 + (mode == "up" and 0 or 31)
+        local got = map(("shfl.sync.%s.b32 %%r0, %%t, 3, %d, -1; st.global.b32 [%%rd0], %%r0;"):format(mode, c), "uint32_t", {}, 32)
+        for l = 0, 31 do assert.equal(from(l, width), got[l], mode .. width) end
+      end
+    end
+  end)
+end)

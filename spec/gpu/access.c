@@ -183,7 +183,8 @@ static void addresses(const Warp *w, const Code *c, int operand, uint64_t *at) {
 
 /* --- loads and stores: Code.more are the registers, Code.width their bytes, Code.type what memory holds */
 
-static inline __attribute__((always_inline)) void take(Warp *w, const Code *c, int lane, const uint8_t *from, int size, int n) {
+static inline __attribute__((always_inline)) void take(Warp *w, const Code *c, int lane,
+                                                       const uint8_t *from, int size, int n) {
   if (c->plain) { /* registers of the memory's own width, and no sink */
     for (int i = 0; i < n; i++)
       if (size == 8) memcpy(SLOT64(w, c->more[i]) + lane, from + i * 8, 8);
@@ -203,7 +204,8 @@ static inline __attribute__((always_inline)) void take(Warp *w, const Code *c, i
   }
 }
 
-static inline __attribute__((always_inline)) void give(const Warp *w, const Code *c, int lane, uint8_t *to, int size, int n) {
+static inline __attribute__((always_inline)) void give(const Warp *w, const Code *c, int lane,
+                                                       uint8_t *to, int size, int n) {
   for (int i = 0; i < n; i++) {
     uint64_t v = c->width == 8 ? SLOT64(w, c->more[i])[lane] : SLOT32(w, c->more[i])[lane];
     memcpy(to + i * size, &v, (size_t)size);
@@ -227,7 +229,8 @@ static void count_in_order(uint64_t at, uint32_t bytes) {
 }
 
 /* The bytes of all lanes, if they lie in global memory one behind the other and may be read or written; else null. */
-static inline uint8_t *together(const Code *c, uint32_t mask, const uint64_t *at, uint32_t bytes, bool write) {
+static inline uint8_t *together(const Code *c, uint32_t mask, const uint64_t *at, uint32_t bytes,
+                                bool write) {
   if (c->space != S_GLOBAL || !in_order(at, mask, bytes) || at[0] & (bytes - 1)) return NULL;
   Region *r = region_of(at[0]);
   if (!r || at[0] - r->base + WARP * bytes > r->size) return NULL;

@@ -27,12 +27,14 @@ void tags_free(Tags *t) { free(t->write_clock); }
 
 /* --- one granule */
 
-static void race(Warp *w, const Code *c, int lane, uint32_t g, const char *what, const char *other, uint32_t at) {
+static void race(Warp *w, const Code *c, int lane, uint32_t g, const char *what, const char *other,
+                 uint32_t at) {
   char who[32] = "several lanes";
   if ((at & 0xff) != MANY) snprintf(who, sizeof who, "lane %u", at & 0xff);
   fail(w, c, lane, LAUNCH_FAILED,
-       "race in shared memory: this %s of byte 0x%x meets a %s by %s of warp %u with no barrier between", what,
-       g << w->block->kernel->granule, other, who, at >> 8 & 0xff);
+       "race in shared memory: this %s of byte 0x%x meets a %s by %s of warp %u with no barrier "
+       "between",
+       what, g << w->block->kernel->granule, other, who, at >> 8 & 0xff);
 }
 
 /* Whether what was done at a clock and a place (AT) is unordered with this lane's access. */
@@ -44,7 +46,8 @@ static bool unordered(const Warp *w, int lane, uint32_t clock, uint32_t at) {
 
 static bool landed(Warp *w, const Code *c, int lane, uint32_t g, const char *what) {
   if (w->block->tags.write_clock[g] != IN_FLIGHT) return true;
-  fail(w, c, lane, LAUNCH_FAILED, "byte 0x%x of shared memory is %s before its cp.async was waited for",
+  fail(w, c, lane, LAUNCH_FAILED,
+       "byte 0x%x of shared memory is %s before its cp.async was waited for",
        g << w->block->kernel->granule, what);
   return false;
 }
@@ -52,7 +55,8 @@ static bool landed(Warp *w, const Code *c, int lane, uint32_t g, const char *wha
 static void read_granule(Warp *w, const Code *c, int lane, uint32_t g) {
   Tags *t = &w->block->tags;
   if (!landed(w, c, lane, g, "read")) return;
-  if (unordered(w, lane, t->write_clock[g], t->write_at[g])) race(w, c, lane, g, "read", "write", t->write_at[g]);
+  if (unordered(w, lane, t->write_clock[g], t->write_at[g]))
+    race(w, c, lane, g, "read", "write", t->write_at[g]);
   uint32_t own = w->clock[w->index], bit = 1u << w->index;
   if (t->read_clock[g] != own) t->readers[g] = 0;
   bool again = t->readers[g] & bit && (t->read_at[g] & 0xff) != (uint32_t)lane;
@@ -77,7 +81,8 @@ static void write_granule(Warp *w, const Code *c, int lane, uint32_t g) {
   Tags *t = &w->block->tags;
   uint32_t own = w->clock[w->index], at = t->write_at[g];
   if (!landed(w, c, lane, g, "written")) return;
-  bool same = (at >> 8 & 0xff) == (uint32_t)w->index && t->serial[g] == w->serial && t->write_clock[g] == own;
+  bool same = (at >> 8 & 0xff) == (uint32_t)w->index && t->serial[g] == w->serial &&
+              t->write_clock[g] == own;
   if (same) return; /* lanes of one store, whose values are compared */
   if (unordered(w, lane, t->write_clock[g], at)) race(w, c, lane, g, "write", "write", at);
   else if (read_conflict(w, lane, g, &at)) race(w, c, lane, g, "write", "read", at);
@@ -114,14 +119,16 @@ static bool all_written(const uint8_t *shadow, uint32_t bytes) {
 uint8_t *shared_at(Warp *w, const Code *c, int lane, uint64_t at, uint32_t bytes, bool write) {
   Block *b = w->block;
   if (at + bytes > b->shared_bytes || at + bytes < at) {
-    fail(w, c, lane, ILLEGAL_ADDRESS, "shared memory: %u bytes at 0x%llx are outside of the 0x%x that the block has", bytes,
+    fail(w, c, lane, ILLEGAL_ADDRESS,
+         "shared memory: %u bytes at 0x%llx are outside of the 0x%x that the block has", bytes,
          (unsigned long long)at, b->shared_bytes);
     return NULL;
   }
   shared_touch(w, c, lane, (uint32_t)at, bytes, write);
   if (write) memset(b->shared_written + at, WRITTEN, bytes);
   else if (settings.initialised && !all_written(b->shared_written + at, bytes))
-    fail(w, c, lane, LAUNCH_FAILED, "shared memory: %u bytes at 0x%llx are read and were not written", bytes,
+    fail(w, c, lane, LAUNCH_FAILED,
+         "shared memory: %u bytes at 0x%llx are read and were not written", bytes,
          (unsigned long long)at);
   return b->shared + at;
 }
@@ -132,7 +139,8 @@ typedef struct Words {
   uint32_t index[WARP], lane[WARP];
 } Words;
 
-static bool words_of(const Warp *w, uint32_t mask, const uint64_t *at, uint32_t bytes, Words *words) {
+static bool words_of(const Warp *w, uint32_t mask, const uint64_t *at, uint32_t bytes,
+                     Words *words) {
   uint32_t first = (uint32_t)__builtin_ctz(mask);
   uint64_t bad = 0;
   for (uint32_t l = 0; l < WARP; l++) {
@@ -172,10 +180,12 @@ static bool reads_quickly(const Warp *w, const uint32_t *index, const uint32_t *
 
 static bool writes_quickly(const Warp *w, const uint32_t *index, const uint32_t *lane) {
   const Tags *t = &w->block->tags;
-  uint32_t *write_clock = t->write_clock, *write_at = t->write_at, *serial = t->serial, *readers = t->readers;
+  uint32_t *write_clock = t->write_clock, *write_at = t->write_at, *serial = t->serial,
+           *readers = t->readers;
   const uint32_t *read_clock = t->read_clock;
   uint32_t own = w->clock[w->index], known = w->known, late = 0, here = AT(w->sync, w->index, 0);
-  for (int l = 0; l < WARP; l++) late |= (write_clock[index[l]] >= known) | (read_clock[index[l]] >= known);
+  for (int l = 0; l < WARP; l++)
+    late |= (write_clock[index[l]] >= known) | (read_clock[index[l]] >= known);
   if (late) return false;
 #pragma GCC ivdep
   for (int l = 0; l < WARP; l++) write_clock[index[l]] = own;
@@ -214,16 +224,19 @@ bool shared_store(Warp *w, const Code *c, uint32_t mask, const uint64_t *at) {
   Words words;
   uint32_t n = c->n_more;
   if (!c->plain || c->width != 4 || !words_of(w, mask, at, 4 * n, &words)) return false;
-  uint32_t *bytes = (uint32_t *)(void *)w->block->shared, *shadow = (uint32_t *)(void *)w->block->shared_written;
+  uint32_t *bytes = (uint32_t *)(void *)w->block->shared,
+           *shadow = (uint32_t *)(void *)w->block->shared_written;
   for (uint32_t i = 0; i < n; i++) {
     uint32_t index[WARP];
     for (int l = 0; l < WARP; l++) index[l] = words.index[l] + i;
-    if (settings.races && !writes_quickly(w, index, words.lane)) return false; /* earlier words have this store's serial */
+    if (settings.races && !writes_quickly(w, index, words.lane))
+      return false; /* earlier words have this store's serial */
   }
   for (uint32_t i = 0; i < n; i++, bytes++, shadow++) {
     const uint32_t *a = SLOT32(w, c->more[i]);
     for (int l = 0; l < WARP; l++)
-      if (mask >> l & 1) bytes[words.index[l]] = a[l], shadow[words.index[l]] = 0x01010101u * WRITTEN;
+      if (mask >> l & 1)
+        bytes[words.index[l]] = a[l], shadow[words.index[l]] = 0x01010101u * WRITTEN;
   }
   return true;
 }
