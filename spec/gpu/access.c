@@ -54,6 +54,7 @@ static inline uint8_t *global_at(Warp *w, const Code *c, int lane, uint64_t addr
       return NULL;
     }
   }
+  if (settings.blocks && !c->strong && bytes >= 4) blocks_touch(w, c, lane, r, at, bytes, write);
   if (write) memset(r->shadow + at, WRITTEN, bytes);
   return r->bytes + at;
 }
@@ -229,14 +230,16 @@ static void count_in_order(uint64_t at, uint32_t bytes) {
 }
 
 /* The bytes of all lanes, if they lie in global memory one behind the other and may be read or written; else null. */
-static inline uint8_t *together(const Code *c, uint32_t mask, const uint64_t *at, uint32_t bytes,
-                                bool write) {
+static inline uint8_t *together(const Warp *w, const Code *c, uint32_t mask, const uint64_t *at,
+                                uint32_t bytes, bool write) {
   if (c->space != S_GLOBAL || !in_order(at, mask, bytes) || at[0] & (bytes - 1)) return NULL;
   Region *r = region_of(at[0]);
   if (!r || at[0] - r->base + WARP * bytes > r->size) return NULL;
   uint8_t *shadow = r->shadow + (at[0] - r->base), all = 0xff;
   for (uint32_t i = 0; i < WARP * bytes; i++) all &= shadow[i];
   if (write ? !(all & ALLOCATED) : all != WRITTEN) return NULL;
+  bool compared = settings.blocks && !c->strong && bytes >= 4;
+  if (compared && !blocks_touch_all(w->block, r, at[0] - r->base, WARP * bytes, write)) return NULL;
   if (write) memset(shadow, WRITTEN, WARP * bytes);
   count_in_order(at[0], bytes);
   return r->bytes + (at[0] - r->base);
@@ -246,7 +249,7 @@ static inline __attribute__((always_inline)) void load(Warp *w, const Code *c, u
                                                        int size, int n) {
   uint64_t at[WARP];
   addresses(w, c, 0, at);
-  const uint8_t *all = together(c, mask, at, (uint32_t)(size * n), false);
+  const uint8_t *all = together(w, c, mask, at, (uint32_t)(size * n), false);
   if (all) {
     for (int l = 0; l < WARP; l++) take(w, c, l, all + l * size * n, size, n);
     return;
@@ -291,7 +294,7 @@ static inline __attribute__((always_inline)) void store(Warp *w, const Code *c, 
   uint64_t at[WARP];
   w->serial++;
   addresses(w, c, 0, at);
-  uint8_t *all = together(c, mask, at, (uint32_t)(size * n), true);
+  uint8_t *all = together(w, c, mask, at, (uint32_t)(size * n), true);
   if (all) {
     for (int l = 0; l < WARP; l++) give(w, c, l, all + l * size * n, size, n);
     return;

@@ -140,6 +140,11 @@ bool tags_new(Tags *t, size_t n);
 void tags_clear(Tags *t);
 void tags_free(Tags *t);
 
+/* blocks.c */
+void blocks_touch(Warp *w, const Code *c, int lane, const Region *r, uint64_t at, uint32_t bytes,
+                  bool write);
+bool blocks_touch_all(const Block *b, const Region *r, uint64_t at, uint32_t bytes, bool write);
+
 /* lanes.c: among the lanes of a warp, called when all lanes named by the mask are there */
 Run run_shfl, run_vote, run_match, run_activemask, run_bar_warp, run_redux, run_elect;
 uint32_t sync_mask(const Warp *w, const Code *c, uint32_t mask); /* who must be there */

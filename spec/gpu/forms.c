@@ -784,6 +784,8 @@ static void set_access(Parser *p, const Inst *i, Code *c, int address) {
   if (o->has_base && c->from != 8 && (space == S_GLOBAL || space == S_GENERIC || space == S_CONST))
     mismatch(p, i);
   c->space = (uint8_t)(space == S_CONST ? S_GLOBAL : space);
+  c->strong = inst_has(i, ".volatile") || inst_has(i, ".relaxed") || inst_has(i, ".acquire") ||
+              inst_has(i, ".release");
   if (space == S_CONST && !v) c->space = S_GLOBAL;
   int granule = size == 1 ? 0 : size == 2 ? 1 : 2;
   if ((space == S_SHARED || space == S_GENERIC) && granule < p->kernel->granule)
@@ -832,6 +834,7 @@ static void pick_atom(Parser *p, const Form *f, const Inst *i, Code *c) {
   if (i->ops[1].has_base && c->from != 8 && space != S_SHARED) mismatch(p, i);
   c->space = (uint8_t)space;
   if (i->types[0] == T_F16) p->kernel->granule = p->kernel->granule < 1 ? p->kernel->granule : 1;
+  c->strong = true;
   c->run = run_atom;
 }
 
@@ -844,6 +847,7 @@ static void pick_red(Parser *p, const Form *f, const Inst *i, Code *c) {
   Space space = inst_space(i);
   if (i->ops[0].has_base && c->from != 8 && space != S_SHARED) mismatch(p, i);
   c->space = (uint8_t)space;
+  c->strong = true;
   c->run = run_atom;
 }
 

@@ -133,7 +133,7 @@ struct Code {
   Run *run;
   uint16_t o[MAX_OPERANDS]; /* slots of operands; of predicates their numbers */
   uint8_t n, op, type, from, round, space, width;
-  bool plain;
+  bool plain, strong;                     /* strong: .volatile and the like */
   uint8_t flow, guard_not, ftz, sat, neg; /* neg: bit i says operand i is a negated predicate */
   uint16_t guard;                         /* 1 + predicate, or 0 */
   int32_t target;                         /* of a branch; elsewhere what the instruction needs */
@@ -289,6 +289,7 @@ struct Block {
   const Kernel *kernel;
   uint32_t id[3];
   uint64_t number;
+  uint32_t serial; /* of the launch */
   int n_threads, n_warps;
   Warp warps[MAX_WARPS];
   uint8_t *shared, *shared_written;
@@ -334,7 +335,7 @@ typedef struct Settings {
   int devices;
   int approximate; /* allow .approx */
   int initialised; /* report reads of what was not written */
-  int races;
+  int races, blocks;
   int counting;
   int verbose; /* reports to stderr */
   int driver;  /* cuDriverGetVersion */
@@ -356,6 +357,7 @@ enum { ALLOCATED = 1, WRITTEN = 3 }; /* values of a shadow byte; 0: nothing live
 typedef struct Region { /* device addresses, where they lie in this process, their shadow */
   uint64_t base, size;
   uint8_t *bytes, *shadow;
+  uint64_t *writers; /* a word's last writer: launch and block (blocks.c) */
 } Region;
 extern Region device_region, pinned_region;
 

@@ -14,7 +14,7 @@
 
 char report_text[2048];
 Counts counts;
-static uint32_t clock_base = 1;
+static uint32_t clock_base = 1, launch_serial;
 
 /* --- reports */
 
@@ -399,6 +399,7 @@ static void block_run(Block *b) {
 static bool block_new(Block *b, const Launch *l) {
   const Kernel *k = l->kernel;
   b->launch = l;
+  b->serial = ++launch_serial;
   b->kernel = k;
   b->n_threads = (int)(l->block[0] * l->block[1] * l->block[2]);
   b->n_warps = (b->n_threads + WARP - 1) / WARP;
