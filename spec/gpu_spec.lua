@@ -69,14 +69,16 @@ describe("the parser", function()
   it("accepts and refuses what ptxas does", function()
     local answers = dofile(H.root .. "spec/fixtures/ptx_answers.lua")
     --- Words in another order, and forms without .sync for sm_75: ptxas takes them still, the manual does not have them.
-    local lax = { ["add.ftz.rz.f32 %f1, %f2, %f3;"] = true, ["shfl.down.b32 %r1, %r2, 1, 31;"] = true, ["vote.ballot.b32 %r1, %p2;"] = true }
+    local lax = { ["add.ftz.rz.f32 %f1, %f2, %f3;"] = true, ["shfl.down.b32 %r1, %r2, 1, 31;"] = true,
+      ["vote.ballot.b32 %r1, %p2;"] = true }
     for _, pair in ipairs(S.targets) do
       G.set("CAPABILITY", pair[1])
       for _, snippet in ipairs(S.list) do
         local ok, why = pcall(G.load, S.text(pair[1], pair[2], snippet))
         local refused = answers[pair[1]][snippet]
         if not lax[snippet] then
-          assert.truthy(ok == not refused, ("sm_%d: %s: ptxas: %s; here: %s"):format(pair[1], snippet, refused or "accepts", ok and "accepts" or why))
+          assert.truthy(ok == not refused, ("sm_%d: %s: ptxas: %s; here: %s"):format(pair[1], snippet, refused or "accepts",
+            ok and "accepts" or why))
         end
       end
     end
@@ -112,11 +114,12 @@ describe("kernels of nvcc", function()
     end
     return G.kernel(loaded, name)
   end
-  local function random(n, low, high) return function() return math.random(low, high) end end
+  local function random(_, low, high) return function() return math.random(low, high) end end
 
   it("add", function()
     local n = 1000
-    local a, b, c = G.array("float", n, function(i) return i / 2 end), G.array("float", n, function(i) return 3 * i end), G.array("float", n)
+    local a, b, c = G.array("float", n, function(i) return i / 2 end), G.array("float", n, function(i) return 3 * i end),
+      G.array("float", n)
     G.launch(nvcc "add", 4, 256, { a, b, c, n })
     local r = G.read(c)
     for i = 0, n - 1 do assert.equal(3.5 * i, r[i]) end
@@ -194,7 +197,8 @@ describe("kernels of nvcc", function()
     local n = 512
     local special = { 0, -0.0, 1, -1, 1 / 0, -1 / 0, 0.5, 1.5, 2.5, -2.5, 1e-40, 3e9, -3e9, 5e9, 65504, 65520, 1e-8, 6e-8 }
     local function fill(step) return function(i) return special[i * step % #special + 1] * (i < 324 and 1 or math.random() * 4 - 2) end end
-    local a, b, c = G.array("float", n, fill(1)), G.array("float", n, function(i) return special[math.floor(i / 18) % 18 + 1] end), G.array("float", 16 * n)
+    local a, b, c = G.array("float", n, fill(1)), G.array("float", n, function(i) return special[math.floor(i / 18) % 18 + 1] end),
+      G.array("float", 16 * n)
     G.launch(nvcc "reals", 4, 128, { a, b, c, n })
     local r = G.read(c)
     local function f(x) return tonumber(ffi.new("float", x)) end
@@ -202,7 +206,8 @@ describe("kernels of nvcc", function()
     local function same(x, y) return x ~= x and y ~= y or x == y and 1 / x == 1 / y end
     for i = 0, n - 1 do
       local x, y = a.host[i], b.host[i]
-      local function claim(k, want) assert.truthy(same(want, r[k * n + i]), ("%d: %g, %g: %g, not %g"):format(k, x, y, r[k * n + i], want)) end
+      local function claim(k, want) assert.truthy(same(want, r[k * n + i]), ("%d: %g, %g: %g, not %g"):format(k, x, y, r[k * n + i],
+        want)) end
       local sign = (x < 0 or 1 / x < 0) and -1 or 1
       claim(0, f(x + y))
       claim(1, f(x * y))
@@ -233,7 +238,8 @@ describe("kernels of nvcc", function()
 
   it("votes, matches and reductions of a warp", function()
     local n = 64
-    local a, rank, group, most = G.array("int32_t", n, random(n, 0, 7)), G.array("int32_t", n), G.array("int32_t", n), G.array("int32_t", n)
+    local a, rank, group, most = G.array("int32_t", n, random(n, 0, 7)), G.array("int32_t", n), G.array("int32_t", n),
+      G.array("int32_t", n)
     G.launch(nvcc "lanes", 1, n, { a, rank, group, most })
     local x, y, z = G.read(rank), G.read(group), G.read(most)
     for i = 0, n - 1 do
@@ -293,7 +299,8 @@ describe("a fault in a kernel is reported:", function()
     fails("ld.global.u32 %r0, [%a0];", "read and were not written", { list = { G.array("uint32_t", 64) } })
     fails(".shared .b32 x[64]; ld.shared.u32 %r0, [x];", "shared memory: 4 bytes at 0x0 are read and were not written")
     fails("ld.global.u8 %r0, [%a0+3]; ld.global.u32 %r0, [%a0];", "read and were not written",
-      { list = { { address = (function() local a = G.array("uint8_t", 4) G.check(cu.cuMemsetD8Async(a.address + 3, 1, 1, nil)) return a.address end)() } } })
+      { list = { { address = (function() local a = G.array("uint8_t", 4) G.check(cu.cuMemsetD8Async(a.address + 3, 1, 1,
+        nil)) return a.address end)() } } })
   end)
 
   it("registers and predicates that were not written", function()
@@ -324,7 +331,8 @@ describe("a fault in a kernel is reported:", function()
 
   it("words of global memory that several blocks write, or one writes and another reads", function()
     local at = "mul.wide.u32 %o, %t, 4; add.u64 %rd0, %a0, %o;"
-    fails(at .. "st.global.u32 [%rd0], %t;", "this write at 0x%x+ meets a write by block 0 of the same launch", { grid = 2, pattern = true })
+    fails(at .. "st.global.u32 [%rd0], %t;", "this write at 0x%x+ meets a write by block 0 of the same launch", { grid = 2,
+      pattern = true })
     local two = "setp.eq.u32 %p1, %i, %t; @%p1 st.global.u32 [%rd0], %t; @!%p1 ld.global.u32 %r0, [%rd0];"
     fails(at .. two, "this read at 0x%x+ meets a write by block 0", { grid = 2, pattern = true })
     G.launch(kernel(1, at .. "red.global.add.u32 [%rd0], 1; ld.volatile.global.u32 %r0, [%rd0];"), 2, 64, { G.array("uint32_t", 64, 0) })
@@ -352,7 +360,8 @@ describe("a fault in a kernel is reported:", function()
 
   it("lanes that a member mask names and that do not come", function()
     fails("setp.lt.u32 %p1, %t, 7; @%p1 shfl.sync.idx.b32 %r0, %t, 0, 31, -1;", "of the member mask 0xffffffff")
-    fails("setp.lt.u32 %p1, %t, 7; @%p1 shfl.sync.idx.b32 %r0, %t, 9, 31, 0x7f;", "shfl reads lane 9, which does not take part", { block = 32 })
+    fails("setp.lt.u32 %p1, %t, 7; @%p1 shfl.sync.idx.b32 %r0, %t, 9, 31, 0x7f;", "shfl reads lane 9, which does not take part",
+      { block = 32 })
     fails("shfl.sync.idx.b32 %r0, %t, 0, 31, 0x7fffffff;", "thread (31, 0, 0): the lane is not in its member mask", { block = 32 })
     fails("setp.lt.u32 %p1, %t, 7; @%p1 exit; vote.sync.ballot.b32 %r0, %p1, -1;", "have exited", { block = 32 })
   end)
@@ -385,7 +394,8 @@ describe("counts", function()
 
   it("passes over the banks of shared memory", function()
     local function passes(stride, store)
-      local _, got = counted(("mul.lo.u32 %%r1, %%t, %d; mov.u32 %%r0, dyn; add.u32 %%r0, %%r0, %%r1; %s"):format(stride, store), { G.array("uint32_t", 1, 0) }, 32768)
+      local _, got = counted(("mul.lo.u32 %%r1, %%t, %d; mov.u32 %%r0, dyn; add.u32 %%r0, %%r0, %%r1; %s"):format(stride, store),
+        { G.array("uint32_t", 1, 0) }, 32768)
       return got
     end
     local word = "st.shared.u32 [%r0], %t;"
@@ -505,7 +515,8 @@ describe("the driver", function()
     for seed = 0, 5 do
       G.set("SEED", seed)
       local a, b = G.array("int32_t", 64), G.array("int32_t", 64, 7)
-      local f, graph, set, first, second = kernel(1, add), handle("cuGraphCreate", 0), ffi.new "void *[1]", ffi.new "void *[1]", ffi.new "void *[1]"
+      local f, graph, set, first, second = kernel(1, add), handle("cuGraphCreate", 0), ffi.new "void *[1]", ffi.new "void *[1]",
+        ffi.new "void *[1]"
       local function node(array)
         local values, kept = G.params { array }
         local p = ffi.new "KernelNode"
@@ -520,13 +531,13 @@ describe("the driver", function()
       G.check(cu.cuGraphInstantiateWithFlags(exec, graph, 0))
       G.check(cu.cuGraphLaunch(exec[0], nil))
       assert.equal(42, G.read(a)[63])
-      p, values, kept = node(b)
-      G.check(cu.cuGraphExecKernelNodeSetParams_v2(exec[0], second[0], p))
+      local q, others, held = node(b)
+      G.check(cu.cuGraphExecKernelNodeSetParams_v2(exec[0], second[0], q))
       G.check(cu.cuGraphLaunch(exec[0], nil))
       assert.same({ 41, 8 }, { G.read(a)[63], G.read(b)[63] })
       G.check(cu.cuGraphExecDestroy(exec[0]))
       G.check(cu.cuGraphDestroy(graph))
-      assert.truthy(values and kept)
+      assert.truthy(values and kept and others and held)
     end
     G.set("SEED", 0)
   end)
@@ -632,13 +643,15 @@ describe("conversions", function()
 
   it("floats to integers: clamped, NaN as the manual has it", function()
     local nan = 0 / 0
-    local values = { 0.5, 1.5, -0.5, -1.5, 2.5, 127.5, 128.5, -128.5, -129.5, 255.5, 300, 2147483520, 2147483648, -2147483648, -2147483904,
+    local values = { 0.5, 1.5, -0.5, -1.5, 2.5, 127.5, 128.5, -128.5, -129.5, 255.5, 300, 2147483520, 2147483648, -2147483648,
+      -2147483904,
       4294967040, 4294967296, 9.2e18, 9.3e18, -9.2e18, -9.3e18, 1.8e19, 1.9e19, 1 / 0, -1 / 0, nan }
     local function even(x) return x + 6755399441055744 - 6755399441055744 end
     for _, from in ipairs { { "f32", "%f0", "float" }, { "f64", "%d0", "double" } } do
       for _, to in ipairs { { "s32", -2 ^ 31, 2 ^ 31 - 1, "%r0", "int32_t" }, { "u32", 0, 2 ^ 32 - 1, "%r0", "uint32_t" },
         { "s8", -128, 127, "%r0", "int32_t" }, { "u8", 0, 255, "%r0", "int32_t" }, { "u16", 0, 65535, "%r0", "int32_t" } } do
-        local body = ("ld.global.%s %s, [%%rd1]; cvt.rni.%s.%s %s, %s; st.global.b32 [%%rd0], %s;"):format(from[1], from[2], to[1], from[1], to[4], from[2], to[4])
+        local body = ("ld.global.%s %s, [%%rd1]; cvt.rni.%s.%s %s, %s; st.global.b32 [%%rd0], %s;"):format(from[1], from[2], to[1],
+          from[1], to[4], from[2], to[4])
         local got = map(body, to[5], { { from[3], function(i) return values[i % #values + 1] end } }, 32)
         for i = 1, #values do
           local x = values[i]
@@ -647,7 +660,8 @@ describe("conversions", function()
           assert.truthy(want == got[i - 1], ("%s.%s of %g: %s, not %s"):format(to[1], from[1], x, tostring(got[i - 1]), tostring(want)))
         end
       end
-      local got = map(("ld.global.%s %s, [%%rd1]; cvt.rzi.s64.%s %%rd9, %s; st.global.b64 [%%rd0], %%rd9;"):format(from[1], from[2], from[1], from[2]),
+      local got = map(("ld.global.%s %s, [%%rd1]; cvt.rzi.s64.%s %%rd9, %s; st.global.b64 [%%rd0], %%rd9;"):format(from[1], from[2],
+        from[1], from[2]),
         "int64_t", { { from[3], { 9.3e18, -9.3e18, nan, 1e18, -0.9, 1 / 0, 3, 4 } } }, 8)
       assert.same({ "9223372036854775807LL", "-9223372036854775808LL", "-9223372036854775808LL", "0LL", "9223372036854775807LL" },
         { tostring(got[0]), tostring(got[1]), tostring(got[2]), tostring(got[4]), tostring(got[5]) })
@@ -658,8 +672,10 @@ describe("conversions", function()
     local values = { 0, 1, -1, 127, 128, 255, 256, -128, -129, 32767, 32768, 65535, 65536, -32769, 2147483647, -2147483648 }
     for _, case in ipairs { { "s8", -128, 127 }, { "u8", 0, 255 }, { "s16", -32768, 32767 }, { "u16", 0, 65535 } } do
       local load = { { "int32_t", function(i) return values[i + 1] end } }
-      local cut = map(("ld.global.s32 %%r0, [%%rd1]; cvt.%s.s32 %%r1, %%r0; st.global.b32 [%%rd0], %%r1;"):format(case[1]), "int32_t", load, 16)
-      local kept = map(("ld.global.s32 %%r0, [%%rd1]; cvt.sat.%s.s32 %%r1, %%r0; st.global.b32 [%%rd0], %%r1;"):format(case[1]), "int32_t", load, 16)
+      local cut = map(("ld.global.s32 %%r0, [%%rd1]; cvt.%s.s32 %%r1, %%r0; st.global.b32 [%%rd0], %%r1;"):format(case[1]), "int32_t",
+        load, 16)
+      local kept = map(("ld.global.s32 %%r0, [%%rd1]; cvt.sat.%s.s32 %%r1, %%r0; st.global.b32 [%%rd0], %%r1;"):format(case[1]),
+        "int32_t", load, 16)
       for i, x in ipairs(values) do
         local size = case[3] - case[2] + 1
         assert.equal((x - case[2]) % size + case[2], cut[i - 1])
@@ -670,14 +686,17 @@ describe("conversions", function()
 end)
 
 describe("instructions", function()
-  local words = { 0, 1, 2, 31, 32, 33, 0x7fffffff, 0x80000000, 0xffffffff, 0xfffffffe, 0x12345678, 0x87654321, 0x00ff00ff, 0xf0f0f0f0, 5, 0xdeadbeef }
+  local words = { 0, 1, 2, 31, 32, 33, 0x7fffffff, 0x80000000, 0xffffffff, 0xfffffffe, 0x12345678, 0x87654321, 0x00ff00ff, 0xf0f0f0f0,
+    5, 0xdeadbeef }
   local function u32(x) return x % 2 ^ 32 end
   local function s32(x) x = u32(x) return x >= 2 ^ 31 and x - 2 ^ 32 or x end
 
   --- Every pair of words through an instruction of two operands.
   local function pairs_of(instruction, want)
-    local got = map("ld.global.b32 %r0, [%rd1]; ld.global.b32 %r1, [%rd2];" .. instruction .. " %r2, %r0, %r1; st.global.b32 [%rd0], %r2;", "uint32_t",
-      { { "uint32_t", function(i) return words[i % 16 + 1] end }, { "uint32_t", function(i) return words[math.floor(i / 16) + 1] end } }, 256)
+    local got = map("ld.global.b32 %r0, [%rd1]; ld.global.b32 %r1, [%rd2];" .. instruction
+      .. " %r2, %r0, %r1; st.global.b32 [%rd0], %r2;", "uint32_t",
+      { { "uint32_t", function(i) return words[i % 16 + 1] end }, { "uint32_t",
+        function(i) return words[math.floor(i / 16) + 1] end } }, 256)
     for i = 0, 255 do
       local a, b = words[i % 16 + 1], words[math.floor(i / 16) + 1]
       local w = want(a, b)
@@ -695,7 +714,8 @@ describe("instructions", function()
     pairs_of("mul.hi.s32", function(a, b) return tonumber(bit.arshift(ffi.cast("int64_t", s32(a)) * ffi.cast("int64_t", s32(b)), 32)) end)
     pairs_of("div.u32", function(a, b) return b ~= 0 and math.floor(a / b) end)
     pairs_of("div.s32", function(a, b) return s32(b) ~= 0 and not (s32(b) == -1 and a == 2 ^ 31) and trunc(s32(a) / s32(b)) end)
-    pairs_of("rem.s32", function(a, b) return s32(b) ~= 0 and not (s32(b) == -1 and a == 2 ^ 31) and s32(a) - trunc(s32(a) / s32(b)) * s32(b) end)
+    pairs_of("rem.s32", function(a,
+      b) return s32(b) ~= 0 and not (s32(b) == -1 and a == 2 ^ 31) and s32(a) - trunc(s32(a) / s32(b)) * s32(b) end)
     pairs_of("min.s32", function(a, b) return math.min(s32(a), s32(b)) end)
     pairs_of("max.u32", function(a, b) return math.max(a, b) end)
     pairs_of("and.b32", function(a, b) return bit.band(a, b) end)
@@ -730,7 +750,8 @@ describe("instructions", function()
     each("bfe.s32 %r2, %r0, 28, 8;", function(x) return math.floor(s32(x) / 2 ^ 28) end)
     each("bfe.u32 %r2, %r0, 40, 8;", function() return 0 end)
     each("mov.u32 %r3, 0x11111111; bfi.b32 %r2, %r0, %r3, 8, 4;", function(x) return 0x11111011 + field(x, 0, 4) * 256 end)
-    each("mov.u32 %r3, 0xa1b2c3d4; prmt.b32 %r2, %r0, %r3, 0x7531;", function(x) return 0xa1c30000 + field(x, 24, 8) * 256 + field(x, 8, 8) end)
+    each("mov.u32 %r3, 0xa1b2c3d4; prmt.b32 %r2, %r0, %r3, 0x7531;", function(x) return 0xa1c30000 + field(x, 24, 8) * 256 + field(x, 8,
+      8) end)
     each("mov.u32 %r3, 0; prmt.b32 %r2, %r0, %r3, 0x444b;", function(x) return x >= 2 ^ 31 and 255 or 0 end)
     each("mov.u32 %r3, 0xdddddddd; shf.l.wrap.b32 %r2, %r3, %r0, 36;", function(x) return u32(x * 16) + 13 end)
     each("mov.u32 %r3, 0xdddddddd; shf.r.clamp.b32 %r2, %r0, %r3, 40;", function() return 0xdddddddd end)
