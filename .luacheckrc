@@ -7,3 +7,6 @@ files["docs"] = { max_line_length = 140 }
 globals = { "jit" }
 files["examples/love"] = { globals = { "love" } }
 files["examples/neovim"] = { globals = { "vim" } }
+-- instructions and errors of PTX, a line each
+files["spec/gpu_snippets.lua"] = { std = "luajit+busted", max_line_length = false }
+files["spec/fixtures/ptx_answers.lua"] = { max_line_length = false }
