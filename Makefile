@@ -57,7 +57,10 @@ SYSTEM  := system system_windows processor fma_windows
 SOURCES := $(wildcard core/*/*.c core/*/*/*.c)
 OBJECTS := $(SOURCES:core/%.c=$(B)/obj/%.o)
 FILES   := $(filter $(B)/obj/file/%,$(OBJECTS)) $(addprefix $(B)/obj/base/,mem_guard.o $(SYSTEM:=.o))
-OBJ     := $(filter-out $(B)/obj/file/% $(B)/obj/embed/%,$(OBJECTS))
+OBJ     := $(filter-out $(B)/obj/file/% $(B)/obj/embed/% $(B)/obj/device/cuda/%,$(OBJECTS))
+# With copies of what it stands on: it shares nothing with core.so but what Device says.
+CUDA    := $(filter $(B)/obj/device/cuda/%,$(OBJECTS)) $(addprefix $(B)/obj/base/,mem.o mem_guard.o text.o $(SYSTEM:=.o)) \
+  $(addprefix $(B)/obj/ir/,type.o tables.o)
 EMBED   := $(filter $(B)/obj/embed/%,$(OBJECTS)) $(B)/obj/embed/modules.o
 LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua lua/tycho/*/*.lua))
 RUN     := LUA_PATH="$(CURDIR)/$(B)/?.lua;$(CURDIR)/$(B)/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(B)/?.so;;"
@@ -108,7 +111,7 @@ STALE   := $(filter-out $(LUA),$(wildcard $(B)/tycho/*.lua $(B)/tycho/*/*.lua))
 
 library: modules embedded
 
-modules: $(B)/tycho/core.so $(B)/tycho/files.so $(LUA)
+modules: $(B)/tycho/core.so $(B)/tycho/files.so $(B)/tycho/cuda.so $(LUA)
 	@$(if $(STALE),rm -f $(STALE),:)
 
 $(B)/obj/%.o: core/%.c Makefile
@@ -130,6 +133,11 @@ $(B)/tycho/core.so: $(OBJ) | $(B)/tycho
 $(B)/tycho/files.so: $(FILES) | $(B)/tycho
 	@echo "ld  $@"
 	@$(CC) $(FILES) $(LDFLAGS) $(LIBS) -o $@
+
+# The CUDA device: its driver is found when it is first used.
+$(B)/tycho/cuda.so: $(CUDA) | $(B)/tycho
+	@echo "ld  $@"
+	@$(CC) $(CUDA) $(LDFLAGS) $(LIBS) -o $@
 
 # The C API: the same objects, whose calls of Lua go through embed/lua_table.c, and the Lua files, in one object that
 # shows nothing but ty_*.
@@ -202,7 +210,7 @@ copied: copied-modules copied-embedded
 # The Lua module and the command.
 copied-modules: modules
 	@install -d "$(DESTDIR)$(LUACDIR)/tycho" "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(MANDIR)"
-	@install $(STRIP) -m 755 $(B)/tycho/core.so $(B)/tycho/files.so "$(DESTDIR)$(LUACDIR)/tycho/"
+	@install $(STRIP) -m 755 $(B)/tycho/core.so $(B)/tycho/files.so $(B)/tycho/cuda.so "$(DESTDIR)$(LUACDIR)/tycho/"
 	@for d in '' $(FOLDERS); do \
 	  install -d "$(DESTDIR)$(LUADIR)/tycho/$$d" && install -m 644 lua/tycho/$$d*.lua "$(DESTDIR)$(LUADIR)/tycho/$$d" || exit 1; \
 	done
