@@ -95,6 +95,7 @@ void ty_cuda_trim(void); /* gives cached blocks back to the driver */
 typedef struct ErrorWord {
   u64 check; /* its number, 0: no error */
   i64 value, at;
+  u64 first; /* of the check in progress: see ptx_move.h */
 } ErrorWord;
 CUdeviceptr ty_cuda_word(const Stream *s); /* 0: out of memory */
 u64 ty_cuda_check(const Stream *s, const Node *n); /* the number of a check to come; 0: no memory */

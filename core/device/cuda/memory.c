@@ -138,7 +138,7 @@ static const char *tell(const Node *n, i64 value, i64 at) {
 
 /* After all that was asked for is done. False: a check of the stream's has failed. */
 static bool look(Stream *s, const char **err) {
-  ErrorWord e = {0, 0, 0};
+  ErrorWord e = {0};
   bool ok = true;
   ty_lock(&lock);
   struct Watched *w = watched_of(s);
@@ -166,7 +166,7 @@ u64 ty_cuda_check(const Stream *s, const Node *n) {
   struct Watched *w = watched_of(s);
   if (!w->check) w->check = ty_mem_alloc(CHECKS * sizeof *w->check);
   if (w->check && w->nchecks == CHECKS) { /* those that were passed are forgotten */
-    ErrorWord e = {0, 0, 0};
+    ErrorWord e = {0};
     if (ty_cuda_ok(ty_cuda.copy_out(&e, w->word, sizeof e, ty_cuda.stream), "cuMemcpyDtoHAsync") &&
         ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize")) {
       int kept = 0;

@@ -63,6 +63,17 @@ int ty_ptx_begin(Ptx *E) {
   return end;
 }
 
+void ty_ptx_number(Ptx *E, int threads, Reg number, Reg step) {
+  const Reg t = ty_ptx_reg(E, REG_32), b = ty_ptx_reg(E, REG_32), n = ty_ptx_reg(E, REG_32), own = ty_ptx_reg(E, REG_64);
+  ty_ptx(E, "mov.u32 $, %tid.x", t);
+  ty_ptx(E, "mov.u32 $, %ctaid.x", b);
+  ty_ptx(E, "mov.u32 $, %nctaid.x", n);
+  ty_ptx(E, "cvt.u64.u32 $, $", own, t);
+  ty_ptx(E, "mul.wide.u32 $, $, #", number, b, (i64)threads);
+  ty_ptx(E, "add.s64 $, $, $", number, number, own);
+  ty_ptx(E, "mul.wide.u32 $, $, #", step, n, (i64)threads);
+}
+
 static void put_lut(Text *t, int number) {
   const Lut *l = &ty_luts[number];
   const bool wide = ty_ptx_wide(l->ctype);

@@ -40,6 +40,8 @@ Reg ty_ptx_param(Ptx *E, RegKind kind, i32 at);
 /* What every kernel begins with: it ends at once where its stream's error word is set, whose address is the first
 ** parameter. Out: a label at the kernel's end. */
 int ty_ptx_begin(Ptx *E);
+/* Into two registers of 64 bits: the thread's number in the grid, whose blocks have so many, and how many there are. */
+void ty_ptx_number(Ptx *E, int threads, Reg number, Reg step);
 /* The whole module, with `params` bytes of parameters; E's memory goes. threads: of a block, at most. */
 Text ty_ptx_end(Ptx *E, int end, i32 params, int threads);
 

@@ -21,8 +21,9 @@ typedef struct Acc {
   i32 instr;
   u8 op, ctype, lanes; /* op: the primitive that joins, or RARGMAX, RARGMIN */
   Reg lane[COL_LANES];
-  Reg at;   /* positions */
-  i32 word; /* of a node */
+  Reg at;       /* positions */
+  i32 word;     /* of a node */
+  bool product; /* SUM_OF_PRODUCTS */
 } Acc;
 
 typedef struct Scan {
@@ -180,11 +181,18 @@ static void need_of(Gen *G, int phase) {
 
 static void fold(Gen *G, int sub);
 
+/* A product that is added by fma. */
+static bool is_fused(const Gen *G, int i) {
+  for (int n = 0; n < G->nacc; n++)
+    if (G->acc[n].product && G->p->body[G->acc[n].instr].a == i) return true;
+  return false;
+}
+
 /* One element: its coordinates are there. sub: the lane that its thread adds it to. */
 static void element(Gen *G, int sub) {
   memset(G->place, 0, sizeof G->place);
   for (int i = 0; i < G->p->nbody; i++)
-    if (G->need[i] && G->C.class[i] == CLASS_ELEM && G->p->body[i].op != P_STORE) emit(G, i);
+    if (G->need[i] && G->C.class[i] == CLASS_ELEM && G->p->body[i].op != P_STORE && !is_fused(G, i)) emit(G, i);
   fold(G, sub);
   for (int i = 0; i < G->p->nbody; i++)
     if (G->need[i] && G->C.class[i] == CLASS_ELEM && G->p->body[i].op == P_STORE) emit(G, i);
@@ -228,6 +236,7 @@ static void begin_accs(Gen *G, int phase) {
     Acc *a = &G->acc[G->nacc++];
     *a = (Acc){.instr = i, .op = arg ? in->op : joins[in->op - P_RSUM], .ctype = in->from};
     a->lanes = (u8)ty_ptx_lanes(G->p, in), a->word = G->words;
+    a->product = in->op == P_RSUM && in->imm == SUM_OF_PRODUCTS;
     for (int k = 0; k < a->lanes; k++) a->lane[k] = ty_ptx_value(&G->E, a->ctype);
     if (arg) a->at = ty_ptx_reg(&G->E, REG_64);
     G->words += arg ? 2 : a->lanes;
@@ -239,7 +248,7 @@ static void clear_accs(Gen *G, bool at) {
   for (int n = 0; n < G->nacc; n++) {
     Acc *a = &G->acc[n];
     if (a->at && !at) continue;
-    for (int k = 0; k < a->lanes; k++) set(G, a->ctype, a->lane[k], identity(a->op, a->ctype));
+    for (int k = 0; k < a->lanes; k++) set(G, a->ctype, a->lane[k], a->product ? 0 : identity(a->op, a->ctype));
     if (a->at) ty_ptx(&G->E, "mov.b64 $, 0", a->at);
   }
 }
@@ -281,14 +290,19 @@ static void join_arg(Gen *G, const Acc *a, Reg e, Reg at) {
 static void fold(Gen *G, int sub) {
   for (int n = 0; n < G->nacc; n++) {
     const Acc *a = &G->acc[n];
-    const Reg x = G->reg[G->p->body[a->instr].a];
+    const Instr *of = &G->p->body[G->p->body[a->instr].a];
+    const Reg lane = a->lane[sub % a->lanes], x = G->reg[of - G->p->body];
+    if (a->product) {
+      static const char *const how[] = {"mad.lo.s32", "mad.lo.s64", "fma.rn.f32", "fma.rn.f64"};
+      ty_ptx(&G->E, "~ $, $, $, $", how[a->ctype], lane, G->reg[of->a], G->reg[of->b], lane);
+      continue;
+    }
     if (a->at) {
       Reg at = G->r;
       if (!G->v.wide) ty_ptx(&G->E, "cvt.u64.u32 $, $", at = ty_ptx_reg(&G->E, REG_64), G->r);
       take(G, a, better(G, a, x, a->lane[0]), x, at);
       continue;
     }
-    const Reg lane = a->lane[sub % a->lanes];
     move(G, a->ctype, lane, ty_ptx_binary(&G->E, a->op, a->ctype, lane, x));
   }
 }

@@ -8,6 +8,10 @@
 
 enum { PROGRAM_THREADS = 128 };
 
+/* imm of an RSUM: its operand is a MUL, which is added by fma from +0, not rounded by itself. Products of one column are
+** such rows. */
+enum { SUM_OF_PRODUCTS = 1 };
+
 /* What a kernel is made for. Extents are no part of it, but for how many dims there are after those are merged that all
 ** operands walk alike. */
 typedef enum {
