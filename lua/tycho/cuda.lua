@@ -1,6 +1,6 @@
 --- cuda.lua -- `ty.cuda`: the CUDA device, and what is known of it.
--- In: nothing but NVIDIA's driver, which is found when the device is first named. Out: numbers, texts; nil and a message
--- where there is no driver or no device. The work is done in cuda.so, which is loaded with this file.
+-- In: nothing but NVIDIA's driver, which is found when the device is first named. Out: numbers, texts; nil and a
+-- message where there is no driver or no device. The work is done in cuda.so, which is loaded with this file.
 
 local ty = require "tycho"
 
@@ -40,17 +40,19 @@ function M.is_available()
   return ok == true, why
 end
 
---- What the devices are: a list of {name =, capability = 90 for 9.0, processors =, driver = 12040 for 12.4}; it is empty
---- where there is none.
+--- What the devices are: a list of {name =, capability = 90 for 9.0, processors =, driver = 12040 for 12.4}; it is
+--- empty where there is none.
 ---@return table[]
 function M.devices()
   if not M.open() then return {} end
   local about = C.about()
-  return { { name = about.name, capability = about.capability, processors = about.processors, driver = about.driver } }
+  return { {
+    name = about.name, capability = about.capability, processors = about.processors, driver = about.driver,
+  } }
 end
 
---- Bytes of device memory: {used =, cached =, peak =} by this process, {free =, total =} of the device; nil and a message
---- where there is none.
+--- Bytes of device memory: {used =, cached =, peak =} by this process, {free =, total =} of the device; nil and a
+--- message where there is none.
 ---@return table? memory, string? message
 function M.memory()
   local ok, why = M.open()

@@ -73,7 +73,8 @@ static int l_trim(lua_State *L) {
 }
 
 TY_EXPORT int luaopen_tycho_cuda(lua_State *L) {
-  static const luaL_Reg fns[] = {{"open", l_open}, {"about", l_about}, {"trim", l_trim}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {
+      {"open", l_open}, {"about", l_about}, {"trim", l_trim}, {NULL, NULL}};
   lua_newtable(L);
   for (const luaL_Reg *f = fns; f->name; f++) {
     lua_pushcfunction(L, f->func);

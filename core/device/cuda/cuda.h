@@ -41,7 +41,7 @@ enum {
   _(set_current, "cuCtxSetCurrent", (CUcontext context)) \
   _(stream_create, "cuStreamCreate", (CUstream * stream, unsigned flags)) \
   _(stream_wait, "cuStreamSynchronize", (CUstream stream)) \
-  _(memory_info, "cuMemGetInfo_v2", (size_t * free, size_t *total)) \
+  _(memory_info, "cuMemGetInfo_v2", (size_t * free, size_t * total)) \
   _(memory_allocate, "cuMemAlloc_v2", (CUdeviceptr * p, size_t bytes)) \
   _(memory_free, "cuMemFree_v2", (CUdeviceptr p)) \
   _(host_allocate, "cuMemAllocHost_v2", (void **p, size_t bytes)) \
@@ -97,7 +97,7 @@ typedef struct ErrorWord {
   i64 value, at;
   u64 first; /* of the check in progress: see ptx_move.h */
 } ErrorWord;
-CUdeviceptr ty_cuda_word(const Stream *s); /* 0: out of memory */
+CUdeviceptr ty_cuda_word(const Stream *s);         /* 0: out of memory */
 u64 ty_cuda_check(const Stream *s, const Node *n); /* the number of a check to come; 0: no memory */
 
 /* --- launch.c: PTX text to a function, and its launches */
@@ -117,7 +117,7 @@ bool ty_cuda_launch(const CudaCode *c, i64 blocks, int threads, void *params);
 extern const Machine ty_machine_cuda;
 extern const Device *ty_cuda_host; /* the CPU's device */
 bool ty_cuda_takes(const Job *j);
-bool ty_cuda_perform(const Job *j, void *const *buf, const u64 *scalar, const void *panels, Stream *s,
-                     const char **err);
+bool ty_cuda_perform(const Job *j, void *const *buf, const u64 *scalar, const void *panels,
+                     Stream *s, const char **err);
 
 #endif

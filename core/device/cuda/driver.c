@@ -20,7 +20,8 @@ static void refuse(const char *what, int result) {
   const char *name = NULL, *text = NULL;
   if (ty_cuda.error_name) ty_cuda.error_name(result, &name);
   if (ty_cuda.error_string) ty_cuda.error_string(result, &text);
-  ty_system_format(refusal, sizeof refusal, "%s (%s: %s)", what, name ? name : "error", text ? text : "?");
+  ty_system_format(refusal, sizeof refusal, "%s (%s: %s)", what, name ? name : "error",
+                   text ? text : "?");
 }
 
 static bool load_functions(void) {
@@ -32,8 +33,9 @@ static bool load_functions(void) {
 #endif
   void *library = ty_library_open(names), *p;
   if (!library) {
-    ty_system_format(refusal, sizeof refusal,
-                     "there is no CUDA driver: %.200s was not found (it comes with NVIDIA's driver)", names[0]);
+    ty_system_format(
+        refusal, sizeof refusal,
+        "there is no CUDA driver: %.200s was not found (it comes with NVIDIA's driver)", names[0]);
     return false;
   }
 #define _(field, symbol, args) \
@@ -51,22 +53,25 @@ static bool load_functions(void) {
 static bool take_device(void) {
   int n = 0, device = 0, e;
   if ((e = ty_cuda.init(0))) return refuse("the CUDA driver does not start", e), false;
-  if ((e = ty_cuda.version(&ty_cuda.driver))) return refuse("the CUDA driver has no version", e), false;
+  if ((e = ty_cuda.version(&ty_cuda.driver)))
+    return refuse("the CUDA driver has no version", e), false;
   if ((e = ty_cuda.device_count(&n)) || !n)
     return refuse("there is no CUDA device", e ? e : CUDA_ERROR_NO_DEVICE), false;
-  if ((e = ty_cuda.device_get(&device, 0))) return refuse("the CUDA device cannot be used", e), false;
+  if ((e = ty_cuda.device_get(&device, 0)))
+    return refuse("the CUDA device cannot be used", e), false;
   ty_cuda.device_name(ty_cuda.name, sizeof ty_cuda.name, device);
   if ((e = ty_cuda.device_attribute(&ty_cuda.major, ATTRIBUTE_MAJOR, device)) ||
       (e = ty_cuda.device_attribute(&ty_cuda.minor, ATTRIBUTE_MINOR, device)) ||
       (e = ty_cuda.device_attribute(&ty_cuda.processors, ATTRIBUTE_MULTIPROCESSORS, device)))
     return refuse("the CUDA device cannot be asked", e), false;
   if (ty_cuda.major * 10 + ty_cuda.minor < 75) {
-    ty_system_format(refusal, sizeof refusal, "%.100s is too old: it has compute capability %d.%d, 7.5 is needed",
+    ty_system_format(refusal, sizeof refusal,
+                     "%.100s is too old: it has compute capability %d.%d, 7.5 is needed",
                      ty_cuda.name, ty_cuda.major, ty_cuda.minor);
     return false;
   }
-  if ((e = ty_cuda.retain(&ty_cuda.context, device)) || (e = ty_cuda.set_current(ty_cuda.context)) ||
-      (e = ty_cuda.stream_create(&ty_cuda.stream, 0)))
+  if ((e = ty_cuda.retain(&ty_cuda.context, device)) ||
+      (e = ty_cuda.set_current(ty_cuda.context)) || (e = ty_cuda.stream_create(&ty_cuda.stream, 0)))
     return refuse("the CUDA device cannot be used", e), false;
   return true;
 }
@@ -74,7 +79,8 @@ static bool take_device(void) {
 static void child(void) {
   if (failed) return;
   ty_system_format(trouble, sizeof trouble,
-                   "a child process cannot use the CUDA device of its parent: fork before \"cuda\" is first used");
+                   "a child process cannot use the CUDA device of its parent: fork before \"cuda\" "
+                   "is first used");
   failed = true;
 }
 
@@ -93,7 +99,8 @@ bool ty_cuda_open(const char **err) {
 bool ty_cuda_enter(void) {
   static _Thread_local bool current;
   if (TY_UNLIKELY(failed)) return false;
-  if (TY_UNLIKELY(!current)) current = ty_cuda_ok(ty_cuda.set_current(ty_cuda.context), "cuCtxSetCurrent");
+  if (TY_UNLIKELY(!current))
+    current = ty_cuda_ok(ty_cuda.set_current(ty_cuda.context), "cuCtxSetCurrent");
   return current;
 }
 
@@ -103,9 +110,10 @@ bool ty_cuda_ok(int result, const char *call) {
   const char *name = NULL, *text = NULL;
   ty_cuda.error_name(result, &name);
   ty_cuda.error_string(result, &text);
-  ty_system_format(trouble, sizeof trouble,
-                   "the device %.100s has failed: %s gives %s (%s); it can be used again by a new process",
-                   ty_cuda.name, call, name ? name : "an unknown error", text ? text : "?");
+  ty_system_format(
+      trouble, sizeof trouble,
+      "the device %.100s has failed: %s gives %s (%s); it can be used again by a new process",
+      ty_cuda.name, call, name ? name : "an unknown error", text ? text : "?");
   failed = true;
   return false;
 }

@@ -17,7 +17,16 @@ typedef struct Key {
   ProductVariant product;
 } Key;
 
-enum { OF_PRODUCT = 1, OF_COLUMN, OF_COPY, OF_SCATTER, OF_POSITIONS, OF_POSITIONS_END, OF_SORT, OF_SEARCH };
+enum {
+  OF_PRODUCT = 1,
+  OF_COLUMN,
+  OF_COPY,
+  OF_SCATTER,
+  OF_POSITIONS,
+  OF_POSITIONS_END,
+  OF_SORT,
+  OF_SEARCH
+};
 
 static struct {
   Lock lock;
@@ -60,17 +69,26 @@ static Kernel *make_copy(const Key *k) {
 static Kernel *make_column(const Key *k) {
   union {
     Program p;
-    char room[sizeof(Program) + 5 * sizeof(Instr)];
-  } u = {.p = {.kind = K_ROW, .noperands = 3, .nbody = 5}};
+    char room[sizeof(Program) + 6 * sizeof(Instr)];
+  } u = {.p = {.kind = K_ROW, .noperands = 3, .nbody = 6}};
   const u8 ctype = ty_dtypes[k->dtype].ctype;
   for (int i = 0; i < 3; i++) u.p.operand[i] = (Operand){.dtype = k->dtype};
   u.p.operand[COLUMN_Y].level = L_ROW, u.p.operand[COLUMN_Y].write = 1;
   u.p.body[0] = (Instr){.op = P_LOAD, .type = ctype, .a = -1, .b = -1, .c = -1, .imm = COLUMN_A};
   u.p.body[1] = (Instr){.op = P_LOAD, .type = ctype, .a = -1, .b = -1, .c = -1, .imm = COLUMN_B};
   u.p.body[2] = (Instr){.op = P_MUL, .type = ctype, .a = 0, .b = 1, .c = -1};
-  u.p.body[3] = (Instr){
-      .op = P_RSUM, .type = ctype, .from = ctype, .level = L_ROW, .a = 2, .b = -1, .c = -1, .imm = SUM_OF_PRODUCTS};
-  u.p.body[4] = (Instr){.op = P_STORE, .type = ctype, .level = L_ROW, .a = 3, .b = -1, .c = -1, .imm = COLUMN_Y};
+  u.p.body[3] = (Instr){.op = P_RSUM,
+                        .type = ctype,
+                        .from = ctype,
+                        .level = L_ROW,
+                        .a = 2,
+                        .b = -1,
+                        .c = -1,
+                        .imm = SUM_OF_PRODUCTS};
+  u.p.body[4] = (Instr){
+      .op = P_NARROW, .type = ctype, .level = L_ROW, .a = 3, .b = -1, .c = -1, .imm = k->dtype};
+  u.p.body[5] = (Instr){
+      .op = P_STORE, .type = ctype, .level = L_ROW, .a = 4, .b = -1, .c = -1, .imm = COLUMN_Y};
   return ty_machine_cuda.make(&u.p);
 }
 
@@ -144,7 +162,8 @@ static bool column(const Gemm *g, const char *a, const char *b, void *y, Stream 
   l.strides[COLUMN_Y][g->nlead] = 1;
   for (int d = g->nlead - 1; d >= 0; d--) {
     l.dims[d] = g->lead[d];
-    l.strides[COLUMN_A][d] = g->abs[d], l.strides[COLUMN_B][d] = g->bbs[d], l.strides[COLUMN_Y][d] = rows;
+    l.strides[COLUMN_A][d] = g->abs[d], l.strides[COLUMN_B][d] = g->bbs[d],
+    l.strides[COLUMN_Y][d] = rows;
     rows *= g->lead[d];
   }
   const Run r = {.launch = &l, .buf = buf, .stream = s};
@@ -159,7 +178,8 @@ static void bind_path(i64 *at, const Path *p, i64 size) {
   for (int d = 0; d < p->n; d++) at[d] = p->dims[d], at[p->n + d] = p->strides[d] * size;
 }
 
-static void bind_side(char *block, SideLayout l, const Im2col *p, i64 rs, i64 cs, i64 rows, i64 cols, i64 size) {
+static void bind_side(char *block, SideLayout l, const Im2col *p, i64 rs, i64 cs, i64 rows,
+                      i64 cols, i64 size) {
   if (!p) {
     const i64 row[] = {rows, rs * size}, col[] = {cols, cs * size};
     memcpy(block + l.row, row, sizeof row);
@@ -181,10 +201,12 @@ static bool matrix(const Gemm *g, const char *a, const char *b, void *y, Stream 
   CudaCode code;
   i64 block[256];
   const i64 size = ty_dtypes[g->dtype].bytes;
-  key.product = (ProductVariant){(u8)g->dtype, (u8)g->nlead, {side_of(g->a_im2col), side_of(g->b_im2col)}};
+  key.product =
+      (ProductVariant){(u8)g->dtype, (u8)g->nlead, {side_of(g->a_im2col), side_of(g->b_im2col)}};
   const ProductLayout l = ty_ptx_product_layout(&key.product);
   block[PRODUCT_WORD / 8] = (i64)ty_cuda_word(s);
-  block[PRODUCT_A / 8] = address(a), block[PRODUCT_B / 8] = address(b), block[PRODUCT_Y / 8] = address(y);
+  block[PRODUCT_A / 8] = address(a), block[PRODUCT_B / 8] = address(b),
+                    block[PRODUCT_Y / 8] = address(y);
   block[PRODUCT_M / 8] = g->m, block[PRODUCT_N / 8] = g->n, block[PRODUCT_K / 8] = g->k;
   block[PRODUCT_COUNT / 8] = g->batch * g->m * g->n;
   for (int d = 0; d < g->nlead; d++) {
@@ -194,7 +216,8 @@ static bool matrix(const Gemm *g, const char *a, const char *b, void *y, Stream 
   bind_side((char *)block, l.side[0], g->a_im2col, g->ars, g->acs, g->m, g->k, size);
   bind_side((char *)block, l.side[1], g->b_im2col, g->brs, g->bcs, g->k, g->n, size);
   return find(&key, &code, NULL) &&
-         ty_cuda_launch(&code, blocks_of(block[PRODUCT_COUNT / 8], PRODUCT_THREADS), PRODUCT_THREADS, block);
+         ty_cuda_launch(&code, blocks_of(block[PRODUCT_COUNT / 8], PRODUCT_THREADS),
+                        PRODUCT_THREADS, block);
 }
 
 static bool product(const Job *j, void *const *buf, const u64 *scalar, Stream *s) {
@@ -204,7 +227,8 @@ static bool product(const Job *j, void *const *buf, const u64 *scalar, Stream *s
   if (!bytes) return true;
   void *sums = j->aside ? ty_cuda_allocate(bytes) : buf[2];
   if (!sums) return false;
-  bool ok = g->n == 1 && !g->a_im2col && !g->b_im2col ? column(g, a, b, sums, s) : matrix(g, a, b, sums, s);
+  bool ok = g->n == 1 && !g->a_im2col && !g->b_im2col ? column(g, a, b, sums, s)
+                                                      : matrix(g, a, b, sums, s);
   if (ok && j->kernel) {
     void *own[MAX_OPERANDS];
     memcpy(own, buf + 3, sizeof *own * (size_t)(j->noperands - 3));
@@ -240,7 +264,8 @@ static bool scatter(const Job *j, void *const *buf, Stream *s) {
   block[SCATTER_Y_STEP / 8] = to[dim] * size, block[SCATTER_SRC_STEP / 8] = from[dim] * size;
   block[SCATTER_INDEX_STEP / 8] = j->strides[dim] * 8;
   return !count || !src->dims[dim] ||
-         (find(&key, &code, NULL) && ty_cuda_launch(&code, blocks_of(count, MOVE_THREADS), MOVE_THREADS, block));
+         (find(&key, &code, NULL) &&
+          ty_cuda_launch(&code, blocks_of(count, MOVE_THREADS), MOVE_THREADS, block));
 }
 
 static bool positions(const Job *j, void *const *buf, Stream *s, const char **err) {
@@ -250,8 +275,8 @@ static bool positions(const Job *j, void *const *buf, Stream *s, const char **er
   CudaCode code, code_end;
   if (!count) return true;
   if (!find(&key, &code, NULL) || !find(&key_end, &code_end, NULL)) return false;
-  i64 block[] = {(i64)ty_cuda_word(s), address(buf[0]), address(buf[1]), count, (i64)n->arg.bits, n->arg.k,
-                 (i64)ty_cuda_check(s, n)};
+  i64 block[] = {(i64)ty_cuda_word(s), address(buf[0]), address(buf[1]),         count,
+                 (i64)n->arg.bits,     n->arg.k,        (i64)ty_cuda_check(s, n)};
   if (!block[POSITIONS_CHECK / 8]) {
     if (!ty_cuda_trouble()) return false;
     *err = ty_cuda_trouble();
@@ -268,24 +293,30 @@ static bool sort(const Job *j, void *const *buf, Stream *s) {
   i64 inner = 1;
   CudaCode code;
   for (int d = dim + 1; d < t->rank; d++) inner *= t->dims[d];
-  i64 block[] = {(i64)ty_cuda_word(s), address(buf[0]), address(buf[1]), ty_type_numel(t), t->dims[dim],
-                 j->node->type.dims[dim], inner};
+  i64 block[] = {(i64)ty_cuda_word(s),
+                 address(buf[0]),
+                 address(buf[1]),
+                 ty_type_numel(t),
+                 t->dims[dim],
+                 j->node->type.dims[dim],
+                 inner};
   return !block[SORT_COUNT / 8] ||
          (find(&key, &code, NULL) &&
-          ty_cuda_launch(&code, blocks_of(block[SORT_COUNT / 8], MOVE_THREADS), MOVE_THREADS, block));
+          ty_cuda_launch(&code, blocks_of(block[SORT_COUNT / 8], MOVE_THREADS), MOVE_THREADS,
+                         block));
 }
 
 static bool search(const Job *j, void *const *buf, Stream *s) {
   const Type *t = j->type;
   const Key key = {OF_SEARCH, t->dtype, j->node->arg.k == SIDE_RIGHT, 0, {0}};
   CudaCode code;
-  i64 block[] = {(i64)ty_cuda_word(s),           address(buf[0]),
-                 address(buf[1]),                address(buf[2]),
-                 ty_type_numel(&t[1]),           t[0].dims[t[0].rank - 1],
+  i64 block[] = {(i64)ty_cuda_word(s),    address(buf[0]),      address(buf[1]),
+                 address(buf[2]),         ty_type_numel(&t[1]), t[0].dims[t[0].rank - 1],
                  t[1].dims[t[1].rank - 1]};
   return !block[SEARCH_COUNT / 8] ||
          (find(&key, &code, NULL) &&
-          ty_cuda_launch(&code, blocks_of(block[SEARCH_COUNT / 8], MOVE_THREADS), MOVE_THREADS, block));
+          ty_cuda_launch(&code, blocks_of(block[SEARCH_COUNT / 8], MOVE_THREADS), MOVE_THREADS,
+                         block));
 }
 
 /* --- the device's */
@@ -293,15 +324,16 @@ static bool search(const Job *j, void *const *buf, Stream *s) {
 bool ty_cuda_takes(const Job *j) {
   const Gemm *g = j->gemm;
   switch (j->kind) {
-  case JOB_PRODUCT: return !j->blas && !g->k0 && !g->kstep && !(g->n == 1 && (g->a_im2col || g->b_im2col));
+  case JOB_PRODUCT:
+    return !j->blas && !g->k0 && !g->kstep && !(g->n == 1 && (g->a_im2col || g->b_im2col));
   case JOB_SORT: return j->type->dims[j->node->arg.k] <= SORT_MOST;
   case JOB_ATTEND: return false;
   default: return true;
   }
 }
 
-bool ty_cuda_perform(const Job *j, void *const *buf, const u64 *scalar, const void *panels, Stream *s,
-                     const char **err) {
+bool ty_cuda_perform(const Job *j, void *const *buf, const u64 *scalar, const void *panels,
+                     Stream *s, const char **err) {
   (void)panels;
   if (!ty_cuda_enter()) return true; /* the next wait says why */
   *err = "out of memory";

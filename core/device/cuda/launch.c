@@ -29,7 +29,8 @@ bool ty_cuda_load(CudaCode *c, const Text *text) {
   if (text->failed || !ty_cuda_enter()) return false;
   keep_text(text);
   const int e = ty_cuda.module_load(&c->module, text->s, 2, option, value);
-  if (e && getenv("TYCHO_DUMP")) fprintf(stderr, "cuda: the driver refuses a kernel: %s\n%s\n", log, text->s);
+  if (e && getenv("TYCHO_DUMP"))
+    fprintf(stderr, "cuda: the driver refuses a kernel: %s\n%s\n", log, text->s);
   if (!ty_cuda_ok(e, "cuModuleLoadDataEx")) return false;
   c->bytes = text->n;
   if (ty_cuda_ok(ty_cuda.function_get(&c->function, c->module, "kernel"), "cuModuleGetFunction"))

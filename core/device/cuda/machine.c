@@ -91,7 +91,8 @@ static void add_dims(Shape *s, const Program *p, const Launch *l, int factor, in
     s->extent[factor] *= e;
     if (e == 1) continue;
     bool merge = at > first;
-    for (int o = 0; o < p->noperands && merge; o++) merge = s->strides[o][at - 1] == l->strides[o][d] * e;
+    for (int o = 0; o < p->noperands && merge; o++)
+      merge = s->strides[o][at - 1] == l->strides[o][d] * e;
     if (!merge) s->dims[at++] = 1;
     s->dims[at - 1] *= e;
     for (int o = 0; o < p->noperands; o++) s->strides[o][at - 1] = l->strides[o][d];
@@ -155,7 +156,8 @@ static i64 groups_of(const Kernel *k, const Shape *s, const Variant *v, i64 *eac
   if (!k->split || v->one || units >= enough) return 0;
   const i64 size = row ? BLOCK : COL_BLOCK, n = (s->extent[1] + size - 1) / size;
   *each = 1;
-  while ((n + *each - 1) / *each > most || units * ((n + *each - 1) / *each) > 4 * enough) *each *= 2;
+  while ((n + *each - 1) / *each > most || units * ((n + *each - 1) / *each) > 4 * enough)
+    *each *= 2;
   return n > *each ? (n + *each - 1) / *each : 0;
 }
 

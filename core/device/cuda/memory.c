@@ -29,7 +29,8 @@ static void trim(void) {
   ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize");
   for (int c = 0; c < CLASSES; c++)
     while (spare[c].n) {
-      ty_cuda_ok(ty_cuda.memory_free((CUdeviceptr)(uintptr_t)spare[c].block[--spare[c].n]), "cuMemFree");
+      ty_cuda_ok(ty_cuda.memory_free((CUdeviceptr)(uintptr_t)spare[c].block[--spare[c].n]),
+                 "cuMemFree");
       memory.cached -= class_bytes(c);
     }
 }
@@ -222,18 +223,18 @@ bool ty_cuda_in(void *to, const void *from, i64 bytes, const char **err) {
     ty_unlock(&lock);
   }
   if (!ok && !ty_cuda_trouble())
-    ok = ty_cuda_ok(
-             ty_cuda.copy_in((CUdeviceptr)(uintptr_t)to, from, (size_t)bytes, ty_cuda.stream),
-             "cuMemcpyHtoDAsync") &&
-         ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize");
+    ok =
+        ty_cuda_ok(ty_cuda.copy_in((CUdeviceptr)(uintptr_t)to, from, (size_t)bytes, ty_cuda.stream),
+                   "cuMemcpyHtoDAsync") &&
+        ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize");
   return done(ok, err);
 }
 
 bool ty_cuda_out(void *to, const void *from, i64 bytes, Stream *s, const char **err) {
   if (!ty_cuda_enter()) return done(false, err);
-  bool ok = bytes <= 0 ||
-            ty_cuda_ok(ty_cuda.copy_out(to, (CUdeviceptr)(uintptr_t)from, (size_t)bytes, ty_cuda.stream),
-                       "cuMemcpyDtoHAsync");
+  bool ok = bytes <= 0 || ty_cuda_ok(ty_cuda.copy_out(to, (CUdeviceptr)(uintptr_t)from,
+                                                      (size_t)bytes, ty_cuda.stream),
+                                     "cuMemcpyDtoHAsync");
   ok = ok && ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize");
   return done(ok, err) && look(s, err);
 }
@@ -241,13 +242,15 @@ bool ty_cuda_out(void *to, const void *from, i64 bytes, Stream *s, const char **
 bool ty_cuda_across(void *to, const void *from, i64 bytes, const char **err) {
   if (!ty_cuda_enter()) return done(false, err);
   if (bytes <= 0 || to == from) return true;
-  return done(ty_cuda_ok(ty_cuda.copy_across((CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from,
-                                             (size_t)bytes, ty_cuda.stream),
-                         "cuMemcpyDtoDAsync"),
-              err);
+  return done(
+      ty_cuda_ok(ty_cuda.copy_across((CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from,
+                                     (size_t)bytes, ty_cuda.stream),
+                 "cuMemcpyDtoDAsync"),
+      err);
 }
 
 bool ty_cuda_wait(Stream *s, const char **err) {
   if (!ty_cuda_enter()) return done(false, err);
-  return done(ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize"), err) && look(s, err);
+  return done(ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize"), err) &&
+         look(s, err);
 }

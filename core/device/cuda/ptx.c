@@ -56,7 +56,8 @@ Reg ty_ptx_param(Ptx *E, RegKind kind, i32 at) {
 
 int ty_ptx_begin(Ptx *E) {
   const int end = ty_ptx_label(E);
-  const Reg word = ty_ptx_param(E, REG_64, 0), v = ty_ptx_reg(E, REG_64), p = ty_ptx_reg(E, REG_PRED);
+  const Reg word = ty_ptx_param(E, REG_64, 0), v = ty_ptx_reg(E, REG_64),
+            p = ty_ptx_reg(E, REG_PRED);
   ty_ptx(E, "ld.global.b64 $, [$]", v, word);
   ty_ptx(E, "setp.ne.s64 $, $, 0", p, v);
   ty_ptx(E, "@$ bra @", p, end);
@@ -64,7 +65,8 @@ int ty_ptx_begin(Ptx *E) {
 }
 
 void ty_ptx_number(Ptx *E, int threads, Reg number, Reg step) {
-  const Reg t = ty_ptx_reg(E, REG_32), b = ty_ptx_reg(E, REG_32), n = ty_ptx_reg(E, REG_32), own = ty_ptx_reg(E, REG_64);
+  const Reg t = ty_ptx_reg(E, REG_32), b = ty_ptx_reg(E, REG_32), n = ty_ptx_reg(E, REG_32),
+            own = ty_ptx_reg(E, REG_64);
   ty_ptx(E, "mov.u32 $, %tid.x", t);
   ty_ptx(E, "mov.u32 $, %ctaid.x", b);
   ty_ptx(E, "mov.u32 $, %nctaid.x", n);
@@ -92,8 +94,9 @@ Text ty_ptx_end(Ptx *E, int end, i32 params, int threads) {
   ty_text_printf(&t, ".version 6.3\n.target sm_75\n.address_size 64\n");
   for (int i = 0; i < ty_nluts; i++)
     if (E->luts >> i & 1) put_lut(&t, i);
-  ty_text_printf(&t, ".visible .entry kernel(.param .align 8 .b8 block[%d])\n.maxntid %d, 1, 1\n{\n", params,
-                 threads);
+  ty_text_printf(&t,
+                 ".visible .entry kernel(.param .align 8 .b8 block[%d])\n.maxntid %d, 1, 1\n{\n",
+                 params, threads);
   for (int k = 0; k < 4; k++)
     if (E->n[k]) ty_text_printf(&t, "\t.reg %s %s<%d>;\n", types[k], prefix[k], E->n[k] + 1);
   if (E->local) ty_text_printf(&t, "\t.local .align 8 .b8 waiting[%d];\n", E->local);

@@ -13,13 +13,13 @@ typedef int Reg; /* 0: none */
 typedef enum { REG_32, REG_64, REG_PRED, REG_16 } RegKind;
 
 typedef struct Ptx {
-  Text text;      /* of the body */
-  i32 n[4];       /* registers so far, by kind */
-  i32 labels;     /* given so far */
-  Reg guard;      /* not 0: memory is accessed under this predicate, and what is not read is 0 */
-  i32 local;      /* bytes of local memory, aligned to 8 */
-  i32 shared;     /* bytes of shared memory, aligned to 16 */
-  u32 luts;       /* constant tables that are read, as bits */
+  Text text;  /* of the body */
+  i32 n[4];   /* registers so far, by kind */
+  i32 labels; /* given so far */
+  Reg guard;  /* not 0: memory is accessed under this predicate, and what is not read is 0 */
+  i32 local;  /* bytes of local memory, aligned to 8 */
+  i32 shared; /* bytes of shared memory, aligned to 16 */
+  u32 luts;   /* constant tables that are read, as bits */
 } Ptx;
 
 Reg ty_ptx_reg(Ptx *E, RegKind kind);
@@ -49,7 +49,9 @@ Text ty_ptx_end(Ptx *E, int end, i32 params, int threads);
 Reg ty_ptx_primitive(Ptx *E, const Instr *in, int ta, Reg a, Reg b, Reg c);
 /* a op b of a reduction or scan: P_ADD, P_MUL, P_MAX, P_MIN. */
 Reg ty_ptx_binary(Ptx *E, int prim, int ctype, Reg a, Reg b);
-/* Memory: an element of a dtype at an address, as the compute type; and back. */
+/* A value as a dtype holds it, in the compute type: wrapped or rounded. */
+Reg ty_ptx_narrow(Ptx *E, int dtype, Reg a);
+/* Memory: an element of a dtype at an address, as the compute type; and back, narrowed already. */
 Reg ty_ptx_load(Ptx *E, int dtype, Reg address);
 void ty_ptx_store(Ptx *E, int dtype, Reg address, Reg v);
 /* Lane values: v of the lane that `how` (up, down, bfly, idx) and `by` say, among `width` lanes. */

@@ -3,7 +3,9 @@
 */
 #include "device/cuda/ptx_class.h"
 
-static bool is_leaf(int op) { return op == P_LOAD || op == P_IOTA || op == P_GLOAD || op == P_STORE; }
+static bool is_leaf(int op) {
+  return op == P_LOAD || op == P_IOTA || op == P_GLOAD || op == P_STORE;
+}
 
 void ty_ptx_classify(const Program *p, Classes *C) {
   memset(C, 0, sizeof *C);
@@ -29,10 +31,12 @@ void ty_ptx_classify(const Program *p, Classes *C) {
     if (is_leaf(in->op) || ty_ptx_is_scan(in->op))
       class = p->kind != K_MAP && in->level == L_ROW ? CLASS_ROW : CLASS_ELEM;
     if (ty_ptx_is_reduce(in->op)) class = CLASS_ROW, phase++;
-    C->class[i] = (u8)class;
+    C->class[i] = (u8) class;
     C->phase[i] = (i16)phase;
     C->scans |= ty_ptx_is_scan(in->op);
-    C->phases = TY_MAX(C->phases, ty_ptx_is_reduce(in->op) ? phase : class == CLASS_ELEM ? phase + 1 : 0);
+    C->phases = TY_MAX(C->phases, ty_ptx_is_reduce(in->op) ? phase
+                                  : class == CLASS_ELEM    ? phase + 1
+                                                           : 0);
   }
 }
 

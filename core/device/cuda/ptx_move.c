@@ -58,27 +58,30 @@ Text ty_ptx_scatter(int dtype, bool add, int dims) {
   Each e;
   Ptx *E = &e.E;
   each_begin(&e, SCATTER_COUNT);
-  Reg y = param(E, SCATTER_Y), src = param(E, SCATTER_SRC), index = param(E, SCATTER_INDEX), rest = e.number;
+  Reg y = param(E, SCATTER_Y), src = param(E, SCATTER_SRC), index = param(E, SCATTER_INDEX),
+      rest = e.number;
   for (int d = dims - 1; d >= 0; d--) {
     const i32 at = SCATTER_DIMS + 32 * d;
-    const Reg n = param(E, at), q = op(E, "div", rest, n), c = op(E, "sub", rest, op(E, "mul.lo", q, n));
+    const Reg n = param(E, at), q = op(E, "div", rest, n),
+              c = op(E, "sub", rest, op(E, "mul.lo", q, n));
     y = mad(E, c, param(E, at + 8), y);
     src = mad(E, c, param(E, at + 16), src);
     index = mad(E, c, param(E, at + 24), index);
     rest = q;
   }
-  const Reg from = copy(E, src), position = copy(E, index), j = ty_ptx_reg(E, REG_64), n = param(E, SCATTER_N);
+  const Reg from = copy(E, src), position = copy(E, index), j = ty_ptx_reg(E, REG_64),
+            n = param(E, SCATTER_N);
   const int again = ty_ptx_label(E), done = ty_ptx_label(E);
   ty_ptx(E, "mov.b64 $, 0", j);
   ty_ptx_here(E, again);
   branch(E, "ge", j, n, done);
-  const Reg place = ty_ptx_load(E, T_I64, position), to = mad(E, place, param(E, SCATTER_Y_STEP), y);
+  const Reg place = ty_ptx_load(E, T_I64, position),
+            to = mad(E, place, param(E, SCATTER_Y_STEP), y);
   Reg v = ty_ptx_load(E, dtype, from);
   if (add) {
     const Reg was = ty_ptx_load(E, dtype, to);
     v = ty_ptx_binary(E, dtype == T_BOOL ? P_OR : P_ADD, ty_dtypes[dtype].ctype, was, v);
-    if (dtype == T_BF16)
-      v = ty_ptx_primitive(E, &(Instr){.op = P_NARROW, .type = C_F32, .imm = T_BF16}, C_F32, v, 0, 0);
+    v = ty_ptx_narrow(E, dtype, v);
   }
   ty_ptx_store(E, dtype, to, v);
   ty_ptx(E, "add.s64 $, $, $", from, from, param(E, SCATTER_SRC_STEP));
@@ -95,13 +98,15 @@ Text ty_ptx_positions(void) {
   each_begin(&e, POSITIONS_COUNT);
   const Reg v = ty_ptx_load(E, T_I64, at_element(E, param(E, POSITIONS_INDEX), e.number, 8)),
             size = param(E, POSITIONS_SIZE), from_end = op(E, "add", v, size),
-            from_start = op(E, "sub", v, param(E, POSITIONS_BASE)), p = ty_ptx_reg(E, REG_PRED), y = ty_ptx_reg(E, REG_64);
+            from_start = op(E, "sub", v, param(E, POSITIONS_BASE)), p = ty_ptx_reg(E, REG_PRED),
+            y = ty_ptx_reg(E, REG_64);
   const int good = ty_ptx_label(E);
   ty_ptx(E, "setp.lt.s64 $, $, 0", p, v);
   ty_ptx(E, "selp.b64 $, $, $, $", y, from_end, from_start, p);
   ty_ptx(E, "setp.lt.u64 $, $, $", p, y, size); /* one below 0 is large */
   ty_ptx(E, "@$ bra @", p, good);
-  const Reg most = ty_ptx_const(E, C_I64, FIRST_MOST), first = op(E, "sub", most, e.number), was = ty_ptx_reg(E, REG_64);
+  const Reg most = ty_ptx_const(E, C_I64, FIRST_MOST), first = op(E, "sub", most, e.number),
+            was = ty_ptx_reg(E, REG_64);
   ty_ptx(E, "atom.global.max.u64 $, [$+24], $", was, param(E, POSITIONS_WORD), first);
   ty_ptx(E, "mov.b64 $, 0", y);
   ty_ptx_here(E, good);
@@ -112,8 +117,8 @@ Text ty_ptx_positions(void) {
 Text ty_ptx_positions_end(void) {
   Ptx E = {0};
   const int end = ty_ptx_begin(&E);
-  const Reg word = param(&E, POSITIONS_WORD), first = ty_ptx_reg(&E, REG_64), p = ty_ptx_reg(&E, REG_PRED),
-            t = ty_ptx_reg(&E, REG_32);
+  const Reg word = param(&E, POSITIONS_WORD), first = ty_ptx_reg(&E, REG_64),
+            p = ty_ptx_reg(&E, REG_PRED), t = ty_ptx_reg(&E, REG_32);
   ty_ptx(&E, "mov.u32 $, %tid.x", t);
   ty_ptx(&E, "setp.ne.u32 $, $, 0", p, t);
   ty_ptx(&E, "@$ bra @", p, end);
@@ -121,7 +126,8 @@ Text ty_ptx_positions_end(void) {
   ty_ptx(&E, "setp.eq.s64 $, $, 0", p, first);
   ty_ptx(&E, "@$ bra @", p, end);
   const Reg most = ty_ptx_const(&E, C_I64, FIRST_MOST), at = op(&E, "sub", most, first),
-            v = ty_ptx_load(&E, T_I64, at_element(&E, param(&E, POSITIONS_INDEX), at, 8)), zero = ty_ptx_const(&E, C_I64, 0);
+            v = ty_ptx_load(&E, T_I64, at_element(&E, param(&E, POSITIONS_INDEX), at, 8)),
+            zero = ty_ptx_const(&E, C_I64, 0);
   ty_ptx(&E, "st.global.b64 [$+8], $", word, v);
   ty_ptx(&E, "st.global.b64 [$+16], $", word, at);
   ty_ptx(&E, "st.global.b64 [$+24], $", word, zero);
@@ -136,7 +142,8 @@ static Reg key(Ptx *E, int dtype, Reg v) {
   if (ctype < C_F32) return v;
   const char *type = wide ? "f64" : "f32", *bits = wide ? "b64" : "b32";
   const Reg sum = ty_ptx_value(E, ctype), sign = ty_ptx_value(E, ctype), y = ty_ptx_value(E, ctype),
-            p = ty_ptx_reg(E, REG_PRED), most = ty_ptx_const(E, ctype, wide ? INT64_MAX : INT32_MAX);
+            p = ty_ptx_reg(E, REG_PRED),
+            most = ty_ptx_const(E, ctype, wide ? INT64_MAX : INT32_MAX);
   ty_ptx(E, "add.rn.~ $, $, $", type, sum, v, ty_ptx_const(E, ctype, 0));
   ty_ptx(E, "shr.~ $, $, #", wide ? "s64" : "s32", sign, sum, (i64)(wide ? 63 : 31));
   ty_ptx(E, "and.~ $, $, $", bits, sign, sign, most);
@@ -153,13 +160,16 @@ Text ty_ptx_sort(int dtype, bool descending) {
   Ptx *E = &e.E;
   const int bytes = ty_dtypes[dtype].bytes;
   each_begin(&e, SORT_COUNT);
-  const Reg n = param(E, SORT_N), inner = param(E, SORT_INNER), keep = param(E, SORT_KEEP), zero = ty_ptx_const(E, C_I64, 0);
-  const Reg q = op(E, "div", e.number, inner), column = op(E, "sub", e.number, op(E, "mul.lo", q, inner)),
-            outer = op(E, "div", q, n), own = op(E, "sub", q, op(E, "mul.lo", outer, n)),
+  const Reg n = param(E, SORT_N), inner = param(E, SORT_INNER), keep = param(E, SORT_KEEP),
+            zero = ty_ptx_const(E, C_I64, 0);
+  const Reg q = op(E, "div", e.number, inner),
+            column = op(E, "sub", e.number, op(E, "mul.lo", q, inner)), outer = op(E, "div", q, n),
+            own = op(E, "sub", q, op(E, "mul.lo", outer, n)),
             size = ty_ptx_const(E, C_I64, (u64)bytes), by = op(E, "mul.lo", inner, size),
             first = mad(E, op(E, "mul.lo", outer, n), inner, column);
   const Reg row = copy(E, at_element(E, param(E, SORT_X), first, bytes)),
-            mine = key(E, dtype, ty_ptx_load(E, dtype, mad(E, own, by, row))), j = copy(E, zero), rank = copy(E, zero);
+            mine = key(E, dtype, ty_ptx_load(E, dtype, mad(E, own, by, row))), j = copy(E, zero),
+            rank = copy(E, zero);
   const int again = ty_ptx_label(E), done = ty_ptx_label(E), skip = ty_ptx_label(E);
   ty_ptx_here(E, again);
   branch(E, "ge", j, n, done);
@@ -189,7 +199,8 @@ Text ty_ptx_search(int dtype, bool right) {
   each_begin(&e, SEARCH_COUNT);
   const Reg n = copy(E, param(E, SEARCH_N)), row = op(E, "div", e.number, param(E, SEARCH_M)),
             first = at_element(E, param(E, SEARCH_SORTED), op(E, "mul.lo", row, n), bytes),
-            mine = key(E, dtype, ty_ptx_load(E, dtype, at_element(E, param(E, SEARCH_V), e.number, bytes))),
+            mine = key(E, dtype,
+                       ty_ptx_load(E, dtype, at_element(E, param(E, SEARCH_V), e.number, bytes))),
             zero = ty_ptx_const(E, C_I64, 0), low = copy(E, zero), one = ty_ptx_const(E, C_I64, 1);
   const int again = ty_ptx_label(E), done = ty_ptx_label(E);
   ty_ptx_here(E, again);

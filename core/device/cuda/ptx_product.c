@@ -29,13 +29,14 @@ ProductLayout ty_ptx_product_layout(const ProductVariant *v) {
 typedef struct Walk64 {
   const Side *s;
   SideLayout l;
-  int n;       /* dims along k */
-  i32 path;    /* parameters of these dims, */
-  i32 steps;   /* and within a border of their steps */
-  Reg at;      /* address */
+  int n;     /* dims along k */
+  i32 path;  /* parameters of these dims, */
+  i32 steps; /* and within a border of their steps */
+  Reg at;    /* address */
   Reg border[BORDERS], extent[BORDERS];
   Reg count[PATH_DIMS], size[PATH_DIMS];
-  Reg step[PATH_DIMS], turn[BORDERS][PATH_DIMS]; /* what dim d adds when it steps and those behind it begin anew */
+  Reg step[PATH_DIMS],
+      turn[BORDERS][PATH_DIMS]; /* what dim d adds when it steps and those behind it begin anew */
 } Walk64;
 
 static Reg param(Ptx *E, i32 at) { return ty_ptx_param(E, REG_64, at); }
@@ -61,7 +62,8 @@ static void coordinates(Ptx *E, Reg number, int n, i32 dims, Reg *y) {
 }
 
 /* Where the operand begins: at row or column `index`, whichever does not go along k. */
-static void walk_begin(Ptx *E, Walk64 *w, const Side *s, SideLayout l, bool along_columns, Reg base, Reg index) {
+static void walk_begin(Ptx *E, Walk64 *w, const Side *s, SideLayout l, bool along_columns, Reg base,
+                       Reg index) {
   Reg c[PATH_DIMS];
   const int still = along_columns ? s->nrow : s->ncol;
   const i32 path = along_columns ? l.row : l.col, steps = along_columns ? 16 : 16 + 8 * s->nrow;
@@ -83,13 +85,16 @@ static void walk_begin(Ptx *E, Walk64 *w, const Side *s, SideLayout l, bool alon
     w->size[d] = param(E, w->path + 8 * d);
     ty_ptx(E, "mov.b64 $, 0", w->count[d] = ty_ptx_reg(E, REG_64));
     w->step[d] = param(E, w->path + 8 * (w->n + d));
-    for (int b = 0; b < s->borders; b++) w->turn[b][d] = param(E, l.border + b * l.each + w->steps + 8 * d);
+    for (int b = 0; b < s->borders; b++)
+      w->turn[b][d] = param(E, l.border + b * l.each + w->steps + 8 * d);
   }
   for (int d = 0; d + 1 < w->n; d++) { /* less all that the next dim has gone */
-    w->step[d] = op(E, "sub", w->step[d], op(E, "mul.lo", w->size[d + 1], param(E, w->path + 8 * (w->n + d + 1))));
+    w->step[d] = op(E, "sub", w->step[d],
+                    op(E, "mul.lo", w->size[d + 1], param(E, w->path + 8 * (w->n + d + 1))));
     for (int b = 0; b < s->borders; b++)
       w->turn[b][d] = op(E, "sub", w->turn[b][d],
-                         op(E, "mul.lo", w->size[d + 1], param(E, l.border + b * l.each + w->steps + 8 * (d + 1))));
+                         op(E, "mul.lo", w->size[d + 1],
+                            param(E, l.border + b * l.each + w->steps + 8 * (d + 1))));
   }
 }
 
@@ -112,7 +117,8 @@ static void walk_next(Ptx *E, const Walk64 *w) {
   const int done = ty_ptx_label(E);
   for (int d = w->n - 1; d >= 0; d--) {
     ty_ptx(E, "add.s64 $, $, $", w->at, w->at, w->step[d]);
-    for (int b = 0; b < w->s->borders; b++) ty_ptx(E, "add.s64 $, $, $", w->border[b], w->border[b], w->turn[b][d]);
+    for (int b = 0; b < w->s->borders; b++)
+      ty_ptx(E, "add.s64 $, $, $", w->border[b], w->border[b], w->turn[b][d]);
     if (!d) break;
     const Reg p = ty_ptx_reg(E, REG_PRED);
     ty_ptx(E, "add.s64 $, $, 1", w->count[d], w->count[d]);
@@ -136,9 +142,11 @@ static void add_product(Ptx *E, int ctype, Reg acc, Reg a, Reg b) {
 
 /* The sum over k of two walks. */
 static Reg sum(Ptx *E, int dtype, const Walk64 *a, const Walk64 *b, Reg k) {
-  const int ctype = ty_dtypes[dtype].ctype, outer = ty_ptx_label(E), inner = ty_ptx_label(E), done = ty_ptx_label(E);
-  const Reg total = ty_ptx_value(E, ctype), acc = ty_ptx_value(E, ctype), at = ty_ptx_reg(E, REG_64),
-            end = ty_ptx_reg(E, REG_64), p = ty_ptx_reg(E, REG_PRED), empty = ty_ptx_reg(E, REG_PRED);
+  const int ctype = ty_dtypes[dtype].ctype, outer = ty_ptx_label(E), inner = ty_ptx_label(E),
+            done = ty_ptx_label(E);
+  const Reg total = ty_ptx_value(E, ctype), acc = ty_ptx_value(E, ctype),
+            at = ty_ptx_reg(E, REG_64), end = ty_ptx_reg(E, REG_64), p = ty_ptx_reg(E, REG_PRED),
+            empty = ty_ptx_reg(E, REG_PRED);
   set_zero(E, ctype, total, true);
   ty_ptx(E, "mov.b64 $, 0", at);
   ty_ptx(E, "setp.eq.s64 $, $, 0", empty, k);
@@ -168,8 +176,9 @@ Text ty_ptx_product(const ProductVariant *v) {
   Ptx E = {0};
   const ProductLayout l = ty_ptx_product_layout(v);
   const int end = ty_ptx_begin(&E), next = ty_ptx_label(&E);
-  const Reg number = ty_ptx_reg(&E, REG_64), step = ty_ptx_reg(&E, REG_64), count = param(&E, PRODUCT_COUNT),
-            p = ty_ptx_reg(&E, REG_PRED), m = param(&E, PRODUCT_M), n = param(&E, PRODUCT_N), k = param(&E, PRODUCT_K);
+  const Reg number = ty_ptx_reg(&E, REG_64), step = ty_ptx_reg(&E, REG_64),
+            count = param(&E, PRODUCT_COUNT), p = ty_ptx_reg(&E, REG_PRED),
+            m = param(&E, PRODUCT_M), n = param(&E, PRODUCT_N), k = param(&E, PRODUCT_K);
   Reg lead[MAX_RANK], a = param(&E, PRODUCT_A), b = param(&E, PRODUCT_B);
   Walk64 wa, wb;
   ty_ptx_number(&E, PRODUCT_THREADS, number, step);
@@ -185,7 +194,8 @@ Text ty_ptx_product(const ProductVariant *v) {
   }
   walk_begin(&E, &wa, &v->side[0], l.side[0], true, a, i);
   walk_begin(&E, &wb, &v->side[1], l.side[1], false, b, j);
-  const Reg y = sum(&E, v->dtype, &wa, &wb, k), size = ty_ptx_const(&E, C_I64, ty_dtypes[v->dtype].bytes);
+  const Reg y = ty_ptx_narrow(&E, v->dtype, sum(&E, v->dtype, &wa, &wb, k)),
+            size = ty_ptx_const(&E, C_I64, ty_dtypes[v->dtype].bytes);
   ty_ptx_store(&E, v->dtype, mad(&E, number, size, param(&E, PRODUCT_Y)), y);
   ty_ptx(&E, "add.s64 $, $, $", number, number, step);
   ty_ptx(&E, "bra @", next);

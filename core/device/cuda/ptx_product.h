@@ -19,7 +19,17 @@ typedef struct ProductVariant {
 /* The block: i64 throughout, strides in bytes. From LEAD on: dims of the batch, the strides of a along them, those of b;
 ** then of each operand row dims and strides, column dims and strides, and for each border its start, its extent, the
 ** steps of the row's dims, the steps of the column's. */
-enum { PRODUCT_WORD, PRODUCT_A = 8, PRODUCT_B = 16, PRODUCT_Y = 24, PRODUCT_M = 32, PRODUCT_N = 40, PRODUCT_K = 48, PRODUCT_COUNT = 56, PRODUCT_LEAD = 64 };
+enum {
+  PRODUCT_WORD,
+  PRODUCT_A = 8,
+  PRODUCT_B = 16,
+  PRODUCT_Y = 24,
+  PRODUCT_M = 32,
+  PRODUCT_N = 40,
+  PRODUCT_K = 48,
+  PRODUCT_COUNT = 56,
+  PRODUCT_LEAD = 64
+};
 typedef struct SideLayout {
   i32 row, col, border, each; /* each: bytes of a border */
 } SideLayout;

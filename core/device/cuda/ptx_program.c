@@ -40,16 +40,17 @@ typedef struct Gen {
   const char *index; /* type of an index */
   Reg reg[MAX_BODY];
   Reg coord[MAX_DIMS];
-  Reg row_place[MAX_OPERANDS], place[MAX_OPERANDS]; /* addresses: of the row, of the element; 0: not made yet */
+  Reg row_place[MAX_OPERANDS],
+      place[MAX_OPERANDS]; /* addresses: of the row, of the element; 0: not made yet */
   bool need[MAX_BODY];
   Acc acc[MAX_BODY / 2];
   i32 nacc;
   Scan scan[MAX_BODY / 2];
   i32 nscan;
-  i32 words;            /* of a node, of one thread */
+  i32 words;              /* of a node, of one thread */
   Reg lane, count, r_all; /* of a warp; PARAM_COUNT; PARAM_R */
-  Reg r;                /* position within R */
-  Reg one_lane;         /* predicate: row stores are this thread's */
+  Reg r;                  /* position within R */
+  Reg one_lane;           /* predicate: row stores are this thread's */
 } Gen;
 
 /* --- indices: 32 bits wide where they fit */
@@ -104,7 +105,8 @@ static Reg place_along(Gen *G, int operand, Reg base, int from, int to) {
   for (int d = from; d < to; d++) {
     const i32 at = G->l.strides + 8 * (operand * G->l.nd + d);
     const Reg stride = index_param(G, at), y = ty_ptx_reg(&G->E, REG_64);
-    ty_ptx(&G->E, G->v.wide ? "mad.lo.s64 $, $, $, $" : "mad.wide.s32 $, $, $, $", y, G->coord[d], stride, base);
+    ty_ptx(&G->E, G->v.wide ? "mad.lo.s64 $, $, $, $" : "mad.wide.s32 $, $, $, $", y, G->coord[d],
+           stride, base);
     base = y;
   }
   return base;
@@ -122,7 +124,8 @@ static Reg place(Gen *G, const Instr *in, bool elem) {
   const int operand = (int)in->imm;
   if (!elem || G->p->kind == K_MAP) return row_place(G, operand);
   Reg *at = &G->place[operand];
-  return *at ? *at : (*at = place_along(G, operand, row_place(G, operand), G->v.no, G->v.no + G->v.nr));
+  return *at ? *at
+             : (*at = place_along(G, operand, row_place(G, operand), G->v.no, G->v.no + G->v.nr));
 }
 
 /* --- values */
@@ -137,12 +140,14 @@ static void emit(Gen *G, int i) {
   switch (in->op) {
   case P_CONST: G->reg[i] = ty_ptx_const(E, in->type, in->imm); return;
   case P_SCALAR:
-    G->reg[i] = ty_ptx_param(E, ty_ptx_wide(in->type) ? REG_64 : REG_32, G->l.scalars + 8 * (i32)in->imm);
+    G->reg[i] =
+        ty_ptx_param(E, ty_ptx_wide(in->type) ? REG_64 : REG_32, G->l.scalars + 8 * (i32)in->imm);
     return;
   case P_IOTA: G->reg[i] = place(G, in, elem); return;
   case P_LOAD: G->reg[i] = ty_ptx_load(E, G->p->operand[in->imm].dtype, place(G, in, elem)); return;
   case P_GLOAD: {
-    const Reg step = ty_ptx_param(E, REG_64, G->l.gstrides + 8 * (i32)in->imm), at = ty_ptx_reg(E, REG_64);
+    const Reg step = ty_ptx_param(E, REG_64, G->l.gstrides + 8 * (i32)in->imm),
+              at = ty_ptx_reg(E, REG_64);
     ty_ptx(E, "mad.lo.s64 $, $, $, $", at, a, step, place(G, in, elem));
     G->reg[i] = ty_ptx_load(E, G->p->operand[in->imm].dtype, at);
     return;
@@ -152,14 +157,15 @@ static void emit(Gen *G, int i) {
   }
   if (ty_ptx_is_scan(in->op)) emit_scan(G, i);
   else
-    G->reg[i] =
-        ty_ptx_primitive(E, in, in->a < 0 ? 0 : G->p->body[in->a].type, a, b, in->c < 0 ? 0 : G->reg[in->c]);
+    G->reg[i] = ty_ptx_primitive(E, in, in->a < 0 ? 0 : G->p->body[in->a].type, a, b,
+                                 in->c < 0 ? 0 : G->reg[in->c]);
 }
 
 static void emit_class(Gen *G, int class, int phase) {
   for (int i = 0; i < G->p->nbody; i++) {
     const int op = G->p->body[i].op;
-    if (G->C.class[i] == class && G->C.phase[i] == phase && op != P_STORE && !ty_ptx_is_reduce(op)) emit(G, i);
+    if (G->C.class[i] == class && G->C.phase[i] == phase && op != P_STORE && !ty_ptx_is_reduce(op))
+      emit(G, i);
   }
 }
 
@@ -192,7 +198,8 @@ static bool is_fused(const Gen *G, int i) {
 static void element(Gen *G, int sub) {
   memset(G->place, 0, sizeof G->place);
   for (int i = 0; i < G->p->nbody; i++)
-    if (G->need[i] && G->C.class[i] == CLASS_ELEM && G->p->body[i].op != P_STORE && !is_fused(G, i)) emit(G, i);
+    if (G->need[i] && G->C.class[i] == CLASS_ELEM && G->p->body[i].op != P_STORE && !is_fused(G, i))
+      emit(G, i);
   fold(G, sub);
   for (int i = 0; i < G->p->nbody; i++)
     if (G->need[i] && G->C.class[i] == CLASS_ELEM && G->p->body[i].op == P_STORE) emit(G, i);
@@ -207,7 +214,8 @@ static u64 lowest(int ctype) {
 
 /* What changes nothing: -0, 1, the ends. */
 static u64 identity(int op, int ctype) {
-  static const u64 one[] = {1, 1, 0x3f800000, 0x3ffull << 52}, nothing[] = {0, 0, 0x80000000, 1ull << 63},
+  static const u64 one[] = {1, 1, 0x3f800000, 0x3ffull << 52},
+                   nothing[] = {0, 0, 0x80000000, 1ull << 63},
                    highest[] = {0x7fffffff, ~(1ull << 63), 0x7f800000, 0x7ffull << 52};
   switch (op) {
   case P_ADD: return nothing[ctype];
@@ -220,7 +228,9 @@ static u64 identity(int op, int ctype) {
 
 static const char *bits_type(int ctype) { return ty_ptx_wide(ctype) ? "b64" : "b32"; }
 
-static void move(Gen *G, int ctype, Reg to, Reg from) { ty_ptx(&G->E, "mov.~ $, $", bits_type(ctype), to, from); }
+static void move(Gen *G, int ctype, Reg to, Reg from) {
+  ty_ptx(&G->E, "mov.~ $, $", bits_type(ctype), to, from);
+}
 static void set(Gen *G, int ctype, Reg to, u64 bits) {
   ty_ptx(&G->E, "mov.~ $, ^", bits_type(ctype), to, ty_ptx_wide(ctype) ? bits : bits & 0xffffffff);
 }
@@ -248,7 +258,8 @@ static void clear_accs(Gen *G, bool at) {
   for (int n = 0; n < G->nacc; n++) {
     Acc *a = &G->acc[n];
     if (a->at && !at) continue;
-    for (int k = 0; k < a->lanes; k++) set(G, a->ctype, a->lane[k], a->product ? 0 : identity(a->op, a->ctype));
+    for (int k = 0; k < a->lanes; k++)
+      set(G, a->ctype, a->lane[k], a->product ? 0 : identity(a->op, a->ctype));
     if (a->at) ty_ptx(&G->E, "mov.b64 $, 0", a->at);
   }
 }
@@ -261,7 +272,8 @@ static const char *name_of(int ctype) {
 /* Whether e is better than b, as a predicate: a NaN is, than what is none. */
 static Reg better(Gen *G, const Acc *a, Reg e, Reg b) {
   Ptx *E = &G->E;
-  const Reg p = ty_ptx_reg(E, REG_PRED), nan = ty_ptx_reg(E, REG_PRED), number = ty_ptx_reg(E, REG_PRED);
+  const Reg p = ty_ptx_reg(E, REG_PRED), nan = ty_ptx_reg(E, REG_PRED),
+            number = ty_ptx_reg(E, REG_PRED);
   ty_ptx(E, "setp.~.~ $, $, $", a->op == P_RARGMAX ? "gt" : "lt", name_of(a->ctype), p, e, b);
   if (a->ctype < C_F32) return p;
   ty_ptx(E, "setp.nan.~ $, $, $", name_of(a->ctype), nan, e, e);
@@ -279,7 +291,8 @@ static void take(Gen *G, const Acc *a, Reg p, Reg e, Reg at) {
 /* The extreme takes in another of any place: of equal ones the first. */
 static void join_arg(Gen *G, const Acc *a, Reg e, Reg at) {
   Ptx *E = &G->E;
-  const Reg p = better(G, a, e, a->lane[0]), q = better(G, a, a->lane[0], e), first = ty_ptx_reg(E, REG_PRED);
+  const Reg p = better(G, a, e, a->lane[0]), q = better(G, a, a->lane[0], e),
+            first = ty_ptx_reg(E, REG_PRED);
   ty_ptx(E, "setp.lt.s64 $, $, $", first, at, a->at);
   ty_ptx(E, "not.pred $, $", q, q);
   ty_ptx(E, "and.pred $, $, $", first, first, q);
@@ -355,7 +368,8 @@ static void push_node(Gen *G, Reg n) {
   for (int k = 0; k < G->nacc; k++) {
     const Acc *a = &G->acc[k];
     for (int j = 0; j < a->lanes && !a->at; j++)
-      ty_ptx(&G->E, "st.local.~ [$+#], $", bits_type(a->ctype), at, (i64)8 * (a->word + j), a->lane[j]);
+      ty_ptx(&G->E, "st.local.~ [$+#], $", bits_type(a->ctype), at, (i64)8 * (a->word + j),
+             a->lane[j]);
   }
   ty_ptx(&G->E, "add.u32 $, $, 1", n, n);
 }
@@ -371,15 +385,18 @@ static void finish_accs(Gen *G) {
     Reg x = a->lane[0];
     if (a->lanes == 4) {
       x = ty_ptx_binary(E, a->op, a->ctype, a->lane[0], a->lane[2]);
-      x = ty_ptx_binary(E, a->op, a->ctype, x, ty_ptx_binary(E, a->op, a->ctype, a->lane[1], a->lane[3]));
+      x = ty_ptx_binary(E, a->op, a->ctype, x,
+                        ty_ptx_binary(E, a->op, a->ctype, a->lane[1], a->lane[3]));
     } else if (a->lanes == 2) x = ty_ptx_binary(E, a->op, a->ctype, a->lane[0], a->lane[1]);
     for (u64 by = 16; by && G->p->kind == K_ROW; by /= 2) {
-      const Reg step = ty_ptx_const(E, C_I32, by), y = ty_ptx_shuffle(E, "bfly", a->ctype, x, step, 32);
+      const Reg step = ty_ptx_const(E, C_I32, by),
+                y = ty_ptx_shuffle(E, "bfly", a->ctype, x, step, 32);
       if (a->at) join_arg(G, a, y, ty_ptx_shuffle(E, "bfly", C_I64, a->at, step, 32));
       else x = ty_ptx_binary(E, a->op, a->ctype, x, y);
     }
     if (a->op == P_ADD && a->ctype >= C_F32) { /* of nothing: +0 */
-      const Reg p = ty_ptx_reg(E, REG_PRED), zero = ty_ptx_const(E, a->ctype, 0), y = ty_ptx_value(E, a->ctype);
+      const Reg p = ty_ptx_reg(E, REG_PRED), zero = ty_ptx_const(E, a->ctype, 0),
+                y = ty_ptx_value(E, a->ctype);
       ty_ptx(E, "setp.eq.~ $, $, 0", G->index, p, G->r_all);
       ty_ptx(E, "selp.~ $, $, $, $", bits_type(a->ctype), y, zero, x, p);
       x = y;
@@ -396,7 +413,9 @@ static Reg node_place(Gen *G, Reg unit, Reg group) {
   const Reg y = ty_ptx_reg(E, REG_64), scratch = ty_ptx_param(E, REG_64, PARAM_SCRATCH);
   const char *step = G->v.wide ? "mad.lo.u64 $, $, $, $" : "mad.wide.u32 $, $, $, $";
   const bool row = G->p->kind == K_ROW;
-  const Reg n = row ? index_op(G, "add", index_op(G, "mul.lo", unit, index_param(G, PARAM_GROUPS)), group) : group;
+  const Reg n =
+      row ? index_op(G, "add", index_op(G, "mul.lo", unit, index_param(G, PARAM_GROUPS)), group)
+          : group;
   Reg words = index_reg(G);
   index_move(G, words, n);
   Reg each = index_reg(G);
@@ -496,7 +515,8 @@ static Reg scan_linear(Gen *G, const Scan *s, const Instr *in) {
   ty_ptx(E, "mov.b32 $, 0", j);
   ty_ptx(E, "mov.b64 $, 0", own);
   ty_ptx_here(E, next);
-  const Reg aj = ty_ptx_shuffle(E, "idx", C_F64, a, j, 32), bj = ty_ptx_shuffle(E, "idx", C_F64, b, j, 32);
+  const Reg aj = ty_ptx_shuffle(E, "idx", C_F64, a, j, 32),
+            bj = ty_ptx_shuffle(E, "idx", C_F64, b, j, 32);
   ty_ptx(E, "fma.rn.f64 $, $, $, $", s->carry, s->carry, aj, bj);
   ty_ptx(E, "setp.eq.u32 $, $, $", p, j, G->lane);
   ty_ptx(E, "selp.b64 $, $, $, $", own, s->carry, own, p);
@@ -523,7 +543,8 @@ static void emit_scan(Gen *G, int i) {
   const int ctype = in->type, op = joins[in->op - P_SSUM];
   const char *bits = bits_type(ctype);
   const Reg none = ty_ptx_const(E, ctype, identity(op, ctype)), v = ty_ptx_value(E, ctype),
-            low = ty_ptx_reg(E, REG_32), p = ty_ptx_reg(E, REG_PRED), upper = ty_ptx_reg(E, REG_PRED);
+            low = ty_ptx_reg(E, REG_32), p = ty_ptx_reg(E, REG_PRED),
+            upper = ty_ptx_reg(E, REG_PRED);
   ty_ptx(E, "selp.~ $, $, $, $", bits, v, G->reg[in->a], none, E->guard);
   ty_ptx(E, "and.b32 $, $, 15", low, G->lane);
   ty_ptx(E, "setp.ge.u32 $, $, 16", upper, G->lane);
@@ -539,7 +560,8 @@ static void emit_scan(Gen *G, int i) {
   ty_ptx(E, "selp.~ $, $, $, $", bits, all, second, first, upper);
   const Reg end = ty_ptx_shuffle(E, "idx", ctype, all, ty_ptx_const(E, C_I32, 31), 32);
   if (in->op == P_SMAXX) {
-    const Reg before = ty_ptx_shuffle(E, "up", ctype, all, ty_ptx_const(E, C_I32, 1), 32), y = ty_ptx_value(E, ctype);
+    const Reg before = ty_ptx_shuffle(E, "up", ctype, all, ty_ptx_const(E, C_I32, 1), 32),
+              y = ty_ptx_value(E, ctype);
     ty_ptx(E, "setp.eq.u32 $, $, 0", p, G->lane);
     ty_ptx(E, "selp.~ $, $, $, $", bits, y, s->carry, before, p);
     G->reg[i] = y;
@@ -564,7 +586,8 @@ static void end_scan_block(Gen *G) {
 /* The thread's number in the grid, and how many there are: `shift` 5 counts warps. */
 static void number(Gen *G, int shift, Reg *first, Reg *step) {
   Ptx *E = &G->E;
-  const Reg t = special(G, "tid.x"), b = special(G, "ctaid.x"), n = special(G, "nctaid.x"), own = ty_ptx_reg(E, REG_32);
+  const Reg t = special(G, "tid.x"), b = special(G, "ctaid.x"), n = special(G, "nctaid.x"),
+            own = ty_ptx_reg(E, REG_32);
   const i64 each = PROGRAM_THREADS >> shift;
   ty_ptx(E, "shr.u32 $, $, #", own, t, (i64)shift);
   if (shift) ty_ptx(E, "and.b32 $, $, 31", G->lane = ty_ptx_reg(E, REG_32), t);
@@ -687,7 +710,8 @@ static void blocks(Gen *G, Reg from, Reg to) {
   const Reg at = index_reg(G), end = index_reg(G), n = ty_ptx_reg(E, REG_32), size = index_reg(G);
   const int next = ty_ptx_label(E), last = ty_ptx_label(E);
   ty_ptx(E, "mov.b32 $, 0", n);
-  ty_ptx(E, "mov.~ $, #", G->v.wide ? "b64" : "b32", size, (i64)(G->p->kind == K_ROW ? BLOCK : COL_BLOCK));
+  ty_ptx(E, "mov.~ $, #", G->v.wide ? "b64" : "b32", size,
+         (i64)(G->p->kind == K_ROW ? BLOCK : COL_BLOCK));
   index_move(G, at, from);
   ty_ptx_here(E, next);
   index_move(G, end, index_op(G, "min", to, index_op(G, "add", at, size)));
@@ -724,7 +748,8 @@ static void row_stores(Gen *G) {
 /* The group's part of R, from its number. */
 static void part_unit(Gen *G, Reg unit, Reg group) {
   const Reg size = index_reg(G);
-  ty_ptx(&G->E, "mov.~ $, #", G->v.wide ? "b64" : "b32", size, (i64)(G->p->kind == K_ROW ? BLOCK : COL_BLOCK));
+  ty_ptx(&G->E, "mov.~ $, #", G->v.wide ? "b64" : "b32", size,
+         (i64)(G->p->kind == K_ROW ? BLOCK : COL_BLOCK));
   const Reg each = index_op(G, "mul.lo", size, index_param(G, PARAM_GROUP)),
             from = index_op(G, "mul.lo", group, each),
             to = index_op(G, "min", G->r_all, index_op(G, "add", from, each));

@@ -15,8 +15,8 @@ enum { SUM_OF_PRODUCTS = 1 };
 /* What a kernel is made for. Extents are no part of it, but for how many dims there are after those are merged that all
 ** operands walk alike. */
 typedef enum {
-  MODE_WHOLE,  /* all of the program */
-  MODE_PART,   /* reductions of one level: the element steps of groups of blocks, whose nodes go to scratch */
+  MODE_WHOLE, /* all of the program */
+  MODE_PART, /* reductions of one level: the element steps of groups of blocks, whose nodes go to scratch */
   MODE_FINISH, /* and the rest: nodes to row values */
   MODE_COUNT
 } Mode;

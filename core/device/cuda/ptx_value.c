@@ -54,7 +54,8 @@ Reg ty_ptx_binary(Ptx *E, int prim, int ctype, Reg a, Reg b) {
   switch (prim) {
   case P_ADD: return typed(E, is_float(ctype) ? "add.rn" : "add", signed_name[ctype], ctype, a, b);
   case P_SUB: return typed(E, is_float(ctype) ? "sub.rn" : "sub", signed_name[ctype], ctype, a, b);
-  case P_MUL: return typed(E, is_float(ctype) ? "mul.rn" : "mul.lo", signed_name[ctype], ctype, a, b);
+  case P_MUL:
+    return typed(E, is_float(ctype) ? "mul.rn" : "mul.lo", signed_name[ctype], ctype, a, b);
   case P_DIV: return typed(E, "div.rn", signed_name[ctype], ctype, a, b);
   case P_MIN: return extreme(E, "min", ctype, a, b);
   case P_MAX: return extreme(E, "max", ctype, a, b);
@@ -71,13 +72,15 @@ static Reg sign(Ptx *E, int prim, int ctype, Reg a) {
     const Reg mask = ty_ptx_const(E, ctype, prim == P_NEG ? top : top - 1);
     return typed(E, prim == P_NEG ? "xor" : "and", bits_name[ctype], ctype, a, mask);
   }
-  const Reg zero = ty_ptx_const(E, ctype, 0), y = typed(E, "sub", signed_name[ctype], ctype, zero, a);
+  const Reg zero = ty_ptx_const(E, ctype, 0),
+            y = typed(E, "sub", signed_name[ctype], ctype, zero, a);
   return prim == P_NEG ? y : typed(E, "max", signed_name[ctype], ctype, a, y);
 }
 
 static Reg divide(Ptx *E, int prim, int ctype, Reg a, Reg b) {
   const char *type = signed_name[ctype];
-  const Reg zero = pred(E), minus = pred(E), one = ty_ptx_const(E, ctype, 1), none = ty_ptx_const(E, ctype, 0);
+  const Reg zero = pred(E), minus = pred(E), one = ty_ptx_const(E, ctype, 1),
+            none = ty_ptx_const(E, ctype, 0);
   ty_ptx(E, "setp.eq.~ $, $, 0", type, zero, b);
   ty_ptx(E, "setp.eq.~ $, $, -1", type, minus, b);
   const Reg by = pick(E, ctype, minus, one, pick(E, ctype, zero, one, b));
@@ -92,8 +95,11 @@ static Reg shift(Ptx *E, int prim, int ctype, Reg a, Reg b) {
   Reg count = b;
   if (wide) ty_ptx(E, "cvt.u32.u64 $, $", count = ty_ptx_reg(E, REG_32), b);
   return typed(E, prim == P_SHL ? "shl" : "shr",
-               prim == P_SHL ? bits_name[ctype] : prim == P_SHR ? signed_name[ctype] : wide ? "u64" : "u32", ctype,
-               a, count);
+               prim == P_SHL   ? bits_name[ctype]
+               : prim == P_SHR ? signed_name[ctype]
+               : wide          ? "u64"
+                               : "u32",
+               ctype, a, count);
 }
 
 static Reg compare(Ptx *E, const char *how, int ctype, Reg a, Reg b) {
@@ -108,7 +114,8 @@ static Reg convert(Ptx *E, int from, int to, Reg a) {
       [C_I32] = {[C_I64] = "cvt.s64.s32", [C_F32] = "cvt.rn.f32.s32", [C_F64] = "cvt.rn.f64.s32"},
       [C_I64] = {[C_I32] = "cvt.u32.u64", [C_F32] = "cvt.rn.f32.s64", [C_F64] = "cvt.rn.f64.s64"},
       [C_F32] = {[C_I32] = "cvt.rzi.s32.f32", [C_I64] = "cvt.rzi.s64.f32", [C_F64] = "cvt.f64.f32"},
-      [C_F64] = {[C_I32] = "cvt.rzi.s32.f64", [C_I64] = "cvt.rzi.s64.f64", [C_F32] = "cvt.rn.f32.f64"}};
+      [C_F64] = {
+          [C_I32] = "cvt.rzi.s32.f64", [C_I64] = "cvt.rzi.s64.f64", [C_F32] = "cvt.rn.f32.f64"}};
   if (from == to) return a;
   const Reg y = unary(E, how[from][to], to, a);
   if (!is_float(from) || is_float(to)) return y;
@@ -130,7 +137,7 @@ static Reg round_bf16(Ptx *E, Reg a) {
   return pick(E, C_F32, is_nan(E, C_F32, a, a), ty_ptx_const(E, C_F32, NAN32), y);
 }
 
-static Reg narrow(Ptx *E, int dtype, Reg a) {
+Reg ty_ptx_narrow(Ptx *E, int dtype, Reg a) {
   Reg y = ty_ptx_reg(E, REG_32);
   switch (dtype) {
   case T_BOOL: return compare(E, "ne", C_I32, a, ty_ptx_const(E, C_I32, 0));
@@ -232,7 +239,7 @@ Reg ty_ptx_primitive(Ptx *E, const Instr *in, int ta, Reg a, Reg b, Reg c) {
   case P_CVT: return convert(E, in->from, in->type, a);
   case P_BITS: return bits_of(E, in, ta, a);
   case P_LUT: return lut(E, in, a);
-  case P_NARROW: return narrow(E, (int)in->imm, a);
+  case P_NARROW: return ty_ptx_narrow(E, (int)in->imm, a);
   case P_PHILOX: return philox(E, in, a, b, c);
   default: return ty_ptx_binary(E, in->op, in->type, a, b);
   }
@@ -240,9 +247,9 @@ Reg ty_ptx_primitive(Ptx *E, const Instr *in, int ta, Reg a, Reg b, Reg c) {
 
 /* --- memory */
 
-static const char *const load_as[T_COUNT] = {[T_BOOL] = "u8", [T_U8] = "u8",    [T_I8] = "s8",  [T_I16] = "s16",
-                                             [T_I32] = "b32", [T_I64] = "b64",  [T_F16] = "b16", [T_BF16] = "u16",
-                                             [T_F32] = "b32", [T_F64] = "b64"};
+static const char *const load_as[T_COUNT] = {
+    [T_BOOL] = "u8", [T_U8] = "u8",   [T_I8] = "s8",    [T_I16] = "s16", [T_I32] = "b32",
+    [T_I64] = "b64", [T_F16] = "b16", [T_BF16] = "u16", [T_F32] = "b32", [T_F64] = "b64"};
 
 Reg ty_ptx_load(Ptx *E, int dtype, Reg address) {
   const int ctype = ty_dtypes[dtype].ctype;
@@ -269,7 +276,8 @@ void ty_ptx_store(Ptx *E, int dtype, Reg address, Reg v) {
     ty_ptx(E, "cvt.u16.u32 $, $", h, from);
     from = h;
   }
-  if (E->guard) ty_ptx(E, "@$ st.global.~ [$], $", E->guard, as[ty_dtypes[dtype].bytes], address, from);
+  if (E->guard)
+    ty_ptx(E, "@$ st.global.~ [$], $", E->guard, as[ty_dtypes[dtype].bytes], address, from);
   else ty_ptx(E, "st.global.~ [$], $", as[ty_dtypes[dtype].bytes], address, from);
 }
 
@@ -282,7 +290,8 @@ Reg ty_ptx_shuffle(Ptx *E, const char *how, int ctype, Reg v, Reg by, int width)
   }
   Reg low, high;
   split(E, v, &low, &high);
-  const Reg l = ty_ptx_shuffle(E, how, C_I32, low, by, width), h = ty_ptx_shuffle(E, how, C_I32, high, by, width);
+  const Reg l = ty_ptx_shuffle(E, how, C_I32, low, by, width),
+            h = ty_ptx_shuffle(E, how, C_I32, high, by, width);
   const Reg y = ty_ptx_reg(E, REG_64);
   ty_ptx(E, "mov.b64 $, {$, $}", y, l, h);
   return y;
