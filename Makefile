@@ -333,8 +333,23 @@ test-windows: build windows
 demo: build
 	@./tycho examples/digits_mlp.lua
 
+# The software GPU of the specs: a libcuda.so that executes PTX on the CPU it is built on.
+GPU     := $(B)/spec/libcuda.so
+GPU_OBJ := $(patsubst spec/gpu/%.c,$(B)/spec/gpu/%.o,$(wildcard spec/gpu/*.c))
+NATIVE  := $(if $(findstring x86_64,$(TARGET)),-march=native)
+$(B)/spec/gpu/%.o: spec/gpu/%.c Makefile
+	@mkdir -p $(@D)
+	@echo "cc  $<"
+	@$(CC) -std=c11 -D_GNU_SOURCE -O3 $(NATIVE) -g1 $(WARN) -fwrapv -fno-strict-aliasing -fno-math-errno -ffp-contract=off -fPIC \
+	  -fvisibility=hidden -MMD -MP -c $< -o $@
+$(GPU): $(GPU_OBJ)
+	@$(CC) -shared -Wl,-z,nodelete -Wl,-soname,libcuda.so.1 $(GPU_OBJ) -o $@.new -lm -ldl -lpthread && mv $@.new $@
+	@ln -sf libcuda.so $@.1
+gpu: $(GPU)
+-include $(GPU_OBJ:.o=.d)
+
 # All specs and fuzzers (run.lua), or some: SPECS="grad nn fuzz_lua". Their output is kept in build/test.
-test: build
+test: build gpu
 	@$(TEST) $(LUAJIT) spec/run.lua $(FIXED) $(N) $(SEED) $(SPECS)
 
 # The claims over many cases, with all of them: `make test` runs a share.
@@ -453,7 +468,7 @@ pictures: build
 	@LUA_PATH="$(CURDIR)/?.lua;;" $(LUAJIT) docs/prompt.lua docs/pictures/prompt.svg
 
 lint: build
-	@clang-format --dry-run -Werror core/*/*.[ch] core/*/*/*.[ch] kernels/*.h bench/*.c spec/*.c
+	@clang-format --dry-run -Werror core/*/*.[ch] core/*/*/*.[ch] kernels/*.h bench/*.c spec/*.c spec/gpu/*.[ch]
 	@luacheck -q lua spec examples bench editors docs
 	@sh -n tycho && sh -n spec/fresh_debian.sh && sh -n spec/arm_root.sh && sh -n spec/hosts/install.sh && sh -n spec/windows/luajit.sh && sh -n spec/windows/test.sh && bash -n .ci/run
 	@echo "lint: clean"
@@ -505,5 +520,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build windows windows-library test-windows docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo test test-long test-far test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
+.PHONY: all deps build windows windows-library test-windows docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo gpu test test-long test-far test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
         coverage covered size clean
