@@ -114,7 +114,7 @@ end
 
 --- A module's text from bodies of kernels: header, then what stands there.
 function M.ptx(text, target, version)
-  return (".version %s\n.target sm_%d\n.address_size 64\n"):format(version or target and target >= 90 and "7.8" or "7.0", target or 80) .. text
+  return (".version %s\n.target sm_%d\n.address_size 64\n"):format(version or (target or 80) >= 90 and "7.8" or "7.0", target or 80) .. text
 end
 
 --- A module of PTX text; raises with the compiler's log.

@@ -7,98 +7,23 @@
 
 #include "exec.h"
 
-/* --- shared memory: who used a granule last */
-
 static const char *const kinds[] = {"read", "write"};
 
-static void race(Warp *w, const Code *c, int lane, uint32_t at, bool write, bool other_write,
-                 int warp, int other) {
-  char who[32] = "several lanes";
-  if (other != MANY) snprintf(who, sizeof who, "lane %d", other);
-  fail(w, c, lane, LAUNCH_FAILED,
-       "race in shared memory: this %s of byte 0x%x meets a %s by %s of warp %d with no barrier "
-       "between",
-       kinds[write], at, kinds[other_write], who, warp);
-}
-
-/* Whether what happened in `clock` of a warp (and after `sync` of its own) is unordered with this lane's access. */
-static bool unordered(const Warp *w, int lane, int warp, int other, uint32_t clock, uint16_t sync) {
-  if (warp == w->index) return other != lane && clock == w->clock[warp] && sync == w->sync;
-  return clock >= w->clock[warp];
-}
-
-static void read_tag(Warp *w, const Code *c, int lane, uint32_t at, Tag *t) {
-  if (t->in_flight)
-    fail(w, c, lane, LAUNCH_FAILED,
-         "byte 0x%x of shared memory is read before its cp.async was waited for", at);
-  else if (unordered(w, lane, t->write_warp, t->write_lane, t->write_clock, t->write_sync))
-    race(w, c, lane, at, false, true, t->write_warp, t->write_lane);
-  uint32_t own = w->clock[w->index], bit = 1u << w->index;
-  bool fresh = t->read_clock != own;
-  if (fresh || !(t->readers & bit)) t->read_lane = (uint8_t)lane;
-  else if (t->read_lane != lane) t->read_lane = MANY;
-  t->readers = fresh ? bit : t->readers | bit;
-  t->read_clock = own;
-  t->read_sync = w->sync;
-}
-
-static void write_tag(Warp *w, const Code *c, int lane, uint32_t at, Tag *t) {
-  if (t->in_flight)
-    fail(w, c, lane, LAUNCH_FAILED,
-         "byte 0x%x of shared memory is written before its cp.async was waited for", at);
-  else if (unordered(w, lane, t->write_warp, t->write_lane, t->write_clock, t->write_sync))
-    race(w, c, lane, at, true, true, t->write_warp, t->write_lane);
-  else
-    for (uint32_t rest = t->readers; rest; rest &= rest - 1) {
-      int warp = __builtin_ctz(rest);
-      if (warp == w->index && (t->readers & (t->readers - 1)) && t->read_lane != lane)
-        continue; /* whose lane is not known */
-      if (unordered(w, lane, warp, t->read_lane, t->read_clock, t->read_sync)) {
-        race(w, c, lane, at, true, false, warp, t->read_lane);
-        break;
-      }
-    }
-  t->write_clock = w->clock[w->index];
-  t->write_sync = w->sync;
-  t->write_warp = (uint8_t)w->index;
-  t->write_lane = (uint8_t)lane;
-  t->readers = 0;
-}
-
-static void shared_tags(Warp *w, const Code *c, int lane, uint32_t at, uint32_t bytes, bool write) {
-  int granule = w->block->kernel->granule;
-  for (uint32_t g = at >> granule; g <= (at + bytes - 1) >> granule; g++) {
-    Tag *t = w->block->tags + g;
-    if (write) write_tag(w, c, lane, g << granule, t);
-    else read_tag(w, c, lane, g << granule, t);
-  }
-}
-
-static bool all_written(const uint8_t *shadow, uint32_t bytes) {
-  for (uint32_t i = 0; i < bytes; i++)
-    if (shadow[i] != WRITTEN) return false;
-  return true;
-}
-
-static uint8_t *shared_at(Warp *w, const Code *c, int lane, uint64_t at, uint32_t bytes,
-                          bool write) {
-  Block *b = w->block;
-  if (at + bytes > b->shared_bytes || at + bytes < at) {
-    fail(w, c, lane, ILLEGAL_ADDRESS,
-         "shared memory: %u bytes at 0x%llx are outside of the 0x%x that the block has", bytes,
-         (unsigned long long)at, b->shared_bytes);
-    return NULL;
-  }
-  if (settings.races) shared_tags(w, c, lane, (uint32_t)at, bytes, write);
-  if (write) memset(b->shared_written + at, WRITTEN, bytes);
-  else if (settings.initialised && !all_written(b->shared_written + at, bytes))
-    fail(w, c, lane, LAUNCH_FAILED,
-         "shared memory: %u bytes at 0x%llx are read and were not written", bytes,
-         (unsigned long long)at);
-  return b->shared + at;
-}
-
 /* --- global memory */
+
+static inline bool shadow_is(const uint8_t *shadow, uint32_t bytes, bool write) {
+  uint64_t v = 0, w = 0, ones = 0x0101010101010101ull * (write ? ALLOCATED : WRITTEN);
+  switch (bytes) {
+  case 1: return (*shadow & ones & 0xff) == (ones & 0xff);
+  case 2: memcpy(&v, shadow, 2); return (v & ones) == (ones & 0xffff);
+  case 4: memcpy(&v, shadow, 4); return (v & ones) == (ones & 0xffffffff);
+  case 16:
+    memcpy(&w, shadow + 8, 8);
+    memcpy(&v, shadow, 8);
+    return (v & w & ones) == ones;
+  default: memcpy(&v, shadow, 8); return (v & ones) == ones;
+  }
+}
 
 static void global_fail(Warp *w, const Code *c, int lane, uint64_t address, uint32_t bytes,
                         bool write) {
@@ -115,20 +40,6 @@ static void global_fail(Warp *w, const Code *c, int lane, uint64_t address, uint
          (unsigned long long)address, where);
 }
 
-static inline bool shadow_is(const uint8_t *shadow, uint32_t bytes, bool write) {
-  uint64_t v = 0, w = 0, ones = 0x0101010101010101ull * (write ? ALLOCATED : WRITTEN);
-  switch (bytes) {
-  case 1: return (*shadow & ones & 0xff) == (ones & 0xff);
-  case 2: memcpy(&v, shadow, 2); return (v & ones) == (ones & 0xffff);
-  case 4: memcpy(&v, shadow, 4); return (v & ones) == (ones & 0xffffffff);
-  case 16:
-    memcpy(&w, shadow + 8, 8);
-    memcpy(&v, shadow, 8);
-    return (v & w & ones) == ones;
-  default: memcpy(&v, shadow, 8); return (v & ones) == ones;
-  }
-}
-
 static inline uint8_t *global_at(Warp *w, const Code *c, int lane, uint64_t address, uint32_t bytes,
                                  bool write) {
   Region *r = region_of(address);
@@ -143,6 +54,7 @@ static inline uint8_t *global_at(Warp *w, const Code *c, int lane, uint64_t addr
       return NULL;
     }
   }
+  if (settings.blocks && !c->strong && bytes >= 4) blocks_touch(w, c, lane, r, at, bytes, write);
   if (write) memset(r->shadow + at, WRITTEN, bytes);
   return r->bytes + at;
 }
@@ -212,7 +124,26 @@ static void count_global(const uint64_t *at, uint32_t mask, uint32_t bytes) {
 }
 
 /* Passes over the 32 banks of 4 bytes: 8-byte requests go by halves of a warp, 16-byte ones by quarters. */
+/* Whether lanes of a request of one word each use a bank apiece, or all the same word. */
+static bool without_conflict(const uint64_t *at, uint32_t mask) {
+  uint32_t used = 0, twice = 0;
+  uint64_t differ = 0, first = at[__builtin_ctz(mask)];
+  for (int l = 0; l < WARP; l++) {
+    uint32_t here = mask >> l & 1, bank = here << (at[l] / 4 % 32);
+    twice |= used & bank;
+    used |= bank;
+    differ |= here ? at[l] ^ first : 0;
+  }
+  return !twice || differ < 4;
+}
+
 static void count_shared(const uint64_t *at, uint32_t mask, uint32_t bytes) {
+  counts.shared_requests++;
+  if (bytes <= 4 && without_conflict(at, mask)) {
+    counts.shared_wavefronts++;
+    counts.shared_ideal++;
+    return;
+  }
   int lanes = bytes > 8 ? 8 : bytes > 4 ? 16 : 32, words = bytes > 4 ? (int)bytes / 4 : 1;
   for (int from = 0; from < WARP; from += lanes) {
     uint32_t part = mask >> from & (lanes == 32 ? ~0u : (1u << lanes) - 1);
@@ -233,7 +164,6 @@ static void count_shared(const uint64_t *at, uint32_t mask, uint32_t bytes) {
     counts.shared_wavefronts += most;
     counts.shared_ideal++;
   }
-  counts.shared_requests++;
 }
 
 static void count(const Code *c, const uint64_t *at, uint32_t mask, uint32_t bytes) {
@@ -254,7 +184,14 @@ static void addresses(const Warp *w, const Code *c, int operand, uint64_t *at) {
 
 /* --- loads and stores: Code.more are the registers, Code.width their bytes, Code.type what memory holds */
 
-static inline void take(Warp *w, const Code *c, int lane, const uint8_t *from, int size, int n) {
+static inline __attribute__((always_inline)) void take(Warp *w, const Code *c, int lane,
+                                                       const uint8_t *from, int size, int n) {
+  if (c->plain) { /* registers of the memory's own width, and no sink */
+    for (int i = 0; i < n; i++)
+      if (size == 8) memcpy(SLOT64(w, c->more[i]) + lane, from + i * 8, 8);
+      else memcpy(SLOT32(w, c->more[i]) + lane, from + i * 4, 4);
+    return;
+  }
   for (int i = 0; i < n; i++) {
     uint64_t v = 0;
     memcpy(&v, from + i * size, (size_t)size);
@@ -268,18 +205,57 @@ static inline void take(Warp *w, const Code *c, int lane, const uint8_t *from, i
   }
 }
 
-static inline void give(const Warp *w, const Code *c, int lane, uint8_t *to, int size, int n) {
+static inline __attribute__((always_inline)) void give(const Warp *w, const Code *c, int lane,
+                                                       uint8_t *to, int size, int n) {
   for (int i = 0; i < n; i++) {
     uint64_t v = c->width == 8 ? SLOT64(w, c->more[i])[lane] : SLOT32(w, c->more[i])[lane];
     memcpy(to + i * size, &v, (size_t)size);
   }
 }
 
+/* Whether all lanes are there, each behind the one before it. */
+static inline bool in_order(const uint64_t *at, uint32_t mask, uint32_t bytes) {
+  uint64_t differ = 0;
+  if (mask != ~(uint32_t)0) return false;
+  for (uint32_t l = 0; l < WARP; l++) differ |= at[l] ^ (at[0] + l * bytes);
+  return !differ;
+}
+
+static void count_in_order(uint64_t at, uint32_t bytes) {
+  if (!settings.counting) return;
+  counts.global_requests++;
+  counts.global_sectors += ((at + WARP * bytes - 1) >> 5) - (at >> 5) + 1;
+  counts.global_bytes += WARP * bytes;
+  counts.global_ideal += bytes;
+}
+
+/* The bytes of all lanes, if they lie in global memory one behind the other and may be read or written; else null. */
+static inline uint8_t *together(const Warp *w, const Code *c, uint32_t mask, const uint64_t *at,
+                                uint32_t bytes, bool write) {
+  if (c->space != S_GLOBAL || !in_order(at, mask, bytes) || at[0] & (bytes - 1)) return NULL;
+  Region *r = region_of(at[0]);
+  if (!r || at[0] - r->base + WARP * bytes > r->size) return NULL;
+  uint8_t *shadow = r->shadow + (at[0] - r->base), all = 0xff;
+  for (uint32_t i = 0; i < WARP * bytes; i++) all &= shadow[i];
+  if (write ? !(all & ALLOCATED) : all != WRITTEN) return NULL;
+  bool compared = settings.blocks && !c->strong && bytes >= 4;
+  if (compared && !blocks_touch_all(w->block, r, at[0] - r->base, WARP * bytes, write)) return NULL;
+  if (write) memset(shadow, WRITTEN, WARP * bytes);
+  count_in_order(at[0], bytes);
+  return r->bytes + (at[0] - r->base);
+}
+
 static inline __attribute__((always_inline)) void load(Warp *w, const Code *c, uint32_t mask,
                                                        int size, int n) {
   uint64_t at[WARP];
   addresses(w, c, 0, at);
+  const uint8_t *all = together(w, c, mask, at, (uint32_t)(size * n), false);
+  if (all) {
+    for (int l = 0; l < WARP; l++) take(w, c, l, all + l * size * n, size, n);
+    return;
+  }
   count(c, at, mask, (uint32_t)(size * n));
+  if (c->space == S_SHARED && shared_load(w, c, mask, at)) return;
   for (uint32_t rest = mask; rest; rest &= rest - 1) {
     int l = __builtin_ctz(rest);
     const uint8_t *from = place(w, c, l, at[l], (uint32_t)(size * n), false);
@@ -316,15 +292,22 @@ static bool ascending(const uint64_t *at, uint32_t mask) {
 static inline __attribute__((always_inline)) void store(Warp *w, const Code *c, uint32_t mask,
                                                         int size, int n) {
   uint64_t at[WARP];
+  w->serial++;
   addresses(w, c, 0, at);
+  uint8_t *all = together(w, c, mask, at, (uint32_t)(size * n), true);
+  if (all) {
+    for (int l = 0; l < WARP; l++) give(w, c, l, all + l * size * n, size, n);
+    return;
+  }
   count(c, at, mask, (uint32_t)(size * n));
-  if (c->space != S_LOCAL && !ascending(at, mask)) store_clash(w, c, mask, at);
-  for (uint32_t rest = mask; rest; rest &= rest - 1) {
+  bool done = c->space == S_SHARED && shared_store(w, c, mask, at);
+  for (uint32_t rest = done ? 0 : mask; rest; rest &= rest - 1) {
     int l = __builtin_ctz(rest);
     uint8_t *to = place(w, c, l, at[l], (uint32_t)(size * n), true);
     if (!to) return;
     give(w, c, l, to, size, n);
   }
+  if (c->space != S_LOCAL && !ascending(at, mask)) store_clash(w, c, mask, at);
 }
 
 #define BY_SHAPE(CALL) \
@@ -455,10 +438,7 @@ static void copy_issue(Warp *w, const Code *c, int l, uint64_t to, uint64_t from
     done += n;
   }
   if (!shared_at(w, c, l, to, bytes, true)) return;
-  int granule = w->block->kernel->granule;
-  if (settings.races)
-    for (uint32_t g = copy.to >> granule; g <= (copy.to + bytes - 1) >> granule; g++)
-      w->block->tags[g].in_flight = true;
+  shared_fly(w, copy.to, bytes, true);
   if (w->n_copies == w->max_copies) {
     w->max_copies = w->max_copies ? 2 * w->max_copies : 256;
     w->copies = realloc(w->copies, (size_t)w->max_copies * sizeof *w->copies);
@@ -468,6 +448,7 @@ static void copy_issue(Warp *w, const Code *c, int l, uint64_t to, uint64_t from
 
 void run_cp_async(Warp *w, const Code *c, uint32_t mask) {
   uint64_t to[WARP], from[WARP];
+  w->serial++;
   for (int l = 0; l < WARP; l++) {
     to[l] = (c->from & 8   ? SLOT64(w, c->o[0])[l]
              : c->from & 4 ? SLOT32(w, c->o[0])[l]
@@ -490,13 +471,10 @@ void run_cp_commit(Warp *w, const Code *c, uint32_t mask) {
 }
 
 static void copy_land(Warp *w, const Code *c, const Copy *copy) {
-  Block *b = w->block;
-  int granule = b->kernel->granule;
-  memcpy(b->shared + copy->to, copy->bytes, copy->size);
-  if (!settings.races) return;
-  for (uint32_t g = copy->to >> granule; g <= (copy->to + copy->size - 1) >> granule; g++)
-    b->tags[g].in_flight = false;
-  shared_tags(w, c, copy->lane, copy->to, copy->size, true);
+  memcpy(w->block->shared + copy->to, copy->bytes, copy->size);
+  w->serial++;
+  shared_fly(w, copy->to, copy->size, false);
+  shared_touch(w, c, copy->lane, copy->to, copy->size, true);
 }
 
 /* All groups of a lane but its Code.target last ones; -1: everything, committed or not. */

@@ -129,11 +129,8 @@ static uint64_t converted(const Code *c, uint64_t v) {
 
 static void put(Warp *w, const Code *c, int lane, uint64_t v) {
   if (c->width == 8) SLOT(uint64_t, 0)[lane] = v;
-  else
-    SLOT(uint32_t, 0)
-    [lane] = c->width == 2   ? (uint16_t)v
-             : c->width == 1 ? (uint8_t)v
-                             : (uint32_t)v;
+  else SLOT(uint32_t, 0)
+  [lane] = c->width == 2 ? (uint16_t)v : c->width == 1 ? (uint8_t)v : (uint32_t)v;
 }
 
 void run_cvt(Warp *w, const Code *c, uint32_t mask) {

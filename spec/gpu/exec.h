@@ -130,6 +130,21 @@ Run *convert_fast(Type to, Type from, int round, bool sat, bool ftz); /* null: r
 Run run_ld, run_st, run_atom, run_cp_async, run_cp_commit, run_cp_wait, run_cvta, run_isspacep,
     run_ld_param, run_nothing, run_prefetch;
 
+/* shared.c */
+uint8_t *shared_at(Warp *w, const Code *c, int lane, uint64_t at, uint32_t bytes, bool write);
+bool shared_load(Warp *w, const Code *c, uint32_t mask, const uint64_t *at);
+bool shared_store(Warp *w, const Code *c, uint32_t mask, const uint64_t *at);
+void shared_touch(Warp *w, const Code *c, int lane, uint32_t at, uint32_t bytes, bool write);
+void shared_fly(Warp *w, uint32_t at, uint32_t bytes, bool under_way);
+bool tags_new(Tags *t, size_t n);
+void tags_clear(Tags *t);
+void tags_free(Tags *t);
+
+/* blocks.c */
+void blocks_touch(Warp *w, const Code *c, int lane, const Region *r, uint64_t at, uint32_t bytes,
+                  bool write);
+bool blocks_touch_all(const Block *b, const Region *r, uint64_t at, uint32_t bytes, bool write);
+
 /* lanes.c: among the lanes of a warp, called when all lanes named by the mask are there */
 Run run_shfl, run_vote, run_match, run_activemask, run_bar_warp, run_redux, run_elect;
 uint32_t sync_mask(const Warp *w, const Code *c, uint32_t mask); /* who must be there */

@@ -310,8 +310,10 @@ static _Noreturn void mismatch(Parser *p, const Inst *i) {
 /* Where something is used that not every version and target has. */
 static void need(Parser *p, const Inst *i, bool used, const char *what, int version, int target) {
   if (used && p->module->version < version)
-    ptx_error(p, i->line, "Feature '%s' requires PTX ISA .version %d.%d or later", what, version / 10, version % 10);
-  if (used && p->module->target < target) ptx_error(p, i->line, "Feature '%s' requires .target sm_%d or higher", what, target);
+    ptx_error(p, i->line, "Feature '%s' requires PTX ISA .version %d.%d or later", what,
+              version / 10, version % 10);
+  if (used && p->module->target < target)
+    ptx_error(p, i->line, "Feature '%s' requires .target sm_%d or higher", what, target);
 }
 
 /* Whether a register of a type may stand where an instruction has another one. */
@@ -772,6 +774,7 @@ static void set_access(Parser *p, const Inst *i, Code *c, int address) {
   Space space = inst_space(i);
   const Variable *v = !o->has_base && o->symbol ? o->symbol->variable : NULL;
   if (v && space == S_GENERIC && v->space == S_CONST) space = S_CONST;
+  if (v && space == S_PARAM && v->space == S_LOCAL) space = S_LOCAL; /* of a call */
   if (v && space == S_GENERIC)
     c->offset += v->space == S_SHARED  ? (int64_t)SHARED_WINDOW
                  : v->space == S_LOCAL ? (int64_t)LOCAL_WINDOW
@@ -781,6 +784,8 @@ static void set_access(Parser *p, const Inst *i, Code *c, int address) {
   if (o->has_base && c->from != 8 && (space == S_GLOBAL || space == S_GENERIC || space == S_CONST))
     mismatch(p, i);
   c->space = (uint8_t)(space == S_CONST ? S_GLOBAL : space);
+  c->strong = inst_has(i, ".volatile") || inst_has(i, ".relaxed") || inst_has(i, ".acquire") ||
+              inst_has(i, ".release");
   if (space == S_CONST && !v) c->space = S_GLOBAL;
   int granule = size == 1 ? 0 : size == 2 ? 1 : 2;
   if ((space == S_SHARED || space == S_GENERIC) && granule < p->kernel->granule)
@@ -791,6 +796,8 @@ static void pick_ld(Parser *p, const Form *f, const Inst *i, Code *c) {
   (void)f;
   set_access(p, i, c, 1);
   c->sat = type_is_signed(i->types[0]) && c->width > type_size(i->types[0]);
+  c->plain = (c->width == 4 || c->width == 8) && c->width == type_size(i->types[0]);
+  for (int k = 0; k < c->n_more; k++) c->plain &= c->more[k] != NO_SLOT;
   c->run = c->space == S_PARAM && c->o[0] == NO_SLOT ? run_ld_param : run_ld;
 }
 
@@ -798,6 +805,7 @@ static void pick_st(Parser *p, const Form *f, const Inst *i, Code *c) {
   (void)f;
   set_access(p, i, c, 0);
   if (c->space == S_PARAM) ptx_error(p, i->line, "a kernel's parameters cannot be stored to");
+  c->plain = (c->width == 4 || c->width == 8) && c->width == type_size(i->types[0]);
   c->run = run_st;
 }
 
@@ -826,6 +834,7 @@ static void pick_atom(Parser *p, const Form *f, const Inst *i, Code *c) {
   if (i->ops[1].has_base && c->from != 8 && space != S_SHARED) mismatch(p, i);
   c->space = (uint8_t)space;
   if (i->types[0] == T_F16) p->kernel->granule = p->kernel->granule < 1 ? p->kernel->granule : 1;
+  c->strong = true;
   c->run = run_atom;
 }
 
@@ -838,6 +847,7 @@ static void pick_red(Parser *p, const Form *f, const Inst *i, Code *c) {
   Space space = inst_space(i);
   if (i->ops[0].has_base && c->from != 8 && space != S_SHARED) mismatch(p, i);
   c->space = (uint8_t)space;
+  c->strong = true;
   c->run = run_atom;
 }
 
@@ -846,7 +856,8 @@ static void pick_bar(Parser *p, const Form *f, const Inst *i, Code *c) {
   static const char *const words[] = {".popc", ".and", ".or"};
   const Operand *id = i->ops + (f->op == 2);
   if (id->kind == O_NUMBER && id->bits > 15)
-    ptx_error(p, i->line, "Barrier number '%d' out of range, expected to be in range [0..15]", (int)id->bits);
+    ptx_error(p, i->line, "Barrier number '%d' out of range, expected to be in range [0..15]",
+              (int)id->bits);
   need(p, i, inst_has(i, ".cta"), "barrier.cta", 78, 0);
   c->flow = F_BAR;
   c->sat = (uint8_t)f->op;
@@ -865,6 +876,10 @@ static void pick_bar(Parser *p, const Form *f, const Inst *i, Code *c) {
 
 static void pick_flow(Parser *p, const Form *f, const Inst *i, Code *c) {
   c->flow = (uint8_t)f->op;
+  if (p->leave_label >= 0 && strcmp(i->name, "ret") == 0) {
+    c->flow = F_BRA;
+    c->target = p->leave_label;
+  }
   if (f->op == F_BRX) {
     if (c->target >= 0) mismatch(p, i);
     c->target = -1 - c->target;
@@ -943,7 +958,8 @@ static void pick_nothing(Parser *p, const Form *f, const Inst *i, Code *c) {
 
 static void version_check(Parser *p, const Form *f, const Inst *i) {
   bool hint = false;
-  for (int m = 0; m < i->n_mods; m++) hint |= strncmp(i->mods[m], ".L1::", 5) == 0 || strncmp(i->mods[m], ".L2::", 5) == 0;
+  for (int m = 0; m < i->n_mods; m++)
+    hint |= strncmp(i->mods[m], ".L1::", 5) == 0 || strncmp(i->mods[m], ".L2::", 5) == 0;
   need(p, i, true, i->name, f->version, f->target);
   need(p, i, hint, "cache hints", 74, 70);
 }

@@ -133,6 +133,7 @@ struct Code {
   Run *run;
   uint16_t o[MAX_OPERANDS]; /* slots of operands; of predicates their numbers */
   uint8_t n, op, type, from, round, space, width;
+  bool plain, strong;                     /* strong: .volatile and the like */
   uint8_t flow, guard_not, ftz, sat, neg; /* neg: bit i says operand i is a negated predicate */
   uint16_t guard;                         /* 1 + predicate, or 0 */
   int32_t target;                         /* of a branch; elsewhere what the instruction needs */
@@ -232,12 +233,10 @@ int launch_run(const Launch *launch);
 
 /* --- a running block */
 
-typedef struct Tag { /* who used a granule of shared memory last */
-  uint32_t write_clock, read_clock, readers;
-  uint16_t write_sync, read_sync;
-  uint8_t write_warp, write_lane, read_lane;
-  bool in_flight;
-} Tag;
+typedef struct Tags { /* who used each granule of shared memory last (shared.c) */
+  size_t n;
+  uint32_t *write_clock, *write_at, *serial, *read_clock, *read_at, *readers;
+} Tags;
 
 enum { MANY = 0xff };
 
@@ -267,6 +266,8 @@ struct Warp {
   bool waits; /* at a barrier */
   int barrier;
   const Code *waits_at, *reduces;
+  uint32_t serial; /* stores of this warp */
+  uint32_t known;  /* the least of clock: what happened before is ordered */
   uint32_t
       clock[MAX_WARPS]; /* what this warp knows of the others' barriers; its own is what it is in */
   uint16_t sync;        /* bar.warp.sync that it passed */
@@ -288,10 +289,11 @@ struct Block {
   const Kernel *kernel;
   uint32_t id[3];
   uint64_t number;
+  uint32_t serial; /* of the launch */
   int n_threads, n_warps;
   Warp warps[MAX_WARPS];
   uint8_t *shared, *shared_written;
-  Tag *tags;
+  Tags tags;
   uint32_t shared_bytes;
   uint8_t *memory; /* registers, shared memory */
   size_t memory_bytes;
@@ -333,7 +335,7 @@ typedef struct Settings {
   int devices;
   int approximate; /* allow .approx */
   int initialised; /* report reads of what was not written */
-  int races;
+  int races, blocks;
   int counting;
   int verbose; /* reports to stderr */
   int driver;  /* cuDriverGetVersion */
@@ -355,6 +357,7 @@ enum { ALLOCATED = 1, WRITTEN = 3 }; /* values of a shadow byte; 0: nothing live
 typedef struct Region { /* device addresses, where they lie in this process, their shadow */
   uint64_t base, size;
   uint8_t *bytes, *shadow;
+  uint64_t *writers; /* a word's last writer: launch and block (blocks.c) */
 } Region;
 extern Region device_region, pinned_region;
 

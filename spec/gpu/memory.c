@@ -38,11 +38,14 @@ bool memory_start(void) {
   void *addresses = reserve(REGION_BYTES, PROT_NONE);
   uint8_t *bytes = reserve(REGION_BYTES, PROT_READ | PROT_WRITE);
   uint8_t *shadow = reserve(REGION_BYTES, PROT_READ | PROT_WRITE);
+  uint64_t *writers = reserve(2 * REGION_BYTES, PROT_READ | PROT_WRITE);
+  uint64_t *pinned_writers = reserve(2 * PINNED_BYTES, PROT_READ | PROT_WRITE);
   uint8_t *pinned = reserve(PINNED_BYTES, PROT_READ | PROT_WRITE);
   uint8_t *pinned_shadow = reserve(PINNED_BYTES, PROT_READ | PROT_WRITE);
-  if (!addresses || !bytes || !shadow || !pinned || !pinned_shadow) return false;
-  device_region = (Region){(uintptr_t)addresses, REGION_BYTES, bytes, shadow};
-  pinned_region = (Region){(uintptr_t)pinned, PINNED_BYTES, pinned, pinned_shadow};
+  if (!writers || !pinned_writers || !addresses || !bytes || !shadow || !pinned || !pinned_shadow)
+    return false;
+  device_region = (Region){(uintptr_t)addresses, REGION_BYTES, bytes, shadow, writers};
+  pinned_region = (Region){(uintptr_t)pinned, PINNED_BYTES, pinned, pinned_shadow, pinned_writers};
   device_heap.next = pinned_heap.next = GUARD;
   return true;
 }
@@ -118,6 +121,7 @@ static uint64_t heap_free(Heap *h, uint64_t address) {
   if (a.size > 65536) {
     forget(h->region->bytes + a.offset + 65536, a.size - 65536);
     forget(h->region->shadow + a.offset, a.size);
+    forget((uint8_t *)(h->region->writers + a.offset / 4), 2 * a.size);
   }
   memmove(h->list + i, h->list + i + 1, (size_t)(h->n - i - 1) * sizeof *h->list);
   h->n--;

@@ -201,13 +201,7 @@ static void parse_name(Parser *p, Operand *o) {
   }
   if (!s) { /* a label that comes later, or an unknown name: the end of the body tells */
     s = symbol_add(p, word, S_LABEL, T_NONE);
-    Body *b = &p->body;
-    if (b->n_labels == b->max_labels) {
-      b->max_labels = b->max_labels ? 2 * b->max_labels : 64;
-      b->labels = realloc(b->labels, (size_t)b->max_labels * sizeof *b->labels);
-    }
-    b->labels[b->n_labels] = (Label){s->name, -1, p->line};
-    ((Symbol *)s)->label = b->n_labels++;
+    ((Symbol *)s)->label = label_new(p, s->name);
   }
   o->symbol = s;
   o->type = s->type;

@@ -38,13 +38,7 @@ static Space space_of(const char *word) {
   return S_NONE;
 }
 
-typedef struct Declared { /* what stands before the names of a declaration */
-  Type type;
-  uint64_t align;
-  int lanes;
-} Declared;
-
-static void parse_declared(Parser *p, Declared *d) {
+void parse_declared(Parser *p, Declared *d) {
   char word[64];
   *d = (Declared){T_NONE, 0, 1};
   while (lex_skip(p), lex_dotted(p, word, sizeof word)) {
@@ -196,6 +190,16 @@ static void parse_variables(Parser *p, Space space, bool external) {
 
 /* --- statements */
 
+int label_new(Parser *p, const char *name) {
+  Body *b = &p->body;
+  if (b->n_labels == b->max_labels) {
+    b->max_labels = b->max_labels ? 2 * b->max_labels : 64;
+    b->labels = realloc(b->labels, (size_t)b->max_labels * sizeof *b->labels);
+  }
+  b->labels[b->n_labels] = (Label){name, -1, p->line};
+  return b->n_labels++;
+}
+
 static void body_label(Parser *p, const char *word) {
   Symbol *found = NULL;
   for (int i = p->n_symbols - 1; i >= 0 && p->symbols[i].scope == p->scope; i--)
@@ -205,12 +209,7 @@ static void body_label(Parser *p, const char *word) {
     ptx_error(p, p->line, "Duplicate definition of '%s'", word);
   if (!found) {
     found = symbol_add(p, word, S_LABEL, T_NONE);
-    if (b->n_labels == b->max_labels) {
-      b->max_labels = b->max_labels ? 2 * b->max_labels : 64;
-      b->labels = realloc(b->labels, (size_t)b->max_labels * sizeof *b->labels);
-    }
-    b->labels[b->n_labels] = (Label){found->name, -1, p->line};
-    found->label = b->n_labels++;
+    found->label = label_new(p, found->name);
   }
   b->labels[found->label].at = p->kernel->n_code;
 }
@@ -258,6 +257,10 @@ static void parse_inst(Parser *p, Inst *i, const char *word) {
     if (i->n_mods == MAX_MODS) ptx_error(p, p->line, "too many modifiers");
     i->mods[i->n_mods++] = arena_text(p->arena, dotted, strlen(dotted));
   }
+  if (strcmp(word, "call") == 0) {
+    parse_call(p, i);
+    return;
+  }
   lex_skip(p);
   if (*p->at != ';') do {
       if (i->n_ops == MAX_TEXT_OPERANDS) ptx_error(p, i->line, "too many operands");
@@ -267,7 +270,7 @@ static void parse_inst(Parser *p, Inst *i, const char *word) {
   form_apply(p, i);
 }
 
-static void scope_close(Parser *p) {
+void scope_close(Parser *p) {
   int kept = 0;
   while (kept < p->n_symbols && p->symbols[kept].scope < p->scope) kept++;
   for (int i = kept; i < p->n_symbols; i++) {
@@ -295,7 +298,7 @@ static void parse_directive(Parser *p, const char *word) {
   if (space == S_REG) {
     parse_registers(p);
     lex_expect(p, ";");
-  } else if (space) parse_variables(p, space, false);
+  } else if (space) parse_variables(p, space == S_PARAM ? S_LOCAL : space, false); /* of calls */
   else if (strcmp(word, ".loc") == 0) skip_line(p);
   else if (strcmp(word, ".pragma") == 0) skip_statement(p);
   else ptx_error(p, p->line, "Parsing error near '%s': syntax error", word);
@@ -330,7 +333,8 @@ static void parse_statement(Parser *p) {
   parse_inst(p, &inst, word);
 }
 
-static void parse_body(Parser *p) {
+/* To the brace that closes it. */
+void parse_body(Parser *p, bool kernel) {
   int depth = p->scope;
   p->scope++;
   while (p->scope > depth) {
@@ -338,7 +342,7 @@ static void parse_body(Parser *p) {
     if (!*p->at) ptx_error(p, p->line, "Parsing error: '}' expected");
     if (lex_take(p, "{")) p->scope++;
     else if (lex_take(p, "}")) {
-      if (p->scope == depth + 1) build_finish(p);
+      if (kernel && p->scope == depth + 1) build_finish(p);
       scope_close(p);
     } else parse_statement(p);
   }
@@ -443,7 +447,8 @@ static void parse_entry(Parser *p) {
   if (!lex_take(p, ";")) {
     lex_expect(p, "{");
     p->body.n_labels = p->body.n_lists = 0;
-    parse_body(p);
+    p->leave_label = -1;
+    parse_body(p, true);
     module_add(p, k);
   }
   scope_close(p);
@@ -527,9 +532,10 @@ static bool parse_top(Parser *p) {
     else if (strcmp(word, ".entry") == 0) {
       parse_entry(p);
       return true;
-    } else if (strcmp(word, ".func") == 0)
-      ptx_error(p, p->line, "functions are not implemented by the software GPU");
-    else if (strcmp(word, ".address_size") == 0) {
+    } else if (strcmp(word, ".func") == 0) {
+      function_skip(p);
+      return true;
+    } else if (strcmp(word, ".address_size") == 0) {
       p->module->address_size = (int)lex_integer(p);
       if (p->module->address_size != 64) ptx_error(p, p->line, "32-Bit ABI is not supported");
       return true;
@@ -586,6 +592,7 @@ Module *ptx_parse(const char *text, int device, Log *log, int *status) {
   if (setjmp(p->leave) == 0) {
     parse_version(p);
     parse_target(p);
+    functions_scan(p);
     while (parse_top(p)) {}
     module_init(m);
   } else {

@@ -74,6 +74,11 @@ typedef struct Body { /* of the function that is being read */
   int n_lists, max_lists;
 } Body;
 
+typedef struct Function { /* of the module's text: each call is its body in place */
+  const char *name, *at;  /* at: behind .func */
+  int line;
+} Function;
+
 typedef struct Touched { /* slots and predicates that the instruction at hand reads and writes */
   uint16_t reads[96], writes[96], preds_read[8], preds_written[4];
   int n_reads, n_writes, n_preds_read, n_preds_written;
@@ -98,6 +103,9 @@ typedef struct Parser {
   int n_patches, max_patches;
   int max_constants, max_specials;
   uint64_t dynamic_align;
+  Function *functions;
+  int n_functions, max_functions, depth; /* depth: of calls */
+  int leave_label; /* where `ret` goes in the body of a function; -1: it ends the kernel */
   int status, device;
   jmp_buf leave;
 } Parser;
@@ -124,6 +132,22 @@ bool lex_word(Parser *p, char *word, size_t size);   /* an identifier, with %, $
 bool lex_dotted(Parser *p, char *word, size_t size); /* one that begins with a dot */
 bool lex_number(Parser *p, Type *type, uint64_t *bits);
 uint64_t lex_integer(Parser *p);
+
+/* call.c */
+void functions_scan(Parser *p);
+void parse_call(Parser *p, const Inst *inst);
+void function_skip(Parser *p);
+
+/* parse.c */
+typedef struct Declared { /* what stands before the names of a declaration */
+  Type type;
+  uint64_t align;
+  int lanes;
+} Declared;
+void parse_declared(Parser *p, Declared *d);
+void parse_body(Parser *p, bool kernel);
+void scope_close(Parser *p);
+int label_new(Parser *p, const char *name);
 
 /* operands.c */
 void parse_operand(Parser *p, Operand *o);

@@ -14,7 +14,7 @@
 
 char report_text[2048];
 Counts counts;
-static uint32_t clock_base = 1;
+static uint32_t clock_base = 1, launch_serial;
 
 /* --- reports */
 
@@ -73,12 +73,19 @@ static Split *split_pick(Warp *w, int32_t *meets) {
 
 /* --- barriers */
 
+static void clock_least(Warp *w) {
+  w->known = w->clock[0];
+  for (int i = 1; i < w->block->n_warps; i++)
+    if (w->clock[i] < w->known) w->known = w->clock[i];
+}
+
 static void barrier_release(Block *b, Barrier *bar) {
   for (uint32_t rest = bar->waiting; rest; rest &= rest - 1) {
     Warp *w = b->warps + __builtin_ctz(rest);
     w->waits = false;
     for (int i = 0; i < b->n_warps; i++)
       if (bar->join[i] > w->clock[i]) w->clock[i] = bar->join[i];
+    clock_least(w);
     const Code *red = w->reduces;
     w->reduces = NULL;
     if (!red) continue;
@@ -321,6 +328,7 @@ static void warp_run(Warp *w) {
 
 /* --- one block */
 
+/* Slots of constants stay from block to block. */
 static void warp_start(Warp *w, Block *b, int index) {
   const Kernel *k = b->kernel;
   w->block = b;
@@ -338,6 +346,7 @@ static void warp_start(Warp *w, Block *b, int index) {
   w->carry = 0;
   memset(w->commits, 0, sizeof w->commits);
   for (int i = 0; i < MAX_WARPS; i++) w->clock[i] = clock_base;
+  w->known = clock_base;
   for (int i = 0; i < k->n_specials; i++)
     special_fill(k->specials[i].kind, w, SLOT32(w, k->specials[i].slot));
   if (k->pred_true) w->preds[k->pred_true - 1] = w->preds_written[k->pred_true - 1] = ~(uint32_t)0;
@@ -380,7 +389,7 @@ static void block_run(Block *b) {
   }
   clock_base = most + 1;
   if (flying || clock_base > 1u << 30) {
-    memset(b->tags, 0, ((b->shared_bytes >> b->kernel->granule) + 1) * sizeof *b->tags);
+    tags_clear(&b->tags);
     clock_base = clock_base > 1u << 30 ? 1 : clock_base;
   }
 }
@@ -390,6 +399,7 @@ static void block_run(Block *b) {
 static bool block_new(Block *b, const Launch *l) {
   const Kernel *k = l->kernel;
   b->launch = l;
+  b->serial = ++launch_serial;
   b->kernel = k;
   b->n_threads = (int)(l->block[0] * l->block[1] * l->block[2]);
   b->n_warps = (b->n_threads + WARP - 1) / WARP;
@@ -402,8 +412,7 @@ static bool block_new(Block *b, const Launch *l) {
   size_t shared = ((size_t)b->shared_bytes + 127) / 64 * 64;
   b->memory_bytes = warp * (size_t)b->n_warps + 2 * shared;
   b->memory = aligned_alloc(64, b->memory_bytes);
-  b->tags = calloc((b->shared_bytes >> k->granule) + 2, sizeof *b->tags);
-  if (!b->memory || !b->tags) return false;
+  if (!tags_new(&b->tags, (b->shared_bytes >> k->granule) + 2) || !b->memory) return false;
   memset(b->memory, 0, b->memory_bytes);
   b->shared = b->memory + warp * (size_t)b->n_warps;
   b->shared_written = b->shared + shared;
@@ -449,7 +458,7 @@ int launch_run(const Launch *l) {
   counts.launches++;
   if (b)
     for (int i = 0; i < MAX_WARPS; i++) free(b->warps[i].copies);
-  if (b) free(b->memory), free(b->tags);
+  if (b) free(b->memory), tags_free(&b->tags);
   free(b);
   return error;
 }
