@@ -9,6 +9,7 @@
 #   make test-export  exported C by many compilers, and for ARM
 #   make test-long claims over many cases, all of them
 #   make test-arm aarch64 by a cross compiler and qemu: x86-64's bits
+#   make test-cuda specs on a software GPU; ptxas takes its texts
 #   make test-far specs on a second device                        make install, uninstall  PREFIX=/usr/local
 #   make docs     the site: DOCS=build/docs                       make pictures a session at the prompt, as SVG
 #   make hosts    LÖVE, Neovim, nginx ... run a training step
@@ -376,6 +377,21 @@ test-far: build
 	  FUZZ_DEVICE=far $(TEST) $(LUAJIT) spec/$$f.lua $$n $(SEED) || status=1; \
 	done; exit $$status
 
+# The same on the software GPU (spec/gpu), or on a card: TYCHO_CUDA_DRIVER=libcuda.so.1. Every text that they have
+# assembled goes to ptxas, where it is, for each of these processors: no spills, few registers.
+CUDA_SPECS ?= cuda ops matrix vmap nn optim grad attention convolution
+CUDA_N     ?= 300
+CUDA_ARCH  ?= 75 80 90 100 120
+test-cuda: build gpu
+	@rm -rf $(B)/cuda && mkdir -p $(B)/cuda; export TYCHO_CUDA_PTX="$(CURDIR)/$(B)/cuda"; status=0; for s in $(CUDA_SPECS); do \
+	  CUDA_DEFAULT=1 $(TEST) $(BUSTED) --helper=spec/cuda.lua -o spec/report.lua --lpath="./?.lua" spec/$${s}_spec.lua || status=1; \
+	done; \
+	for f in fuzz fuzz_lua fuzz_grad; do \
+	  n=$(CUDA_N); [ $$f = fuzz_grad ] && n=$$(($(CUDA_N) / 20)); \
+	  FUZZ_DEVICE=cuda $(TEST) $(LUAJIT) spec/$$f.lua $$n $(SEED) || status=1; \
+	done; \
+	$(LUAJIT) spec/ptxas.lua $(B)/cuda $(CUDA_ARCH) || status=1; exit $$status
+
 # Exported C by each of these compilers: the bits are Tycho's. `make test` has the first of them.
 EXPORT_CC  ?= gcc -O0;gcc -O3;gcc -O3 -mavx2;gcc -O3 -march=native;clang -O0;clang -O3;clang -O3 -mavx2 -mfma;$(EXPORT_SAN)
 EXPORT_SAN ?= gcc -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
@@ -520,5 +536,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build windows windows-library test-windows docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo gpu test test-long test-far test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
+.PHONY: all deps build windows windows-library test-windows docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo gpu test test-long test-far test-cuda test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
         coverage covered size clean
