@@ -379,7 +379,7 @@ test-far: build
 
 # The same on the software GPU (spec/gpu), or on a card: TYCHO_CUDA_DRIVER=libcuda.so.1. Every text that they have
 # assembled goes to ptxas, where it is, for each of these processors: no spills, few registers.
-CUDA_SPECS ?= cuda ops matrix vmap nn optim grad attention convolution
+CUDA_SPECS ?= cuda ops matrix vmap nn optim grad attention
 CUDA_N     ?= 300
 CUDA_ARCH  ?= 75 80 90 100 120
 test-cuda: build gpu

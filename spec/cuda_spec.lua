@@ -87,14 +87,15 @@ describe("loop programs on cuda give the CPU's bits:", function()
     end)
   end
   specials("arithmetic, extremes, comparisons of NaN, -0, infinities, denormals", FLOATS, function(x, y)
-    return x + y, x - y, x * y, x / y, x:maximum(y), x:minimum(y), x:lt(y), x:eq(y), x:abs():sqrt(), -x, x:floor(), x:round(), x:ceil(),
-      x:trunc(), x:copysign(y)
+    return x + y, x - y, x * y, x / y, x:maximum(y), x:minimum(y), x:lt(y), x:eq(y), x:abs():sqrt(), -x, x:floor(), x:round(),
+      x:ceil(), x:trunc(), x:copysign(y)
   end)
   specials("functions", { "f32", "f64" }, function(x, y)
     return x:exp(), x:abs():log(), x:sin(), x:tanh(), x:erf(), x:abs():pow(y), x:atan2(y), x:erfinv(), x:expm1()
   end)
   specials("integers wrap, divide, shift", { "i32", "i64", "i8", "i16", "u8" }, function(x, y)
-    return x + y, x * y, x:floor_divide(y), x % y, x:fmod(y), x:lshift(y), x:rshift(y), x:bitwise_and(y), x:bitwise_xor(y), x:maximum(y), x:abs()
+    return x + y, x * y, x:floor_divide(y), x % y, x:fmod(y), x:lshift(y), x:rshift(y), x:bitwise_and(y), x:bitwise_xor(y),
+      x:maximum(y), x:abs()
   end)
   specials("conversions", ALL, function(x)
     return x:to "f32", x:to "f64", x:to "f16", x:to "bf16", x:to "i32", x:to "i64", x:to "i8", x:to "u8", x:to "bool"
@@ -250,7 +251,8 @@ describe("without a device,", function()
 
   it("a driver that is not there is named, and the CPU goes on", function()
     local text = run("TYCHO_CUDA_DRIVER=/nowhere/libcuda.so", first)
-    assert.truthy(text:find('nil\tto: device "cuda" is not available: there is no CUDA driver: /nowhere/libcuda.so was not found', 1, true), text)
+    local why = "there is no CUDA driver: /nowhere/libcuda.so was not found"
+    assert.truthy(text:find('nil\tto: device "cuda" is not available: ' .. why, 1, true), text)
     assert.truthy(text:find('zeros: device "cuda" is not available: there is no CUDA driver', 1, true), text)
     assert.truthy(text:find("false\tthere is no CUDA driver", 1, true), text)
     assert.truthy(text:find("0\t4\n", 1, true), text)

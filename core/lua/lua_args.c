@@ -175,10 +175,11 @@ static bool is_word(const char *words, const char *name) {
 }
 
 int ty_lua_device(lua_State *L, const char *name) {
+  const char *given = name;
   if (!strcmp(name, "cuda:0")) name = "cuda";
   int d = ty_device_find(name);
   if (d >= 0) return d;
-  lua_pushfstring(L, "device \"%s\" is not available", name);
+  lua_pushfstring(L, "device \"%s\" is not available", given);
   if (!strcmp(name, "cuda")) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, ty_lua_binding(L)->opener);
     lua_call(L, 0, 1);

@@ -8,8 +8,6 @@
 
 #include "device/cuda/cuda.h"
 
-const Device *ty_cuda_host;
-
 static const Device device = {.name = "cuda",
                               .machine = &ty_machine_cuda,
                               .allocate = ty_cuda_allocate,

@@ -78,6 +78,8 @@ const char *ty_cuda_trouble(void); /* NULL: none */
 
 /* --- memory.c */
 
+extern const Device *ty_cuda_host; /* the CPU's device */
+
 void *ty_cuda_allocate(i64 bytes);
 void ty_cuda_free(void *p, i64 bytes);
 bool ty_cuda_in(void *to, const void *from, i64 bytes, const char **err);
@@ -115,7 +117,6 @@ bool ty_cuda_launch(const CudaCode *c, i64 blocks, int threads, void *params);
 /* --- machine.c, jobs.c */
 
 extern const Machine ty_machine_cuda;
-extern const Device *ty_cuda_host; /* the CPU's device */
 bool ty_cuda_takes(const Job *j);
 bool ty_cuda_perform(const Job *j, void *const *buf, const u64 *scalar, const void *panels,
                      Stream *s, const char **err);

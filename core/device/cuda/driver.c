@@ -52,7 +52,8 @@ static bool load_functions(void) {
 
 static bool take_device(void) {
   int n = 0, device = 0, e;
-  if ((e = ty_cuda.init(0)) == CUDA_ERROR_NO_DEVICE) return refuse("there is no CUDA device", e), false;
+  if ((e = ty_cuda.init(0)) == CUDA_ERROR_NO_DEVICE)
+    return refuse("there is no CUDA device", e), false;
   if (e) return refuse("the CUDA driver does not start", e), false;
   if ((e = ty_cuda.version(&ty_cuda.driver)))
     return refuse("the CUDA driver has no version", e), false;

@@ -9,6 +9,7 @@
 
 enum { SMALLEST = 9, CLASSES = 160, STAGE = 4 << 20, STREAMS = 64, CHECKS = 256 };
 
+const Device *ty_cuda_host;
 static Lock lock = LOCK_INIT;
 static struct Spare { /* cached blocks of one size */
   void **block;
