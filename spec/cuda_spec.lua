@@ -156,6 +156,8 @@ describe("products on cuda give the CPU's bits:", function()
       y:sin():sum():backward()
       return y:detach(), x.grad, w.grad
     end, numbers("f32", 2, 4, 25, 23), numbers("f32", 3, 4, 3, 3)) -- large enough for implicit im2col
+    same("borders", function(x, w) return ty.conv2d(x, w, nil, { padding = 1 }) end, numbers("f32", 1, 32, 16, 16),
+      numbers("f32", 32, 32, 3, 3))
   end)
 end)
 
