@@ -136,6 +136,13 @@ describe("products on cuda give the CPU's bits:", function()
       same(dtype, function(x, y) return x:matmul(y), y.mT:matmul(x.mT), x:matmul(y[1]) end, a, b)
     end
   end)
+  probe("tiles: ends of rows, columns and k, blocks of k, operands that lie either way, batches", function()
+    for _, dtype in ipairs { "f32", "f64", "f16", "bf16" } do
+      local a, b = numbers(dtype, 2, 70, 523), numbers(dtype, 2, 523, 67)
+      same(dtype, function(x, y) return x:matmul(y), y.mT:matmul(x.mT), x[1]:t():clone():t():matmul(y[2]:t():clone():t()) end, a, b)
+    end
+    same("signs of zero", function(x, y) return x:matmul(y) end, H.mixed("f32", { 20, 30 }, 1), -ty.zeros(30, 20))
+  end)
   probe("one column, short and long", function()
     for _, dtype in ipairs { "f32", "f64", "bf16", "i32" } do
       local a = numbers(dtype, 4, 9000)

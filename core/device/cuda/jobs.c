@@ -40,7 +40,8 @@ static struct {
 
 static Text text_of(const Key *k) {
   switch (k->kind) {
-  case OF_PRODUCT: return ty_ptx_product(&k->product);
+  case OF_PRODUCT:
+    return k->product.tiles ? ty_ptx_tiles(&k->product) : ty_ptx_product(&k->product);
   case OF_SCATTER: return ty_ptx_scatter(k->dtype, k->flag, k->dims);
   case OF_POSITIONS: return ty_ptx_positions();
   case OF_POSITIONS_END: return ty_ptx_positions_end();
@@ -196,28 +197,41 @@ static void bind_side(char *block, SideLayout l, const Im2col *p, i64 rs, i64 cs
   }
 }
 
+/* Tiles of a product that is large enough for them; 0: it is not. */
+static i64 tiles_of(const Gemm *g) {
+  const i64 side = TILE_SIDE;
+  if (!ty_is_float(g->dtype) || g->a_im2col || g->b_im2col || !g->k || g->m < side / 4 ||
+      g->n < side / 4)
+    return 0;
+  return g->batch * ((g->m - 1) / side + 1) * ((g->n - 1) / side + 1);
+}
+
 static bool matrix(const Gemm *g, const char *a, const char *b, void *y, Stream *s) {
   Key key = {.kind = OF_PRODUCT};
   CudaCode code;
   i64 block[256];
-  const i64 size = ty_dtypes[g->dtype].bytes;
-  key.product =
-      (ProductVariant){(u8)g->dtype, (u8)g->nlead, {side_of(g->a_im2col), side_of(g->b_im2col)}};
-  const ProductLayout l = ty_ptx_product_layout(&key.product);
+  const i64 size = ty_dtypes[g->dtype].bytes, tiles = tiles_of(g);
+  ProductVariant *v = &key.product;
+  v->dtype = (u8)g->dtype, v->nlead = (u8)g->nlead;
+  v->side[0] = side_of(g->a_im2col), v->side[1] = side_of(g->b_im2col);
+  if (tiles)
+    v->tiles = TILES | (g->acs == 1 ? TILES_A_K : 0) | (g->brs == 1 && g->bcs != 1 ? TILES_B_K : 0);
+  const ProductLayout l = ty_ptx_product_layout(v);
   block[PRODUCT_WORD / 8] = (i64)ty_cuda_word(s);
   block[PRODUCT_A / 8] = address(a), block[PRODUCT_B / 8] = address(b),
                     block[PRODUCT_Y / 8] = address(y);
   block[PRODUCT_M / 8] = g->m, block[PRODUCT_N / 8] = g->n, block[PRODUCT_K / 8] = g->k;
-  block[PRODUCT_COUNT / 8] = g->batch * g->m * g->n;
+  block[PRODUCT_COUNT / 8] = tiles ? tiles : g->batch * g->m * g->n;
   for (int d = 0; d < g->nlead; d++) {
     i64 *at = &block[PRODUCT_LEAD / 8 + d];
     at[0] = g->lead[d], at[g->nlead] = g->abs[d] * size, at[2 * g->nlead] = g->bbs[d] * size;
   }
   bind_side((char *)block, l.side[0], g->a_im2col, g->ars, g->acs, g->m, g->k, size);
   bind_side((char *)block, l.side[1], g->b_im2col, g->brs, g->bcs, g->k, g->n, size);
-  return find(&key, &code, NULL) &&
-         ty_cuda_launch(&code, blocks_of(block[PRODUCT_COUNT / 8], PRODUCT_THREADS),
-                        PRODUCT_THREADS, block);
+  if (!find(&key, &code, NULL)) return false;
+  const int threads = tiles ? TILE_THREADS : PRODUCT_THREADS;
+  return ty_cuda_launch(&code, blocks_of(block[PRODUCT_COUNT / 8], tiles ? 1 : threads), threads,
+                        block);
 }
 
 static bool product(const Job *j, void *const *buf, const u64 *scalar, Stream *s) {

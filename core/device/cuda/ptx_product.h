@@ -13,6 +13,7 @@ typedef struct Side {
 } Side;
 typedef struct ProductVariant {
   u8 dtype, nlead;
+  u8 tiles; /* 0: a thread an element, else TILES_ */
   Side side[2];
 } ProductVariant;
 
@@ -42,5 +43,9 @@ ProductLayout ty_ptx_product_layout(const ProductVariant *v);
 /* One thread an element, in the order of N > 1 (device/cpu/gemm.c). */
 enum { PRODUCT_THREADS = 128 };
 Text ty_ptx_product(const ProductVariant *v);
+/* The same of floats by tiles (ptx_tiles.c), where operands have one stride each way and k is not 0. PRODUCT_COUNT: of tiles.
+** A_K, B_K: the operand's elements lie side by side along k. */
+enum { TILES = 1, TILES_A_K = 2, TILES_B_K = 4, TILE_SIDE = 64, TILE_THREADS = 256 };
+Text ty_ptx_tiles(const ProductVariant *v);
 
 #endif
