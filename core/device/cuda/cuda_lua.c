@@ -1,5 +1,5 @@
 /*
-** cuda.c -- the CUDA device, and how it is added to the list of devices.
+** cuda_lua.c -- the CUDA device, and how it is added to the list of devices.
 ** In:  require "tycho.cuda", whose `open` loads the driver when a program first names the device.  Out: true, or nil and
 ** why there is none. What it leaves to the CPU: jobs that ty_cuda_takes refuses.
 */
