@@ -92,6 +92,18 @@ M.list = {
   "shfl.sync.bfly.b32 %r1, %r2, 1, 31, -1;", "shfl.sync.bfly.b32 %r1|%p1, %r2, 1, 31, -1;", "shfl.sync.idx.b32 %f1, %f2, %r3, 0x1f, %r4;", "shfl.sync.up.b32 %r1, %r2, 1, 0, -1;", "shfl.sync.b32 %r1, %r2, 1, 31, -1;", "shfl.sync.down.u32 %r1, %r2, 1, 31, -1;", "shfl.sync.down.b64 %rd1, %rd2, 1, 31, -1;", "shfl.down.b32 %r1, %r2, 1, 31;", "vote.sync.all.pred %p1, %p2, -1;", "vote.sync.ballot.b32 %r1, !%p2, %r3;", "vote.sync.uni.pred %p1, %p2, -1;", "vote.ballot.b32 %r1, %p2;", "match.any.sync.b32 %r1, %r2, -1;", "match.all.sync.b64 %r1|%p1, %rd2, -1;", "activemask.b32 %r1;", "redux.sync.add.s32 %r1, %r2, -1;", "redux.sync.and.b32 %r1, %r2, -1;", "redux.sync.add.b32 %r1, %r2, -1;", "elect.sync %r1|%p1, -1;", "elect.sync _|%p1, -1;",
   "cp.async.ca.shared.global [%r1], [%rd1], 4;", "cp.async.ca.shared.global [%r1], [%rd1], 16;", "cp.async.cg.shared.global [%r1], [%rd1], 16;", "cp.async.cg.shared.global [%r1], [%rd1], 8;", "cp.async.ca.shared.global [%r1], [%rd1], 2;", "cp.async.cg.shared.global [sh+16], [%rd1+32], 16, %r2;", "cp.async.cg.shared.global.L2::128B [%r1], [%rd1], 16;", "cp.async.ca.shared.global [%r1], [%rd1], 4, 0;", "cp.async.cg.shared.global [%r1], [%rd1], 16, %p1;", "cp.async.commit_group;", "cp.async.wait_group 2;", "cp.async.wait_group %r1;", "cp.async.wait_all;",
   "bra L;", "bra.uni L;", "@%p1 bra L;", "@!%p1 bra.uni L;", "bra M;", "@%r1 bra L;", "exit;", "@%p1 exit;", "ret;", "ret.uni;", "trap;", "@%p1 trap;", "nanosleep.u32 100;", "nanosleep.u32 %r1;", "tanh.f32 %f1, %f2;", "foo.u32 %r1, %r2;", "add.u32 %r1, %r2, %zz;", "add.u32 %r99, %r2, %r3;", "st.global.v4.u8 [%rd1], {%h1, %h2, %h3, %h4};", "ld.global.v4.u8 {%r1, %r2, %r3, %r4}, [%rd1];", "ld.global.v2.u16 {%h1, %h2}, [%rd1];", "ld.global.v2.b16 {%h1, %h2}, [%rd1];",
+  "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f0,%f1,%f2,%f3}, {%r0,%r1,%r2,%r3}, {%r4,%r5}, {%f4,%f5,%f6,%f7};",
+  "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f0,%f1,%f2,%f3}, {%r0,%r1}, {%r4}, {%f4,%f5,%f6,%f7};",
+  "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f0,%f1,%f2,%f3}, {%r0,%r1}, %r4, {%f4,%f5,%f6,%f7};",
+  "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r8,%r9}, {%r0,%r1,%r2,%r3}, {%r4,%r5}, {%r6,%r7};",
+  "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f0,%f1,%f2,%f3}, {%r0,%r1,%r2,%r3}, {%r4,%r5}, {%f4,%f5,%f6,%f7};",
+  "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f0,%f1,%f2,%f3}, {%r0,%r1,%r2,%r3}, {%r4,%r5}, {%f4,%f5,%f6,%f7};",
+  "mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32 {%f0,%f1,%f2,%f3}, {%r0,%r1}, {%r4}, {%f4,%f5,%f6,%f7};",
+  "mma.sync.aligned.m16n8k16.row.row.f32.f16.f16.f32 {%f0,%f1,%f2,%f3}, {%r0,%r1,%r2,%r3}, {%r4,%r5}, {%f4,%f5,%f6,%f7};",
+  "mma.sync.m16n8k16.row.col.f32.f16.f16.f32 {%f0,%f1,%f2,%f3}, {%r0,%r1,%r2,%r3}, {%r4,%r5}, {%f4,%f5,%f6,%f7};",
+  "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f0,%f1,%f2,%f3}, {%r0,%r1}, {%r4,%r5}, {%f4,%f5,%f6,%f7};",
+  "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r0,%r1,%r2,%r3}, [%r4];", "ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%r0,%r1}, [%r4+64];",
+  "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%rd1];", "ldmatrix.sync.aligned.m8n8.x1.shared.b16 %r0, [%r1];", "ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r0}, [%r1];",
 }
 
 return M

@@ -782,3 +782,47 @@ describe("instructions", function()
     end
   end)
 end)
+
+describe("products on tensor cores", function()
+  --- 16 x 16 by 16 x 8 in small whole numbers, which every order of sums gives exactly; fragments by ldmatrix.
+  it("of f16, with fragments that ldmatrix loads", function()
+    local function half(v) -- of a whole number below 2048
+      if v == 0 then return 0 end
+      local sign, m, e = v < 0 and 0x8000 or 0, math.abs(v), 0
+      while m >= 2 do m, e = m / 2, e + 1 end
+      return sign + (e + 15) * 1024 + (m - 1) * 1024
+    end
+    local A, B = {}, {}
+    for i = 1, 256 do A[i] = (i * 7) % 11 - 5 end
+    for i = 1, 128 do B[i] = (i * 5) % 13 - 6 end
+    local function halves(list) return function(i) return half(list[i + 1]) end end
+    local a, b, c = G.array("uint16_t", 256, halves(A)), G.array("uint16_t", 128, halves(B)), G.array("float", 128)
+    local body = [[
+.shared .align 16 .b8 x[512], y[256];
+mul.wide.u32 %o, %t, 16; add.u64 %rd1, %a1, %o; ld.global.v4.b32 {%r0, %r1, %r2, %r3}, [%rd1];
+mov.u32 %r4, x; mad.lo.u32 %r4, %t, 16, %r4; st.shared.v4.b32 [%r4], {%r0, %r1, %r2, %r3};
+mul.wide.u32 %o, %t, 8; add.u64 %rd1, %a2, %o; ld.global.v2.b32 {%r0, %r1}, [%rd1];
+mov.u32 %r4, y; mad.lo.u32 %r4, %t, 8, %r4; st.shared.v2.b32 [%r4], {%r0, %r1};
+bar.sync 0;
+and.b32 %r5, %t, 15; shl.b32 %r5, %r5, 5; and.b32 %r6, %t, 16; add.u32 %r5, %r5, %r6;
+mov.u32 %r4, x; add.u32 %r4, %r4, %r5;
+ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r10, %r11, %r12, %r13}, [%r4];
+and.b32 %r5, %t, 15; shl.b32 %r5, %r5, 4; mov.u32 %r4, y; add.u32 %r4, %r4, %r5;
+ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%r14, %r15}, [%r4];
+mov.f32 %f0, 0f00000000;
+mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f4, %f5, %f6, %f7}, {%r10, %r11, %r12, %r13}, {%r14, %r15}, {%f0, %f0, %f0, %f0};
+shr.u32 %r5, %t, 2; and.b32 %r6, %t, 3; shl.b32 %r5, %r5, 5; shl.b32 %r6, %r6, 3; add.u32 %r5, %r5, %r6;
+cvt.u64.u32 %o, %r5; add.u64 %rd0, %a0, %o;
+st.global.v2.f32 [%rd0], {%f4, %f5}; st.global.v2.f32 [%rd0+256], {%f6, %f7};
+]]
+    G.launch(kernel(3, body), 1, 32, { c, a, b })
+    local r = G.read(c)
+    for i = 0, 15 do
+      for j = 0, 7 do
+        local sum = 0
+        for k = 0, 15 do sum = sum + A[i * 16 + k + 1] * B[k * 8 + j + 1] end
+        assert.equal(sum, r[i * 8 + j], i .. "," .. j)
+      end
+    end
+  end)
+end)
