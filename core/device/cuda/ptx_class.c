@@ -44,11 +44,13 @@ bool ty_ptx_is_split(const Program *p) {
   Classes *C = ty_mem_alloc(sizeof *C);
   if (!C) return false;
   ty_ptx_classify(p, C);
-  bool split = p->kind != K_MAP && !C->scans && C->phases == 1;
-  for (int i = 0; i < p->nbody && split; i++) /* one level: nothing is reduced later */
-    split = !(C->class[i] == CLASS_ELEM && C->phase[i] > 0);
+  bool one = p->kind != K_MAP && !C->scans && C->phases == 1, reduces = false;
+  for (int i = 0; i < p->nbody; i++) {
+    one &= C->class[i] != CLASS_ELEM || !C->phase[i]; /* nothing is reduced later */
+    reduces |= C->class[i] && ty_ptx_is_reduce(p->body[i].op);
+  }
   ty_mem_free(C);
-  return split;
+  return one && reduces;
 }
 
 i32 ty_ptx_node_words(const Program *p) {

@@ -703,7 +703,7 @@ static Reg zero_index(Gen *G) {
 static void blocks(Gen *G, Reg from, Reg to) {
   Ptx *E = &G->E;
   clear_accs(G, true);
-  if (G->v.one) {
+  if (G->v.one || !G->nacc) { /* nothing waits */
     elements(G, from, to);
     return;
   }
