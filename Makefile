@@ -9,6 +9,7 @@
 #   make test-export  exported C by many compilers, and for ARM
 #   make test-long claims over many cases, all of them
 #   make test-arm aarch64 by a cross compiler and qemu: x86-64's bits
+#   make test-cuda specs on a software GPU; ptxas takes its texts
 #   make test-far specs on a second device                        make install, uninstall  PREFIX=/usr/local
 #   make docs     the site: DOCS=build/docs                       make pictures a session at the prompt, as SVG
 #   make hosts    LÖVE, Neovim, nginx ... run a training step
@@ -57,7 +58,10 @@ SYSTEM  := system system_windows processor fma_windows
 SOURCES := $(wildcard core/*/*.c core/*/*/*.c)
 OBJECTS := $(SOURCES:core/%.c=$(B)/obj/%.o)
 FILES   := $(filter $(B)/obj/file/%,$(OBJECTS)) $(addprefix $(B)/obj/base/,mem_guard.o $(SYSTEM:=.o))
-OBJ     := $(filter-out $(B)/obj/file/% $(B)/obj/embed/%,$(OBJECTS))
+OBJ     := $(filter-out $(B)/obj/file/% $(B)/obj/embed/% $(B)/obj/device/cuda/%,$(OBJECTS))
+# With copies of what it stands on: it shares nothing with core.so but what Device says.
+CUDA    := $(filter $(B)/obj/device/cuda/%,$(OBJECTS)) $(addprefix $(B)/obj/base/,mem.o mem_guard.o text.o $(SYSTEM:=.o)) \
+  $(addprefix $(B)/obj/ir/,type.o tables.o)
 EMBED   := $(filter $(B)/obj/embed/%,$(OBJECTS)) $(B)/obj/embed/modules.o
 LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua lua/tycho/*/*.lua))
 RUN     := LUA_PATH="$(CURDIR)/$(B)/?.lua;$(CURDIR)/$(B)/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(B)/?.so;;"
@@ -108,7 +112,7 @@ STALE   := $(filter-out $(LUA),$(wildcard $(B)/tycho/*.lua $(B)/tycho/*/*.lua))
 
 library: modules embedded
 
-modules: $(B)/tycho/core.so $(B)/tycho/files.so $(LUA)
+modules: $(B)/tycho/core.so $(B)/tycho/files.so $(B)/tycho/cuda.so $(LUA)
 	@$(if $(STALE),rm -f $(STALE),:)
 
 $(B)/obj/%.o: core/%.c Makefile
@@ -130,6 +134,11 @@ $(B)/tycho/core.so: $(OBJ) | $(B)/tycho
 $(B)/tycho/files.so: $(FILES) | $(B)/tycho
 	@echo "ld  $@"
 	@$(CC) $(FILES) $(LDFLAGS) $(LIBS) -o $@
+
+# The CUDA device: its driver is found when it is first used.
+$(B)/tycho/cuda.so: $(CUDA) | $(B)/tycho
+	@echo "ld  $@"
+	@$(CC) $(CUDA) $(LDFLAGS) $(LIBS) -o $@
 
 # The C API: the same objects, whose calls of Lua go through embed/lua_table.c, and the Lua files, in one object that
 # shows nothing but ty_*.
@@ -205,7 +214,7 @@ copied: copied-modules copied-embedded
 # The Lua module and the command.
 copied-modules: modules
 	@install -d "$(DESTDIR)$(LUACDIR)/tycho" "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(MANDIR)"
-	@install $(STRIP) -m 755 $(B)/tycho/core.so $(B)/tycho/files.so "$(DESTDIR)$(LUACDIR)/tycho/"
+	@install $(STRIP) -m 755 $(B)/tycho/core.so $(B)/tycho/files.so $(B)/tycho/cuda.so "$(DESTDIR)$(LUACDIR)/tycho/"
 	@for d in '' $(FOLDERS); do \
 	  install -d "$(DESTDIR)$(LUADIR)/tycho/$$d" && install -m 644 lua/tycho/$$d*.lua "$(DESTDIR)$(LUADIR)/tycho/$$d" || exit 1; \
 	done
@@ -408,6 +417,22 @@ test-far: build
 	  FUZZ_DEVICE=far $(TEST) $(LUAJIT) spec/$$f.lua $$n $(SEED) || status=1; \
 	done; exit $$status
 
+# The same on the software GPU (spec/gpu), or on a card: TYCHO_CUDA_DRIVER=libcuda.so.1. Every text that they have
+# assembled goes to ptxas, where it is, for each of these processors: no spills, few registers. Programs of fuzz_lua look
+# at the length of a printed tensor, and so at the length of a device's name: it has to be three letters.
+CUDA_SPECS ?= cuda ops matrix vmap nn optim grad attention
+CUDA_N     ?= 300
+CUDA_ARCH  ?= 75 80 90 100 120
+test-cuda: build gpu
+	@rm -rf $(B)/cuda && mkdir -p $(B)/cuda; export TYCHO_CUDA_PTX="$(CURDIR)/$(B)/cuda"; status=0; for s in $(CUDA_SPECS); do \
+	  CUDA_DEFAULT=1 $(TEST) $(BUSTED) --helper=spec/cuda.lua -o spec/report.lua --lpath="./?.lua" spec/$${s}_spec.lua || status=1; \
+	done; \
+	for f in fuzz fuzz_grad; do \
+	  n=$(CUDA_N); [ $$f = fuzz_grad ] && n=$$(($(CUDA_N) / 20)); \
+	  FUZZ_DEVICE=cuda $(TEST) $(LUAJIT) spec/$$f.lua $$n $(SEED) || status=1; \
+	done; \
+	$(LUAJIT) spec/ptxas.lua $(B)/cuda $(CUDA_ARCH) || status=1; exit $$status
+
 # Exported C by each of these compilers: the bits are Tycho's. `make test` has the first of them.
 EXPORT_CC  ?= gcc -O0;gcc -O3;gcc -O3 -mavx2;gcc -O3 -march=native;clang -O0;clang -O3;clang -O3 -mavx2 -mfma;$(EXPORT_SAN)
 EXPORT_SAN ?= gcc -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
@@ -552,5 +577,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build windows windows-library test-windows docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo gpu test test-long test-far test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
+.PHONY: all deps build windows windows-library test-windows docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo gpu test test-long test-far test-cuda test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
         coverage covered size clean

@@ -29,13 +29,15 @@ end
 
 -- --- devices
 
---- Where programs run: on the CPU, and with FUZZ_DEVICE=far in the environment on the second device (far.c) too, where
---- all bits and errors must be the same.
+--- Where programs run: on the CPU, and with FUZZ_DEVICE=far or FUZZ_DEVICE=cuda in the environment on that device too
+--- (far.lua, cuda.lua), where all bits and errors must be the same.
 function M.devices()
   local other = os.getenv "FUZZ_DEVICE"
   if not other then return { "cpu" } end
-  local far = dofile((debug.getinfo(1, "S").source:match "^@(.*)[/\\][^/\\]*$" or ".") .. "/far.lua")
-  assert(other == "far" and far.loaded, far.why or "FUZZ_DEVICE: there is no such device")
+  assert(other == "far" or other == "cuda", "FUZZ_DEVICE: there is no such device")
+  local folder = debug.getinfo(1, "S").source:match "^@(.*)[/\\][^/\\]*$" or "."
+  local device = dofile(("%s/%s.lua"):format(folder, other))
+  assert(device.loaded, device.why)
   return { "cpu", other }
 end
 
@@ -51,7 +53,12 @@ end
 
 --- A text in which types and printed tensors do not name a device.
 function M.anywhere(text)
-  return text and (tostring(text):gsub("@far%f[%W]", ""):gsub("(%[%w+ [%dx]*) far%]", "%1 cpu]"))
+  if not text then return nil end
+  text = tostring(text)
+  for _, name in ipairs { "far", "cuda" } do
+    text = text:gsub("@" .. name .. "%f[%W]", ""):gsub("(%[%w+ [%dx]*) " .. name .. "%]", "%1 cpu]")
+  end
+  return text
 end
 
 -- --- shrinking

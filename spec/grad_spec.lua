@@ -515,7 +515,7 @@ describe("errors", function()
         local y = ty.tensor({ 1, 2, 3 }, { dtype = "f64", requires_grad = true }) * 2
         y[{ { 2, 3 } }] = f(y)
         local _, message = pcall(y.backward, y:sum())
-        assert.truthy(message:find("prod saved f64[3], which was changed afterwards", 1, true), name .. ": " .. message)
+        assert.truthy(message:gsub("@%a+", ""):find("prod saved f64[3], which was changed afterwards", 1, true), name .. ": " .. message)
       end
     end
   end)

@@ -174,12 +174,50 @@ static bool is_word(const char *words, const char *name) {
   return false;
 }
 
+int ty_lua_device(lua_State *L, const char *name) {
+  const char *given = name;
+  if (!strcmp(name, "cuda:0")) name = "cuda";
+  int d = ty_device_find(name);
+  if (d >= 0) return d;
+  lua_pushfstring(L, "device \"%s\" is not available", given);
+  if (!strcmp(name, "cuda")) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, ty_lua_binding(L)->opener);
+    lua_call(L, 0, 1);
+    if ((d = ty_device_find(name)) >= 0) {
+      lua_pop(L, 2);
+      return d;
+    }
+    lua_pushliteral(L, ": ");
+    lua_insert(L, -2);
+    lua_concat(L, 3);
+  } else if (!strncmp(name, "cuda:", 5)) {
+    lua_pushliteral(L, ": the first CUDA device, \"cuda:0\", is the only one that is used");
+    lua_concat(L, 2);
+  }
+  return -1;
+}
+
+/* opener(fn): fn() opens the device that was named; why it cannot, or nil */
+static int set_opener(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  lua_settop(L, 1);
+  ty_lua_binding(L)->opener = luaL_ref(L, LUA_REGISTRYINDEX);
+  return 0;
+}
+
+void ty_lua_open_args(lua_State *L, int m) {
+  static const luaL_Reg fns[] = {{"opener", set_opener}, {NULL, NULL}};
+  lua_getfield(L, m, "internals");
+  ty_lua_register(L, fns);
+  lua_pop(L, 1);
+}
+
 /* The value on top of the stack as a device; there is one. */
 static u8 check_device(lua_State *L, const char *who) {
   if (lua_type(L, -1) != LUA_TSTRING)
     ty_lua_error(L, "%s: device must be a name such as \"cpu\", got %s", who, ty_lua_show(L, -1));
-  const int d = ty_device_find(lua_tostring(L, -1));
-  if (d < 0) ty_lua_error(L, "%s: device \"%.40s\" is not available", who, lua_tostring(L, -1));
+  const int d = ty_lua_device(L, lua_tostring(L, -1));
+  if (d < 0) ty_lua_error(L, "%s: %s", who, lua_tostring(L, -1));
   return (u8)d;
 }
 

@@ -285,6 +285,7 @@ static int open_all(lua_State *L) {
   ty_lua_open_modes(L, m);
   ty_lua_open_vmap(L, m);
   ty_lua_open_loop(L, m);
+  ty_lua_open_args(L, m);
   ty_lua_open_lifetimes(L, m);
   ty_lua_open_composite(L, m);
   ty_lua_open_probe(L, m);

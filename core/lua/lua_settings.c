@@ -74,10 +74,10 @@ static int l_device(lua_State *L) {
       return ty_lua_error(L, "device: argument 1 must be a name such as \"cpu\", got %s",
                           ty_lua_show(L, 1));
     const char *name = lua_tostring(L, 1);
-    const int d = ty_device_find(name);
+    const int d = ty_lua_device(L, name);
     if (d < 0) {
       lua_pushnil(L);
-      lua_pushfstring(L, "device: device \"%s\" is not available", name);
+      lua_pushfstring(L, "device: %s", lua_tostring(L, -2));
       return 2;
     }
     S->default_device = (u8)d;

@@ -674,11 +674,9 @@ static int l_contiguous(lua_State *L) {
   return 1;
 }
 
-/* The device that a name stands for; DEVICES_MAX one that this machine lacks, -1 no device's name. */
-static int device_of(const char *name) {
-  const int d = ty_device_find(name);
-  if (d >= 0) return d;
-  return !strcmp(name, "cuda") || !strncmp(name, "cuda:", 5) ? DEVICES_MAX : -1;
+/* Whether a name is a device's: of one that is there, or that other machines have. */
+static bool is_device(const char *name) {
+  return ty_device_find(name) >= 0 || !strcmp(name, "cuda") || !strncmp(name, "cuda:", 5);
 }
 
 /* to(x, ...): each argument a dtype, a device, a tensor whose dtype and device are meant, or {dtype =, device
@@ -695,14 +693,14 @@ static int l_to(lua_State *L) {
       t.dtype = like->dtype, t.device = like->device;
     } else if (lua_istable(L, i)) {
       ty_lua_options(L, "to", i, &t, "dtype device");
-    } else if (lua_type(L, i) == LUA_TSTRING && device_of(lua_tostring(L, i)) >= 0) {
-      if (device_of(lua_tostring(L, i)) < DEVICES_MAX) {
-        t.device = (u8)device_of(lua_tostring(L, i));
-        continue;
+    } else if (lua_type(L, i) == LUA_TSTRING && is_device(lua_tostring(L, i))) {
+      const int d = ty_lua_device(L, lua_tostring(L, i));
+      if (d < 0) {
+        lua_pushnil(L); /* trouble with the world, not with the call */
+        lua_pushfstring(L, "to: %s", lua_tostring(L, -2));
+        return 2;
       }
-      lua_pushnil(L); /* trouble with the world, not with the call */
-      lua_pushfstring(L, "to: device \"%s\" is not available", lua_tostring(L, i));
-      return 2;
+      t.device = (u8)d;
     } else {
       t.dtype = (u8)ty_lua_dtype(L, "to", i);
     }

@@ -87,6 +87,7 @@ typedef struct Binding {
   int dies, sites; /* in the registry: what tells when results die; places, by function */
   int located;     /* there, too: what names the module in which an error arises */
   int unique;      /* and what unique is where it has options */
+  int opener;      /* and what opens a device that is first named */
   bool (*locate)(lua_State *L, struct Binding *B, const char *where,
                  const char *text); /* NULL: nothing does */
   int owners;                       /* functions that have places, so far */
@@ -270,6 +271,8 @@ bool ty_lua_is_options(lua_State *L, int i);
 /* Options: {dtype =, device =, requires_grad =} of the table at index opts (0: none). dtype stays when absent.
 ** Unknown keys raise with the known ones listed in `known` ("dtype device"). */
 void ty_lua_options(lua_State *L, const char *who, int opts, Type *t, const char *known);
+/* The device that a name stands for: "cuda" is loaded when it is first named. -1: there is none; why is pushed. */
+int ty_lua_device(lua_State *L, const char *name);
 #define TY_LUA_CREATION "dtype device requires_grad"
 /* Ends a function that makes the tensor on top of the stack, with such options: 1. A leaf, if they asked for one. */
 int ty_lua_created(lua_State *L, const char *who);
@@ -337,6 +340,7 @@ void ty_lua_open_vmap(lua_State *L, int m);           /* what vmap.lua needs */
 void ty_lua_open_lifetimes(lua_State *L, int m);      /* what lifetimes.lua needs */
 void ty_lua_open_loop(lua_State *L, int m);           /* what scan.lua needs */
 void ty_lua_open_composite(lua_State *L, int m);      /* what functions.lua needs */
+void ty_lua_open_args(lua_State *L, int m);           /* what opens devices */
 void ty_lua_composites_close(struct Composites *C);
 void ty_lua_open_probe(lua_State *L, int m);   /* what proofs need */
 void ty_lua_open_profile(lua_State *L, int m); /* profiles; clock, terminal */

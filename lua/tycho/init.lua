@@ -63,6 +63,12 @@ function internals.load(name)
   return require(name)
 end
 
+--- Why a device that was named and is not there cannot be opened; nil: it is there now.
+internals.opener(function()
+  local ok, opened, why = pcall(function() return internals.load("tycho.cuda").open() end)
+  if not ok or not opened then return tostring(why or opened) end
+end)
+
 internals.lifetimes(function(...) return internals.load("tycho.capture.lifetimes").dies(...) end)
 
 -- Memory that others see.
@@ -205,7 +211,7 @@ for name, about in pairs {
   define(name, "m", about[1], about[2], function(...) return internals.load("tycho.files")[name](...) end)
 end
 
-local parts = { nn = true, optim = true, files = true, csv = true, image = true, data = true }
+local parts = { nn = true, optim = true, files = true, csv = true, image = true, data = true, cuda = true }
 internals.parts = parts
 local formats = { csv = true, image = true } -- fields of ty.files
 setmetatable(ty, {

@@ -1,0 +1,124 @@
+/*
+** cuda.h -- the CUDA device: the driver's functions, memory, what is launched.
+** A shared object of its own. All work goes to one stream of the device, in the order of calls.
+*/
+#ifndef TY_CUDA_H
+#define TY_CUDA_H
+
+#include "base/text.h"
+#include "device/device.h"
+
+/* --- driver.c: the driver API, by dlopen. Types and numbers as cuda.h of the toolkit has them. */
+
+typedef struct CUctx_st *CUcontext;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUfunc_st *CUfunction;
+typedef struct CUstream_st *CUstream;
+typedef u64 CUdeviceptr;
+
+enum {
+  CUDA_SUCCESS = 0,
+  CUDA_ERROR_OUT_OF_MEMORY = 2,
+  CUDA_ERROR_NO_DEVICE = 100,
+  ATTRIBUTE_MULTIPROCESSORS = 16,
+  ATTRIBUTE_MAJOR = 75,
+  ATTRIBUTE_MINOR = 76,
+  JIT_ERROR_LOG = 5,
+  JIT_ERROR_LOG_BYTES = 6
+};
+
+/*  field    symbol    arguments */
+#define CUDA_CALLS(_) \
+  _(init, "cuInit", (unsigned flags)) \
+  _(version, "cuDriverGetVersion", (int *version)) \
+  _(error_name, "cuGetErrorName", (int error, const char **text)) \
+  _(error_string, "cuGetErrorString", (int error, const char **text)) \
+  _(device_count, "cuDeviceGetCount", (int *count)) \
+  _(device_get, "cuDeviceGet", (int *device, int ordinal)) \
+  _(device_name, "cuDeviceGetName", (char *name, int size, int device)) \
+  _(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, int device)) \
+  _(retain, "cuDevicePrimaryCtxRetain", (CUcontext * context, int device)) \
+  _(set_current, "cuCtxSetCurrent", (CUcontext context)) \
+  _(stream_create, "cuStreamCreate", (CUstream * stream, unsigned flags)) \
+  _(stream_wait, "cuStreamSynchronize", (CUstream stream)) \
+  _(memory_info, "cuMemGetInfo_v2", (size_t * free, size_t * total)) \
+  _(memory_allocate, "cuMemAlloc_v2", (CUdeviceptr * p, size_t bytes)) \
+  _(memory_free, "cuMemFree_v2", (CUdeviceptr p)) \
+  _(host_allocate, "cuMemAllocHost_v2", (void **p, size_t bytes)) \
+  _(copy_in, "cuMemcpyHtoDAsync_v2", (CUdeviceptr to, const void *from, size_t n, CUstream s)) \
+  _(copy_out, "cuMemcpyDtoHAsync_v2", (void *to, CUdeviceptr from, size_t n, CUstream s)) \
+  _(copy_across, "cuMemcpyDtoDAsync_v2", (CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s)) \
+  _(fill, "cuMemsetD8Async", (CUdeviceptr to, unsigned char byte, size_t n, CUstream s)) \
+  _(module_load, "cuModuleLoadDataEx", \
+    (CUmodule * module, const void *text, unsigned n, int *options, void **values)) \
+  _(module_unload, "cuModuleUnload", (CUmodule module)) \
+  _(function_get, "cuModuleGetFunction", (CUfunction * f, CUmodule module, const char *name)) \
+  _(launch, "cuLaunchKernel", \
+    (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, \
+     unsigned shared, CUstream s, void **params, void **extra))
+
+typedef struct Cuda {
+#define _(field, symbol, args) int(*field) args;
+  CUDA_CALLS(_)
+#undef _
+  CUcontext context;
+  CUstream stream;
+  char name[128];
+  int driver, major, minor, processors; /* driver: 12040 is 12.4 */
+} Cuda;
+extern Cuda ty_cuda;
+
+/* Loads the driver and takes the first device, once. False: *err says why there is none. */
+bool ty_cuda_open(const char **err);
+/* To be asked before each call of the driver. False: the device has failed, as ty_cuda_trouble says. */
+bool ty_cuda_enter(void);
+/* True where the call's result is no error. Else the device has failed for good, unless memory ran out. */
+bool ty_cuda_ok(int result, const char *call);
+const char *ty_cuda_trouble(void); /* NULL: none */
+
+/* --- memory.c */
+
+extern const Device *ty_cuda_host; /* the CPU's device */
+
+void *ty_cuda_allocate(i64 bytes);
+void ty_cuda_free(void *p, i64 bytes);
+bool ty_cuda_in(void *to, const void *from, i64 bytes, const char **err);
+bool ty_cuda_out(void *to, const void *from, i64 bytes, Stream *s, const char **err);
+bool ty_cuda_across(void *to, const void *from, i64 bytes, const char **err);
+bool ty_cuda_wait(Stream *s, const char **err);
+typedef struct CudaMemory {
+  i64 used, cached, peak;
+} CudaMemory;
+CudaMemory ty_cuda_memory(void);
+void ty_cuda_trim(void); /* gives cached blocks back to the driver */
+
+/* Error words: a stream's kernels do nothing while its word is set. Kernels get the word's address first. A check says
+** what the error will be: of an index that names no place. */
+typedef struct ErrorWord {
+  u64 check; /* its number, 0: no error */
+  i64 value, at;
+  u64 first; /* of the check in progress: see ptx_move.h */
+} ErrorWord;
+CUdeviceptr ty_cuda_word(const Stream *s);         /* 0: out of memory */
+u64 ty_cuda_check(const Stream *s, const Node *n); /* the number of a check to come; 0: no memory */
+
+/* --- launch.c: PTX text to a function, and its launches */
+
+typedef struct CudaCode {
+  CUmodule module;
+  CUfunction function;
+  size_t bytes;
+} CudaCode;
+/* Assembles text, which has one entry named `kernel`. False: the driver has refused it. */
+bool ty_cuda_load(CudaCode *c, const Text *text);
+void ty_cuda_unload(CudaCode *c);
+bool ty_cuda_launch(const CudaCode *c, i64 blocks, int threads, void *params);
+
+/* --- machine.c, jobs.c */
+
+extern const Machine ty_machine_cuda;
+bool ty_cuda_takes(const Job *j);
+bool ty_cuda_perform(const Job *j, void *const *buf, const u64 *scalar, const void *panels,
+                     Stream *s, const char **err);
+
+#endif

@@ -1,0 +1,82 @@
+/*
+** cuda_lua.c -- the CUDA device, and how it is added to the list of devices.
+** In:  require "tycho.cuda", whose `open` loads the driver when a program first names the device.  Out: true, or nil and
+** why there is none. What it leaves to the CPU: jobs that ty_cuda_takes refuses.
+*/
+#include <lauxlib.h>
+#include <lua.h>
+
+#include "device/cuda/cuda.h"
+
+static const Device device = {.name = "cuda",
+                              .machine = &ty_machine_cuda,
+                              .allocate = ty_cuda_allocate,
+                              .free = ty_cuda_free,
+                              .in = ty_cuda_in,
+                              .out = ty_cuda_out,
+                              .across = ty_cuda_across,
+                              .wait = ty_cuda_wait,
+                              .takes = ty_cuda_takes,
+                              .perform = ty_cuda_perform};
+
+static int refuse(lua_State *L, const char *why) {
+  lua_pushnil(L);
+  lua_pushstring(L, why);
+  return 2;
+}
+
+/* open() */
+static int l_open(lua_State *L) {
+  DeviceRegister *add;
+  const char *err = NULL;
+  lua_getfield(L, LUA_REGISTRYINDEX, DEVICE_KEY);
+  void *p = lua_touserdata(L, -1);
+  if (!p) return refuse(L, "tycho was not loaded");
+  memcpy(&add, &p, sizeof p);
+  if (!ty_cuda_open(&err)) return refuse(L, err);
+  if (!(ty_cuda_host = add(DEVICE_VERSION, &device, &err))) return refuse(L, err);
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+static void set_number(lua_State *L, const char *name, i64 v) {
+  lua_pushnumber(L, (lua_Number)v);
+  lua_setfield(L, -2, name);
+}
+
+/* about(): the device; it is open */
+static int l_about(lua_State *L) {
+  size_t free = 0, total = 0;
+  const CudaMemory m = ty_cuda_memory();
+  if (ty_cuda_enter()) ty_cuda.memory_info(&free, &total);
+  lua_newtable(L);
+  lua_pushstring(L, ty_cuda.name);
+  lua_setfield(L, -2, "name");
+  set_number(L, "capability", ty_cuda.major * 10 + ty_cuda.minor);
+  set_number(L, "processors", ty_cuda.processors);
+  set_number(L, "driver", ty_cuda.driver);
+  set_number(L, "free", (i64)free);
+  set_number(L, "total", (i64)total);
+  set_number(L, "used", m.used);
+  set_number(L, "cached", m.cached);
+  set_number(L, "peak", m.peak);
+  return 1;
+}
+
+/* trim(): gives cached memory back */
+static int l_trim(lua_State *L) {
+  (void)L;
+  ty_cuda_trim();
+  return 0;
+}
+
+TY_EXPORT int luaopen_tycho_cuda(lua_State *L) {
+  static const luaL_Reg fns[] = {
+      {"open", l_open}, {"about", l_about}, {"trim", l_trim}, {NULL, NULL}};
+  lua_newtable(L);
+  for (const luaL_Reg *f = fns; f->name; f++) {
+    lua_pushcfunction(L, f->func);
+    lua_setfield(L, -2, f->name);
+  }
+  return 1;
+}

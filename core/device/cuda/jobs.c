@@ -1,0 +1,365 @@
+/*
+** jobs.c -- what the CUDA device does that is no loop program of a plan: products, copies, scatters, sorts, searches, checks.
+** In:  jobs and addresses.  Out: kernels are launched. Fails when out of memory, and where the driver refuses a text.
+** Copies and products of one column are loop programs of our own. What is refused: attention, products that OpenBLAS was
+** asked for, sorts of long rows; the CPU does these with copies.
+*/
+#include "base/system.h"
+#include "device/cuda/cuda.h"
+#include "device/cuda/ptx_move.h"
+#include "device/cuda/ptx_product.h"
+#include "device/cuda/ptx_program.h"
+
+/* --- kernels, by what they are made for */
+
+typedef struct Key {
+  u8 kind, dtype, flag, dims;
+  ProductVariant product;
+} Key;
+
+enum {
+  OF_PRODUCT = 1,
+  OF_COLUMN,
+  OF_COPY,
+  OF_SCATTER,
+  OF_POSITIONS,
+  OF_POSITIONS_END,
+  OF_SORT,
+  OF_SEARCH
+};
+
+static struct {
+  Lock lock;
+  struct Found {
+    Key key;
+    CudaCode code;
+    Kernel *kernel; /* a loop program */
+  } * at;
+  i32 n, cap;
+} found = {.lock = LOCK_INIT};
+
+static Text text_of(const Key *k) {
+  switch (k->kind) {
+  case OF_PRODUCT:
+    return k->product.tiles ? ty_ptx_tiles(&k->product) : ty_ptx_product(&k->product);
+  case OF_SCATTER: return ty_ptx_scatter(k->dtype, k->flag, k->dims);
+  case OF_POSITIONS: return ty_ptx_positions();
+  case OF_POSITIONS_END: return ty_ptx_positions_end();
+  case OF_SORT: return ty_ptx_sort(k->dtype, k->flag);
+  default: return ty_ptx_search(k->dtype, k->flag);
+  }
+}
+
+enum { COPY_FROM, COPY_TO, COLUMN_A = 0, COLUMN_B, COLUMN_Y };
+
+/* Elements of so many bytes, as they are. */
+static Kernel *make_copy(const Key *k) {
+  union {
+    Program p;
+    char room[sizeof(Program) + 2 * sizeof(Instr)];
+  } u = {.p = {.kind = K_MAP, .noperands = 2, .nbody = 2}};
+  const u8 ctype = ty_dtypes[k->dtype].ctype;
+  u.p.operand[COPY_FROM].dtype = u.p.operand[COPY_TO].dtype = k->dtype;
+  u.p.operand[COPY_TO].write = 1;
+  u.p.body[0] = (Instr){.op = P_LOAD, .type = ctype, .a = -1, .b = -1, .c = -1, .imm = COPY_FROM};
+  u.p.body[1] = (Instr){.op = P_STORE, .type = ctype, .a = 0, .b = -1, .c = -1, .imm = COPY_TO};
+  return ty_machine_cuda.make(&u.p);
+}
+
+/* A product of one column: rows, whose sums take products by fma. */
+static Kernel *make_column(const Key *k) {
+  union {
+    Program p;
+    char room[sizeof(Program) + 6 * sizeof(Instr)];
+  } u = {.p = {.kind = K_ROW, .noperands = 3, .nbody = 6}};
+  const u8 ctype = ty_dtypes[k->dtype].ctype;
+  for (int i = 0; i < 3; i++) u.p.operand[i] = (Operand){.dtype = k->dtype};
+  u.p.operand[COLUMN_Y].level = L_ROW, u.p.operand[COLUMN_Y].write = 1;
+  u.p.body[0] = (Instr){.op = P_LOAD, .type = ctype, .a = -1, .b = -1, .c = -1, .imm = COLUMN_A};
+  u.p.body[1] = (Instr){.op = P_LOAD, .type = ctype, .a = -1, .b = -1, .c = -1, .imm = COLUMN_B};
+  u.p.body[2] = (Instr){.op = P_MUL, .type = ctype, .a = 0, .b = 1, .c = -1};
+  u.p.body[3] = (Instr){.op = P_RSUM,
+                        .type = ctype,
+                        .from = ctype,
+                        .level = L_ROW,
+                        .a = 2,
+                        .b = -1,
+                        .c = -1,
+                        .imm = SUM_OF_PRODUCTS};
+  u.p.body[4] = (Instr){
+      .op = P_NARROW, .type = ctype, .level = L_ROW, .a = 3, .b = -1, .c = -1, .imm = k->dtype};
+  u.p.body[5] = (Instr){
+      .op = P_STORE, .type = ctype, .level = L_ROW, .a = 4, .b = -1, .c = -1, .imm = COLUMN_Y};
+  return ty_machine_cuda.make(&u.p);
+}
+
+/* They are made once and stay. False: out of memory, or the driver refuses a text. */
+static bool find(const Key *key, CudaCode *code, Kernel **kernel) {
+  bool ok = false;
+  ty_lock(&found.lock);
+  for (i32 i = 0; i < found.n && !ok; i++)
+    if (!memcmp(&found.at[i].key, key, sizeof *key)) {
+      if (code) *code = found.at[i].code;
+      else *kernel = found.at[i].kernel;
+      ok = true;
+    }
+  if (!ok && found.n == found.cap) {
+    struct Found *more = ty_mem_realloc(found.at, (size_t)(found.cap + 16) * sizeof *more);
+    if (more) found.at = more, found.cap += 16;
+  }
+  if (!ok && found.n < found.cap) {
+    struct Found *f = &found.at[found.n];
+    *f = (struct Found){.key = *key};
+    if (code) {
+      Text text = text_of(key);
+      ok = ty_cuda_load(&f->code, &text);
+      *code = f->code;
+      ty_text_free(&text);
+    } else {
+      *kernel = f->kernel = key->kind == OF_COPY ? make_copy(key) : make_column(key);
+      ok = *kernel != NULL;
+    }
+    found.n += ok;
+  }
+  ty_unlock(&found.lock);
+  return ok;
+}
+
+static i64 blocks_of(i64 count, int threads) { return TY_MIN((count - 1) / threads + 1, 32768); }
+
+static i64 address(const void *p) { return (i64)(uintptr_t)p; }
+
+/* --- copies */
+
+static bool copy(const Job *j, void *const *buf, Stream *s, const char **err) {
+  static const u8 as[] = {[1] = T_U8, [2] = T_I16, [4] = T_I32, [8] = T_I64};
+  if (buf[0] == buf[1]) return true; /* the base of what is written in place */
+  if (!j->node) return ty_cuda_across(buf[1], buf[0], j->bytes, err);
+  const Type *t = &j->node->type;
+  const Key key = {.kind = OF_COPY, .dtype = as[ty_dtypes[t->dtype].bytes]};
+  Kernel *k = NULL;
+  Launch l = {.ni = t->rank};
+  for (int d = 0; d < t->rank; d++) {
+    l.dims[d] = t->dims[d];
+    l.strides[COPY_FROM][d] = j->node->arg.strides[d];
+  }
+  ty_type_strides(t, l.strides[COPY_TO]);
+  const Run r = {.launch = &l, .buf = buf, .stream = s};
+  return find(&key, NULL, &k) && ty_machine_cuda.run(k, &r);
+}
+
+/* --- products */
+
+/* y of one column: a row of a sum for each row of a. */
+static bool column(const Gemm *g, const char *a, const char *b, void *y, Stream *s) {
+  const Key key = {.kind = OF_COLUMN, .dtype = (u8)g->dtype};
+  Kernel *k = NULL;
+  Launch l = {.no = (u8)(g->nlead + 1), .nr = 1};
+  i64 rows = g->m;
+  void *buf[] = {(void *)(uintptr_t)a, (void *)(uintptr_t)b, y};
+  l.dims[g->nlead] = g->m, l.dims[g->nlead + 1] = g->k;
+  l.strides[COLUMN_A][g->nlead] = g->ars, l.strides[COLUMN_A][g->nlead + 1] = g->acs;
+  l.strides[COLUMN_B][g->nlead + 1] = g->brs;
+  l.strides[COLUMN_Y][g->nlead] = 1;
+  for (int d = g->nlead - 1; d >= 0; d--) {
+    l.dims[d] = g->lead[d];
+    l.strides[COLUMN_A][d] = g->abs[d], l.strides[COLUMN_B][d] = g->bbs[d],
+    l.strides[COLUMN_Y][d] = rows;
+    rows *= g->lead[d];
+  }
+  const Run r = {.launch = &l, .buf = buf, .stream = s};
+  return find(&key, NULL, &k) && ty_machine_cuda.run(k, &r);
+}
+
+static Side side_of(const Im2col *p) {
+  return p ? (Side){(u8)p->row.n, (u8)p->col.n, (u8)p->borders} : (Side){1, 1, 0};
+}
+
+static void bind_path(i64 *at, const Path *p, i64 size) {
+  for (int d = 0; d < p->n; d++) at[d] = p->dims[d], at[p->n + d] = p->strides[d] * size;
+}
+
+static void bind_side(char *block, SideLayout l, const Im2col *p, i64 rs, i64 cs, i64 rows,
+                      i64 cols, i64 size) {
+  if (!p) {
+    const i64 row[] = {rows, rs * size}, col[] = {cols, cs * size};
+    memcpy(block + l.row, row, sizeof row);
+    memcpy(block + l.col, col, sizeof col);
+    return;
+  }
+  bind_path((i64 *)(void *)(block + l.row), &p->row, size);
+  bind_path((i64 *)(void *)(block + l.col), &p->col, size);
+  for (int b = 0; b < p->borders; b++) {
+    i64 *at = (i64 *)(void *)(block + l.border + b * l.each);
+    *at++ = p->start[b], *at++ = p->extent[b];
+    for (int d = 0; d < p->row.n; d++) *at++ = p->row.steps[b][d];
+    for (int d = 0; d < p->col.n; d++) *at++ = p->col.steps[b][d];
+  }
+}
+
+/* Tiles of a product that is large enough for them; 0: it is not. */
+static i64 tiles_of(const Gemm *g) {
+  const i64 side = TILE_SIDE;
+  if (!ty_is_float(g->dtype) || g->a_im2col || g->b_im2col || !g->k || g->m < side / 4 ||
+      g->n < side / 4)
+    return 0;
+  return g->batch * ((g->m - 1) / side + 1) * ((g->n - 1) / side + 1);
+}
+
+static bool matrix(const Gemm *g, const char *a, const char *b, void *y, Stream *s) {
+  Key key = {.kind = OF_PRODUCT};
+  CudaCode code;
+  i64 block[256];
+  const i64 size = ty_dtypes[g->dtype].bytes, tiles = tiles_of(g);
+  ProductVariant *v = &key.product;
+  v->dtype = (u8)g->dtype, v->nlead = (u8)g->nlead;
+  v->side[0] = side_of(g->a_im2col), v->side[1] = side_of(g->b_im2col);
+  if (tiles)
+    v->tiles = TILES | (g->acs == 1 ? TILES_A_K : 0) | (g->brs == 1 && g->bcs != 1 ? TILES_B_K : 0);
+  const ProductLayout l = ty_ptx_product_layout(v);
+  block[PRODUCT_WORD / 8] = (i64)ty_cuda_word(s);
+  block[PRODUCT_A / 8] = address(a), block[PRODUCT_B / 8] = address(b),
+                    block[PRODUCT_Y / 8] = address(y);
+  block[PRODUCT_M / 8] = g->m, block[PRODUCT_N / 8] = g->n, block[PRODUCT_K / 8] = g->k;
+  block[PRODUCT_COUNT / 8] = tiles ? tiles : g->batch * g->m * g->n;
+  for (int d = 0; d < g->nlead; d++) {
+    i64 *at = &block[PRODUCT_LEAD / 8 + d];
+    at[0] = g->lead[d], at[g->nlead] = g->abs[d] * size, at[2 * g->nlead] = g->bbs[d] * size;
+  }
+  bind_side((char *)block, l.side[0], g->a_im2col, g->ars, g->acs, g->m, g->k, size);
+  bind_side((char *)block, l.side[1], g->b_im2col, g->brs, g->bcs, g->k, g->n, size);
+  if (!find(&key, &code, NULL)) return false;
+  const int threads = tiles ? TILE_THREADS : PRODUCT_THREADS;
+  return ty_cuda_launch(&code, blocks_of(block[PRODUCT_COUNT / 8], tiles ? 1 : threads), threads,
+                        block);
+}
+
+static bool product(const Job *j, void *const *buf, const u64 *scalar, Stream *s) {
+  const Gemm *g = j->gemm;
+  const char *a = (char *)buf[0] + j->start[0], *b = (char *)buf[1] + j->start[1];
+  const i64 bytes = g->batch * g->m * g->n * ty_dtypes[g->dtype].bytes;
+  if (!bytes) return true;
+  void *sums = j->aside ? ty_cuda_allocate(bytes) : buf[2];
+  if (!sums) return false;
+  bool ok = g->n == 1 && !g->a_im2col && !g->b_im2col ? column(g, a, b, sums, s)
+                                                      : matrix(g, a, b, sums, s);
+  if (ok && j->kernel) {
+    void *own[MAX_OPERANDS];
+    memcpy(own, buf + 3, sizeof *own * (size_t)(j->noperands - 3));
+    own[j->product] = sums;
+    const Run r = {.launch = j->launch, .buf = own, .scalar = scalar, .stream = s};
+    ok = j->machine->run(j->kernel, &r);
+  }
+  if (j->aside) ty_cuda_free(sums, bytes);
+  return ok;
+}
+
+/* --- moves */
+
+static bool scatter(const Job *j, void *const *buf, Stream *s) {
+  const Type *y = &j->type[0], *src = &j->type[2];
+  const int dim = j->node->arg.k, dims = src->rank - 1;
+  const i64 size = ty_dtypes[y->dtype].bytes;
+  const Key key = {OF_SCATTER, y->dtype, j->node->op == OP_SCATTER_ADD, (u8)dims, {0}};
+  i64 to[MAX_RANK], from[MAX_RANK], block[SCATTER_DIMS / 8 + 4 * MAX_RANK], count = 1;
+  CudaCode code;
+  ty_type_strides(y, to);
+  ty_type_strides(src, from);
+  i64 *at = &block[SCATTER_DIMS / 8];
+  for (int d = 0; d < src->rank; d++) {
+    if (d == dim) continue;
+    *at++ = src->dims[d], *at++ = to[d] * size, *at++ = from[d] * size, *at++ = j->strides[d] * 8;
+    count *= src->dims[d];
+  }
+  block[SCATTER_WORD / 8] = (i64)ty_cuda_word(s);
+  block[SCATTER_Y / 8] = address(buf[2]), block[SCATTER_SRC / 8] = address(buf[1]);
+  block[SCATTER_INDEX / 8] = address(buf[0]) + j->start[0];
+  block[SCATTER_COUNT / 8] = count, block[SCATTER_N / 8] = src->dims[dim];
+  block[SCATTER_Y_STEP / 8] = to[dim] * size, block[SCATTER_SRC_STEP / 8] = from[dim] * size;
+  block[SCATTER_INDEX_STEP / 8] = j->strides[dim] * 8;
+  return !count || !src->dims[dim] ||
+         (find(&key, &code, NULL) &&
+          ty_cuda_launch(&code, blocks_of(count, MOVE_THREADS), MOVE_THREADS, block));
+}
+
+static bool positions(const Job *j, void *const *buf, Stream *s, const char **err) {
+  const Node *n = j->node;
+  const i64 count = ty_type_numel(&n->type);
+  const Key key = {.kind = OF_POSITIONS}, key_end = {.kind = OF_POSITIONS_END};
+  CudaCode code, code_end;
+  if (!count) return true;
+  if (!find(&key, &code, NULL) || !find(&key_end, &code_end, NULL)) return false;
+  i64 block[] = {(i64)ty_cuda_word(s), address(buf[0]), address(buf[1]),         count,
+                 (i64)n->arg.bits,     n->arg.k,        (i64)ty_cuda_check(s, n)};
+  if (!block[POSITIONS_CHECK / 8]) {
+    if (!ty_cuda_trouble()) return false;
+    *err = ty_cuda_trouble();
+    return true;
+  }
+  return ty_cuda_launch(&code, blocks_of(count, MOVE_THREADS), MOVE_THREADS, block) &&
+         ty_cuda_launch(&code_end, 1, 32, block);
+}
+
+static bool sort(const Job *j, void *const *buf, Stream *s) {
+  const Type *t = j->type;
+  const int dim = j->node->arg.k;
+  const Key key = {OF_SORT, t->dtype, j->node->arg.k2 == SORT_DESCENDING, 0, {0}};
+  i64 inner = 1;
+  CudaCode code;
+  for (int d = dim + 1; d < t->rank; d++) inner *= t->dims[d];
+  i64 block[] = {(i64)ty_cuda_word(s),
+                 address(buf[0]),
+                 address(buf[1]),
+                 ty_type_numel(t),
+                 t->dims[dim],
+                 j->node->type.dims[dim],
+                 inner};
+  return !block[SORT_COUNT / 8] ||
+         (find(&key, &code, NULL) &&
+          ty_cuda_launch(&code, blocks_of(block[SORT_COUNT / 8], MOVE_THREADS), MOVE_THREADS,
+                         block));
+}
+
+static bool search(const Job *j, void *const *buf, Stream *s) {
+  const Type *t = j->type;
+  const Key key = {OF_SEARCH, t->dtype, j->node->arg.k == SIDE_RIGHT, 0, {0}};
+  CudaCode code;
+  i64 block[] = {(i64)ty_cuda_word(s),    address(buf[0]),      address(buf[1]),
+                 address(buf[2]),         ty_type_numel(&t[1]), t[0].dims[t[0].rank - 1],
+                 t[1].dims[t[1].rank - 1]};
+  return !block[SEARCH_COUNT / 8] ||
+         (find(&key, &code, NULL) &&
+          ty_cuda_launch(&code, blocks_of(block[SEARCH_COUNT / 8], MOVE_THREADS), MOVE_THREADS,
+                         block));
+}
+
+/* --- the device's */
+
+bool ty_cuda_takes(const Job *j) {
+  const Gemm *g = j->gemm;
+  switch (j->kind) {
+  case JOB_PRODUCT:
+    return !j->blas && !g->k0 && !g->kstep && !(g->n == 1 && (g->a_im2col || g->b_im2col));
+  case JOB_SORT: return j->type->dims[j->node->arg.k] <= SORT_MOST;
+  case JOB_ATTEND: return false;
+  default: return true;
+  }
+}
+
+bool ty_cuda_perform(const Job *j, void *const *buf, const u64 *scalar, const void *panels,
+                     Stream *s, const char **err) {
+  (void)panels;
+  if (!ty_cuda_enter()) return true; /* the next wait says why */
+  *err = "out of memory";
+  bool ok = false;
+  switch (j->kind) {
+  case JOB_PRODUCT: ok = product(j, buf, scalar, s); break;
+  case JOB_SORT: ok = sort(j, buf, s); break;
+  case JOB_SEARCH: ok = search(j, buf, s); break;
+  case JOB_SCATTER: ok = scatter(j, buf, s); break;
+  case JOB_POSITIONS: ok = positions(j, buf, s, err); break;
+  case JOB_COPY: ok = copy(j, buf, s, err); break;
+  default: break;
+  }
+  return ok || ty_cuda_trouble() != NULL;
+}

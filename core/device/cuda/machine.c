@@ -1,0 +1,215 @@
+/*
+** machine.c -- the machine of the CUDA device: loop programs, made ready and launched.
+** In:  a program; launches.  Out: a kernel, which is assembled for each kind of launch when that comes first. A run
+** fails where the driver refuses a text, and when out of memory.
+*/
+#include "base/system.h"
+#include "device/cuda/cuda.h"
+#include "device/cuda/ptx_program.h"
+
+typedef struct Made {
+  Variant v;
+  CudaCode code;
+} Made;
+
+struct Kernel {
+  Program *p;
+  bool split;
+  Lock lock;
+  Made *made;
+  i32 n, cap;
+  size_t bytes;
+};
+
+/* A launch whose dims are merged as far as all operands allow. */
+typedef struct Shape {
+  i64 dims[MAX_DIMS], strides[MAX_OPERANDS][MAX_DIMS];
+  int n[3]; /* dims of O, R, I */
+  i64 extent[3];
+} Shape;
+
+static Kernel *make(const Program *p) {
+  const size_t n = sizeof *p + p->nbody * sizeof *p->body;
+  Kernel *k = ty_mem_zalloc(sizeof *k);
+  if (!k || !(k->p = ty_mem_alloc(n))) {
+    ty_mem_free(k);
+    return NULL;
+  }
+  memcpy(k->p, p, n);
+  k->split = ty_ptx_is_split(p);
+  k->bytes = sizeof *k + n;
+  ty_lock_init(&k->lock);
+  return k;
+}
+
+static void drop(Kernel *k) {
+  if (!k) return;
+  for (i32 i = 0; i < k->n; i++) ty_cuda_unload(&k->made[i].code);
+  ty_mem_free(k->made);
+  ty_lock_free(&k->lock);
+  ty_mem_free(k->p);
+  ty_mem_free(k);
+}
+
+static size_t bytes(const Kernel *k) { return k->bytes; }
+
+/* The code for a variant, assembled where it is not there yet. Its address may change: a copy. */
+static bool find(const Kernel *kernel, const Variant *v, CudaCode *y) {
+  Kernel *k = (Kernel *)(uintptr_t)kernel;
+  bool ok = false;
+  ty_lock(&k->lock);
+  for (i32 i = 0; i < k->n && !ok; i++)
+    if (!memcmp(&k->made[i].v, v, sizeof *v)) *y = k->made[i].code, ok = true;
+  if (!ok && k->n == k->cap) {
+    Made *more = ty_mem_realloc(k->made, (size_t)(k->cap + 4) * sizeof *more);
+    if (more) k->made = more, k->cap += 4;
+  }
+  if (!ok && k->n < k->cap) {
+    Text text = ty_ptx_program(k->p, v);
+    Made *m = &k->made[k->n];
+    *m = (Made){.v = *v};
+    if ((ok = ty_cuda_load(&m->code, &text))) {
+      k->n++;
+      k->bytes += text.n;
+      *y = m->code;
+    }
+    ty_text_free(&text);
+  }
+  ty_unlock(&k->lock);
+  return ok;
+}
+
+/* --- launches */
+
+/* Adds dims [from, from + n) of l, but those of extent 1; one that all operands walk as the one before goes on is one
+** with it. */
+static void add_dims(Shape *s, const Program *p, const Launch *l, int factor, int from, int n) {
+  int first = s->n[0] + (factor > 0 ? s->n[1] : 0) + (factor > 1 ? s->n[2] : 0), at = first;
+  s->extent[factor] = 1;
+  for (int d = from; d < from + n; d++) {
+    const i64 e = l->dims[d];
+    s->extent[factor] *= e;
+    if (e == 1) continue;
+    bool merge = at > first;
+    for (int o = 0; o < p->noperands && merge; o++)
+      merge = s->strides[o][at - 1] == l->strides[o][d] * e;
+    if (!merge) s->dims[at++] = 1;
+    s->dims[at - 1] *= e;
+    for (int o = 0; o < p->noperands; o++) s->strides[o][at - 1] = l->strides[o][d];
+  }
+  s->n[factor] = at - first;
+}
+
+static i64 size_of(const Program *p, int operand) {
+  for (int i = 0; i < p->nbody; i++)
+    if (p->body[i].op == P_IOTA && (int)p->body[i].imm == operand) return 1;
+  return ty_dtypes[p->operand[operand].dtype].bytes;
+}
+
+static void shape_of(const Program *p, const Launch *l, Shape *s, Variant *v) {
+  memset(v, 0, sizeof *v);
+  memset(s->n, 0, sizeof s->n);
+  add_dims(s, p, l, 0, 0, l->no);
+  add_dims(s, p, l, 1, l->no, l->nr);
+  add_dims(s, p, l, 2, l->no + l->nr, l->ni);
+  v->no = (u8)s->n[0], v->nr = (u8)s->n[1], v->ni = (u8)s->n[2];
+  const int nd = v->no + v->nr + v->ni;
+  const i64 most = INT32_MAX - (1 << 24);
+  i64 all = 1;
+  for (int d = 0; d < nd; d++)
+    if (!ty_mul(all, TY_MAX(s->dims[d], 1), &all)) all = INT64_MAX;
+  v->wide = all > most;
+  for (int o = 0; o < p->noperands; o++) {
+    const i64 size = size_of(p, o);
+    for (int d = 0; d < nd; d++) {
+      i64 *by = &s->strides[o][d];
+      *by *= size;
+      v->wide |= *by > most || *by < -most;
+    }
+  }
+  v->one = p->kind == K_MAP || s->extent[1] <= (p->kind == K_ROW ? BLOCK : COL_BLOCK);
+}
+
+/* The block of parameters; false: out of memory. */
+static bool bind(const Program *p, const Variant *v, const Shape *s, const Run *r, i64 *at) {
+  const Layout l = ty_ptx_layout(p, v);
+  memset(at, 0, PARAM_OPERANDS);
+  at[PARAM_WORD / 8] = (i64)ty_cuda_word(r->stream);
+  at[PARAM_COUNT / 8] = s->extent[0] * s->extent[2];
+  at[PARAM_R / 8] = s->extent[1];
+  at[PARAM_I / 8] = s->extent[2];
+  for (int o = 0; o < p->noperands; o++) {
+    const i64 size = size_of(p, o), start = r->launch->start[o];
+    at[PARAM_OPERANDS / 8 + o] = r->buf[o] ? (i64)(uintptr_t)r->buf[o] + start * size : start;
+    for (int d = 0; d < l.nd; d++) at[l.strides / 8 + o * l.nd + d] = s->strides[o][d];
+    at[l.gstrides / 8 + o] = r->launch->gstride[o] * size;
+  }
+  for (int d = 0; d < l.nd; d++) at[l.dims / 8 + d] = s->dims[d];
+  for (int i = 0; i < l.nscalar; i++) at[l.scalars / 8 + i] = (i64)r->scalar[i];
+  return at[0] != 0;
+}
+
+/* Groups of blocks of each row, where rows are few and long; 0: rows are not cut. *each: blocks of a group. */
+static i64 groups_of(const Kernel *k, const Shape *s, const Variant *v, i64 *each) {
+  const bool row = k->p->kind == K_ROW;
+  const i64 units = s->extent[0] * s->extent[2], enough = row ? 2048 : 32768, most = 1024;
+  if (!k->split || v->one || units >= enough) return 0;
+  const i64 size = row ? BLOCK : COL_BLOCK, n = (s->extent[1] + size - 1) / size;
+  *each = 1;
+  while ((n + *each - 1) / *each > most || units * ((n + *each - 1) / *each) > 4 * enough)
+    *each *= 2;
+  return n > *each ? (n + *each - 1) / *each : 0;
+}
+
+static i64 grid(const Program *p, i64 units) {
+  const i64 each = p->kind == K_ROW ? PROGRAM_THREADS / 32 : PROGRAM_THREADS;
+  return TY_MIN((units - 1) / each + 1, 32768);
+}
+
+/* As two kernels. False: no memory for it, and nothing was launched. */
+static bool run_split(const Kernel *k, Variant v, i64 groups, i64 each, i64 *at) {
+  CudaCode part, finish;
+  const i64 units = at[PARAM_COUNT / 8], bytes = units * groups * ty_ptx_node_words(k->p) * 8;
+  v.mode = MODE_FINISH;
+  if (!find(k, &v, &finish)) return false;
+  v.mode = MODE_PART;
+  if (!find(k, &v, &part)) return false;
+  void *scratch = ty_cuda_allocate(bytes);
+  if (!scratch) return false;
+  at[PARAM_SCRATCH / 8] = (i64)(uintptr_t)scratch;
+  at[PARAM_GROUPS / 8] = groups;
+  at[PARAM_GROUP / 8] = each;
+  ty_cuda_launch(&part, grid(k->p, units * groups), PROGRAM_THREADS, at);
+  ty_cuda_launch(&finish, grid(k->p, units), PROGRAM_THREADS, at);
+  ty_cuda_free(scratch, bytes);
+  return true;
+}
+
+static bool run(const Kernel *k, const Run *r) {
+  static _Thread_local i64 at[BLOCK_MOST / 8]; /* stacks are small */
+  Shape s;
+  Variant v;
+  CudaCode code;
+  i64 each;
+  if (!ty_cuda_enter()) return true; /* the next wait says why */
+  shape_of(k->p, r->launch, &s, &v);
+  const i64 units = s.extent[0] * s.extent[2];
+  if (!units) return true;
+  if (!bind(k->p, &v, &s, r, at)) return ty_cuda_trouble() != NULL;
+  const i64 groups = groups_of(k, &s, &v, &each);
+  if (groups && run_split(k, v, groups, each, at)) return true;
+  if (!find(k, &v, &code)) return ty_cuda_trouble() != NULL;
+  ty_cuda_launch(&code, grid(k->p, units), PROGRAM_THREADS, at);
+  return true;
+}
+
+static bool reserve(const Kernel *k, const Launch *l) {
+  Shape s;
+  Variant v;
+  CudaCode code;
+  if (!ty_cuda_enter()) return true;
+  shape_of(k->p, l, &s, &v);
+  return !s.extent[0] || !s.extent[2] || find(k, &v, &code);
+}
+
+const Machine ty_machine_cuda = {"cuda", make, run, reserve, drop, bytes, NULL};

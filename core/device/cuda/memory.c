@@ -1,0 +1,257 @@
+/*
+** memory.c -- memory of the device: blocks by size class, copies, errors that come late.
+** In:  sizes and addresses.  Out: blocks; bytes that have arrived where the caller waits. Fails when memory runs out,
+** after what is cached was given back, and when the device has failed.
+** Everything goes to one stream, so a block that was freed is given out again at once: who used it stands before.
+*/
+#include "base/system.h"
+#include "device/cuda/cuda.h"
+
+enum { SMALLEST = 9, CLASSES = 160, STAGE = 4 << 20, STREAMS = 64, CHECKS = 256 };
+
+const Device *ty_cuda_host;
+static Lock lock = LOCK_INIT;
+static struct Spare { /* cached blocks of one size */
+  void **block;
+  int n, cap;
+} spare[CLASSES];
+static CudaMemory memory;
+
+/* Sizes are 4, 5, 6, 7 times a power of two. */
+static i64 class_bytes(int c) { return (i64)(4 + c % 4) << (c / 4 + SMALLEST - 2); }
+static int class_of(i64 bytes) {
+  if (bytes <= class_bytes(0)) return 0;
+  const int top = 63 - __builtin_clzll((u64)bytes - 1);
+  return (top - SMALLEST) * 4 + (int)((bytes - 1) >> (top - 2) & 3) + 1;
+}
+
+/* Under the lock. */
+static void trim(void) {
+  ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize");
+  for (int c = 0; c < CLASSES; c++)
+    while (spare[c].n) {
+      ty_cuda_ok(ty_cuda.memory_free((CUdeviceptr)(uintptr_t)spare[c].block[--spare[c].n]),
+                 "cuMemFree");
+      memory.cached -= class_bytes(c);
+    }
+}
+
+void ty_cuda_trim(void) {
+  if (!ty_cuda_enter()) return;
+  ty_lock(&lock);
+  trim();
+  ty_unlock(&lock);
+}
+
+CudaMemory ty_cuda_memory(void) {
+  ty_lock(&lock);
+  const CudaMemory m = memory;
+  ty_unlock(&lock);
+  return m;
+}
+
+void *ty_cuda_allocate(i64 bytes) {
+  CUdeviceptr p = 0;
+  if (bytes < 0 || bytes > (i64)1 << 46) return NULL;
+  /* of a device that has failed: nothing is ever done with it, and the next wait says why */
+  if (!ty_cuda_enter()) return (void *)(uintptr_t)(1 << SMALLEST);
+  const int c = class_of(TY_MAX(bytes, 1));
+  const i64 size = class_bytes(c);
+  ty_lock(&lock);
+  if (spare[c].n) {
+    p = (CUdeviceptr)(uintptr_t)spare[c].block[--spare[c].n];
+    memory.cached -= size;
+  } else if (!ty_cuda_ok(ty_cuda.memory_allocate(&p, (size_t)size), "cuMemAlloc")) {
+    p = 0;
+    trim();
+    if (!ty_cuda_ok(ty_cuda.memory_allocate(&p, (size_t)size), "cuMemAlloc")) p = 0;
+  }
+  if (p) memory.used += size;
+  memory.peak = TY_MAX(memory.peak, memory.used);
+  ty_unlock(&lock);
+  return (void *)(uintptr_t)p;
+}
+
+void ty_cuda_free(void *p, i64 bytes) {
+  if (!p || !ty_cuda_enter()) return;
+  const int c = class_of(TY_MAX(bytes, 1));
+  struct Spare *s = &spare[c];
+  ty_lock(&lock);
+  memory.used -= class_bytes(c);
+  if (s->n == s->cap) {
+    void **more = ty_mem_realloc(s->block, (size_t)(s->cap * 2 + 8) * sizeof *more);
+    if (more) s->block = more, s->cap = s->cap * 2 + 8;
+  }
+  if (s->n < s->cap) s->block[s->n++] = p, memory.cached += class_bytes(c);
+  else ty_cuda_ok(ty_cuda.memory_free((CUdeviceptr)(uintptr_t)p), "cuMemFree");
+  ty_unlock(&lock);
+}
+
+/* --- error words */
+
+typedef struct Check {
+  u64 number, run;
+  Node node;
+} Check;
+
+static struct Watched { /* a stream that was ever used */
+  const Stream *stream;
+  CUdeviceptr word;
+  int nchecks;
+  Check *check; /* room for CHECKS */
+} watched[STREAMS];
+static u64 checks;
+
+/* Under the lock: the stream's, or a free one. Streams share the last where there are too many. */
+static struct Watched *watched_of(const Stream *s) {
+  int i = 0;
+  while (i < STREAMS - 1 && watched[i].stream && watched[i].stream != s) i++;
+  struct Watched *w = &watched[i];
+  if (!w->word) {
+    if (ty_cuda.memory_allocate(&w->word, sizeof(ErrorWord))) w->word = 0;
+    else ty_cuda_ok(ty_cuda.fill(w->word, 0, sizeof(ErrorWord), ty_cuda.stream), "cuMemsetD8Async");
+  }
+  if (!w->stream) w->stream = s;
+  return w;
+}
+
+CUdeviceptr ty_cuda_word(const Stream *s) {
+  if (!ty_cuda_enter()) return 0;
+  ty_lock(&lock);
+  const CUdeviceptr word = watched_of(s)->word;
+  ty_unlock(&lock);
+  return word;
+}
+
+/* What the first index out of range makes of the CPU's own check, which knows how to say it. */
+static const char *tell(const Node *n, i64 value, i64 at) {
+  const i64 all = ty_type_numel(&n->type);
+  const char *err = "index out of range";
+  i64 *index = ty_buf_alloc(2 * all * (i64)sizeof *index);
+  if (!index) return err;
+  for (i64 i = 0; i < all; i++) index[i] = i == at ? value : n->arg.k;
+  void *buf[] = {index, index + all};
+  Stream none = {0, 0};
+  const Job j = {.kind = JOB_POSITIONS, .noperands = 2, .node = n, .type = &n->type};
+  ty_cuda_host->perform(&j, buf, NULL, NULL, &none, &err);
+  ty_buf_free(index, 2 * all * (i64)sizeof *index);
+  return err;
+}
+
+/* After all that was asked for is done. False: a check of the stream's has failed. */
+static bool look(Stream *s, const char **err) {
+  ErrorWord e = {0};
+  bool ok = true;
+  ty_lock(&lock);
+  struct Watched *w = watched_of(s);
+  if (w->nchecks) {
+    ok = ty_cuda_ok(ty_cuda.copy_out(&e, w->word, sizeof e, ty_cuda.stream), "cuMemcpyDtoHAsync") &&
+         ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize");
+    for (int i = 0; ok && e.check && i < w->nchecks; i++)
+      if (w->check[i].number == e.check) {
+        *err = tell(&w->check[i].node, e.value, e.at);
+        s->failed = w->check[i].run;
+      }
+    if (e.check)
+      ty_cuda_ok(ty_cuda.fill(w->word, 0, sizeof(ErrorWord), ty_cuda.stream), "cuMemsetD8Async");
+    w->nchecks = 0;
+  }
+  ty_unlock(&lock);
+  if (!ok) *err = ty_cuda_trouble();
+  return ok && !e.check;
+}
+
+u64 ty_cuda_check(const Stream *s, const Node *n) {
+  u64 number = 0;
+  if (!ty_cuda_enter()) return 0;
+  ty_lock(&lock);
+  struct Watched *w = watched_of(s);
+  if (!w->check) w->check = ty_mem_alloc(CHECKS * sizeof *w->check);
+  if (w->check && w->nchecks == CHECKS) { /* those that were passed are forgotten */
+    ErrorWord e = {0};
+    if (ty_cuda_ok(ty_cuda.copy_out(&e, w->word, sizeof e, ty_cuda.stream), "cuMemcpyDtoHAsync") &&
+        ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize")) {
+      int kept = 0;
+      for (int i = 0; i < w->nchecks; i++)
+        if (w->check[i].number == e.check) w->check[kept++] = w->check[i];
+      w->nchecks = kept;
+    }
+  }
+  if (w->check && w->nchecks < CHECKS) {
+    number = ++checks;
+    w->check[w->nchecks++] = (Check){number, s->run, *n};
+  }
+  ty_unlock(&lock);
+  return number;
+}
+
+/* --- copies */
+
+static bool done(bool ok, const char **err) {
+  if (!ok) *err = ty_cuda_trouble() ? ty_cuda_trouble() : "out of memory";
+  return ok;
+}
+
+/* Small ones go by memory that the device reads by itself, and are not waited for. */
+static struct {
+  char *at;
+  i64 used;
+} stage;
+
+static bool in_staged(void *to, const void *from, i64 bytes) {
+  void *p = stage.at;
+  if (!p && (ty_cuda.host_allocate(&p, STAGE) || !p)) return false;
+  stage.at = p;
+  if (stage.used + bytes > STAGE) {
+    if (!ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize")) return false;
+    stage.used = 0;
+  }
+  memcpy(stage.at + stage.used, from, (size_t)bytes);
+  const bool ok = ty_cuda_ok(ty_cuda.copy_in((CUdeviceptr)(uintptr_t)to, stage.at + stage.used,
+                                             (size_t)bytes, ty_cuda.stream),
+                             "cuMemcpyHtoDAsync");
+  stage.used += (bytes + 63) & ~(i64)63;
+  return ok;
+}
+
+bool ty_cuda_in(void *to, const void *from, i64 bytes, const char **err) {
+  if (!ty_cuda_enter()) return done(false, err);
+  if (bytes <= 0) return true;
+  bool ok = false;
+  if (bytes <= STAGE / 4) {
+    ty_lock(&lock);
+    ok = in_staged(to, from, bytes);
+    ty_unlock(&lock);
+  }
+  if (!ok && !ty_cuda_trouble())
+    ok =
+        ty_cuda_ok(ty_cuda.copy_in((CUdeviceptr)(uintptr_t)to, from, (size_t)bytes, ty_cuda.stream),
+                   "cuMemcpyHtoDAsync") &&
+        ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize");
+  return done(ok, err);
+}
+
+bool ty_cuda_out(void *to, const void *from, i64 bytes, Stream *s, const char **err) {
+  if (!ty_cuda_enter()) return done(false, err);
+  bool ok = bytes <= 0 || ty_cuda_ok(ty_cuda.copy_out(to, (CUdeviceptr)(uintptr_t)from,
+                                                      (size_t)bytes, ty_cuda.stream),
+                                     "cuMemcpyDtoHAsync");
+  ok = ok && ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize");
+  return done(ok, err) && look(s, err);
+}
+
+bool ty_cuda_across(void *to, const void *from, i64 bytes, const char **err) {
+  if (!ty_cuda_enter()) return done(false, err);
+  if (bytes <= 0 || to == from) return true;
+  return done(
+      ty_cuda_ok(ty_cuda.copy_across((CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from,
+                                     (size_t)bytes, ty_cuda.stream),
+                 "cuMemcpyDtoDAsync"),
+      err);
+}
+
+bool ty_cuda_wait(Stream *s, const char **err) {
+  if (!ty_cuda_enter()) return done(false, err);
+  return done(ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize"), err) &&
+         look(s, err);
+}

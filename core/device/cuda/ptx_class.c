@@ -1,0 +1,75 @@
+/*
+** ptx_class.c -- which values of a loop program are computed where, and the bytes that its kernels are given.
+*/
+#include "device/cuda/ptx_class.h"
+
+static bool is_leaf(int op) {
+  return op == P_LOAD || op == P_IOTA || op == P_GLOAD || op == P_STORE;
+}
+
+void ty_ptx_classify(const Program *p, Classes *C) {
+  memset(C, 0, sizeof *C);
+  C->phases = 1;
+  for (int i = p->nbody - 1; i >= 0; i--) {
+    const Instr *in = &p->body[i];
+    if (in->op == P_STORE) C->class[i] = CLASS_ELEM;
+    if (!C->class[i]) continue;
+    const i16 ops[3] = {in->a, in->b, in->c};
+    for (int k = 0; k < 3; k++)
+      if (ops[k] >= 0) C->class[ops[k]] = CLASS_ELEM; /* read: settled below */
+  }
+  for (int i = 0; i < p->nbody; i++) {
+    const Instr *in = &p->body[i];
+    if (!C->class[i]) continue;
+    int phase = 0, class = CLASS_UNIFORM;
+    const i16 ops[3] = {in->a, in->b, in->c};
+    for (int k = 0; k < 3; k++)
+      if (ops[k] >= 0) {
+        phase = TY_MAX(phase, C->phase[ops[k]]);
+        class = TY_MAX(class, C->class[ops[k]]);
+      }
+    if (is_leaf(in->op) || ty_ptx_is_scan(in->op))
+      class = p->kind != K_MAP && in->level == L_ROW ? CLASS_ROW : CLASS_ELEM;
+    if (ty_ptx_is_reduce(in->op)) class = CLASS_ROW, phase++;
+    C->class[i] = (u8) class;
+    C->phase[i] = (i16)phase;
+    C->scans |= ty_ptx_is_scan(in->op);
+    C->phases = TY_MAX(C->phases, ty_ptx_is_reduce(in->op) ? phase
+                                  : class == CLASS_ELEM    ? phase + 1
+                                                           : 0);
+  }
+}
+
+bool ty_ptx_is_split(const Program *p) {
+  Classes *C = ty_mem_alloc(sizeof *C);
+  if (!C) return false;
+  ty_ptx_classify(p, C);
+  bool one = p->kind != K_MAP && !C->scans && C->phases == 1, reduces = false;
+  for (int i = 0; i < p->nbody; i++) {
+    one &= C->class[i] != CLASS_ELEM || !C->phase[i]; /* nothing is reduced later */
+    reduces |= C->class[i] && ty_ptx_is_reduce(p->body[i].op);
+  }
+  ty_mem_free(C);
+  return one && reduces;
+}
+
+i32 ty_ptx_node_words(const Program *p) {
+  i32 n = 0;
+  for (int i = 0; i < p->nbody; i++) {
+    const Instr *in = &p->body[i];
+    if (ty_ptx_is_reduce(in->op)) n += ty_ptx_is_arg(in->op) ? 2 : ty_ptx_lanes(p, in);
+  }
+  return p->kind == K_ROW ? n * 32 : n;
+}
+
+Layout ty_ptx_layout(const Program *p, const Variant *v) {
+  Layout l = {.nd = v->no + v->nr + v->ni};
+  for (int i = 0; i < p->nbody; i++)
+    if (p->body[i].op == P_SCALAR) l.nscalar = TY_MAX(l.nscalar, (i32)p->body[i].imm + 1);
+  l.strides = PARAM_OPERANDS + 8 * p->noperands;
+  l.dims = l.strides + 8 * p->noperands * l.nd;
+  l.gstrides = l.dims + 8 * l.nd;
+  l.scalars = l.gstrides + 8 * p->noperands;
+  l.bytes = l.scalars + 8 * l.nscalar;
+  return l;
+}

@@ -1,0 +1,51 @@
+/*
+** ptx_product.h -- matrix products as PTX: kernels, and the block of bytes that they are given.
+*/
+#ifndef TY_PTX_PRODUCT_H
+#define TY_PTX_PRODUCT_H
+
+#include "device/cuda/ptx.h"
+#include "ir/product.h"
+
+/* How an operand is walked: its rows and columns go over so many dims each. */
+typedef struct Side {
+  u8 nrow, ncol, borders;
+} Side;
+typedef struct ProductVariant {
+  u8 dtype, nlead;
+  u8 tiles; /* 0: a thread an element, else TILES_ */
+  Side side[2];
+} ProductVariant;
+
+/* The block: i64 throughout, strides in bytes. From LEAD on: dims of the batch, the strides of a along them, those of b;
+** then of each operand row dims and strides, column dims and strides, and for each border its start, its extent, the
+** steps of the row's dims, the steps of the column's. */
+enum {
+  PRODUCT_WORD,
+  PRODUCT_A = 8,
+  PRODUCT_B = 16,
+  PRODUCT_Y = 24,
+  PRODUCT_M = 32,
+  PRODUCT_N = 40,
+  PRODUCT_K = 48,
+  PRODUCT_COUNT = 56,
+  PRODUCT_LEAD = 64
+};
+typedef struct SideLayout {
+  i32 row, col, border, each; /* each: bytes of a border */
+} SideLayout;
+typedef struct ProductLayout {
+  SideLayout side[2];
+  i32 bytes;
+} ProductLayout;
+ProductLayout ty_ptx_product_layout(const ProductVariant *v);
+
+/* One thread an element, in the order of N > 1 (device/cpu/gemm.c). */
+enum { PRODUCT_THREADS = 128 };
+Text ty_ptx_product(const ProductVariant *v);
+/* The same of floats by tiles (ptx_tiles.c), where operands have one stride each way and k is not 0. PRODUCT_COUNT: of tiles.
+** A_K, B_K: the operand's elements lie side by side along k. */
+enum { TILES = 1, TILES_A_K = 2, TILES_B_K = 4, TILE_SIDE = 64, TILE_THREADS = 256 };
+Text ty_ptx_tiles(const ProductVariant *v);
+
+#endif

@@ -1,0 +1,55 @@
+/*
+** ptx_program.h -- loop programs as PTX: kernels, and the block of bytes that they are given.
+*/
+#ifndef TY_PTX_PROGRAM_H
+#define TY_PTX_PROGRAM_H
+
+#include "device/cuda/ptx.h"
+
+enum { PROGRAM_THREADS = 128 };
+
+/* imm of an RSUM: its operand is a MUL, which is added by fma from +0, not rounded by itself. Products of one column are
+** such rows. */
+enum { SUM_OF_PRODUCTS = 1 };
+
+/* What a kernel is made for. Extents are no part of it, but for how many dims there are after those are merged that all
+** operands walk alike. */
+typedef enum {
+  MODE_WHOLE, /* all of the program */
+  MODE_PART, /* reductions of one level: the element steps of groups of blocks, whose nodes go to scratch */
+  MODE_FINISH, /* and the rest: nodes to row values */
+  MODE_COUNT
+} Mode;
+typedef struct Variant {
+  u8 mode, no, nr, ni;
+  bool wide; /* an index or a stride in bytes does not fit 31 bits */
+  bool one;  /* all of R is one block */
+} Variant;
+
+/* The block: i64 throughout, scalars as bits. Addresses of operands are those of the launch's first element; strides are
+** in bytes, but for IOTA, whose `address` is its first value. */
+enum {
+  PARAM_WORD = 0, /* of the error word */
+  PARAM_SCRATCH = 8,
+  PARAM_COUNT = 16,  /* elements of a map, rows, columns */
+  PARAM_R = 24,      /* of R */
+  PARAM_I = 32,      /* of I */
+  PARAM_GROUPS = 40, /* PART and FINISH: groups of blocks of a row, */
+  PARAM_GROUP = 48,  /* blocks of a group, a power of two */
+  PARAM_OPERANDS = 56,
+  BLOCK_MOST = 4096
+};
+typedef struct Layout {
+  i32 strides, dims, gstrides, scalars, bytes; /* strides: [operand][dim] */
+  i32 nd, nscalar;
+} Layout;
+Layout ty_ptx_layout(const Program *p, const Variant *v);
+
+/* 8-byte words of scratch that a row's, or column's, group takes. */
+i32 ty_ptx_node_words(const Program *p);
+/* Whether its long rows may be cut: one level of reductions, whose values no element reads. */
+bool ty_ptx_is_split(const Program *p);
+
+Text ty_ptx_program(const Program *p, const Variant *v);
+
+#endif

@@ -1,0 +1,72 @@
+--- cuda.lua -- `ty.cuda`: the CUDA device, and what is known of it.
+-- In: nothing but NVIDIA's driver, which is found when the device is first named. Out: numbers, texts; nil and a
+-- message where there is no driver or no device. The work is done in cuda.so, which is loaded with this file.
+
+local ty = require "tycho"
+
+local SEPARATOR = package.config:sub(1, 1)
+local NAME = SEPARATOR == "\\" and "cuda.dll" or "cuda.so"
+
+--- cuda.so lies where core.so does. Nil and a message where it does not.
+local function load_native()
+  local places, why = {}, nil
+  local path = "tycho" .. SEPARATOR .. "cuda"
+  for template in package.cpath:gmatch("[^;]+") do places[#places + 1] = template:gsub("%?", path) end
+  local dir = type(debug) == "table" and debug.getinfo(1, "S").source:match("^@(.*[/\\])")
+  places[#places + 1] = dir and dir .. NAME
+  for _, place in ipairs(places) do
+    local open, message = package.loadlib(place, "luaopen_tycho_cuda")
+    if open then return open() end
+    if not why or not message:find("No such file", 1, true) then why = message end
+  end
+  return nil, ("%s was not found: %s"):format(NAME, tostring(why))
+end
+
+local C, missing = load_native()
+
+local M = {}
+
+--- Adds the device "cuda" to the list; true, or nil and why there is none.
+---@return boolean? opened, string? message
+function M.open()
+  if not C then return nil, missing end
+  return C.open()
+end
+
+--- Whether there is a device: true, or false and why not.
+---@return boolean available, string? message
+function M.is_available()
+  local ok, why = M.open()
+  return ok == true, why
+end
+
+--- What the devices are: a list of {name =, capability = 90 for 9.0, processors =, driver = 12040 for 12.4}; it is
+--- empty where there is none.
+---@return table[]
+function M.devices()
+  if not M.open() then return {} end
+  local about = C.about()
+  return { {
+    name = about.name, capability = about.capability, processors = about.processors, driver = about.driver,
+  } }
+end
+
+--- Bytes of device memory: {used =, cached =, peak =} by this process, {free =, total =} of the device; nil and a
+--- message where there is none.
+---@return table? memory, string? message
+function M.memory()
+  local ok, why = M.open()
+  if not ok then return nil, why end
+  local about = C.about()
+  return { used = about.used, cached = about.cached, peak = about.peak, free = about.free, total = about.total }
+end
+
+--- Gives memory that is cached for reuse back to the driver.
+function M.empty_cache()
+  if M.open() then C.trim() end
+end
+
+--- Waits until devices have done what they were asked for; raises what went wrong there.
+function M.synchronize() ty.synchronize() end
+
+return M

@@ -1,0 +1,23 @@
+-- cuda.lua -- the device "cuda" for specs: on the driver that TYCHO_CUDA_DRIVER names, else on the software GPU (spec/gpu),
+-- where `make gpu` has built it.
+-- Out: {loaded, why, driver}; loaded is false where there is neither. CUDA_DEFAULT=1 in the environment makes it the device
+-- of all that is made without one: the specs then run on it.
+local ty = require "tycho"
+
+local module = require "spec.module"
+
+local soft = ("%s%s/spec/libcuda.so"):format(module.root, os.getenv "TYCHO_BUILD" or "build")
+local driver = os.getenv "TYCHO_CUDA_DRIVER"
+local f = not driver and not module.windows and io.open(soft, "rb")
+if f then
+  f:close()
+  local ffi = require "ffi"
+  ffi.cdef "int setenv(const char *name, const char *value, int overwrite);"
+  ffi.C.setenv("TYCHO_CUDA_DRIVER", soft, 1)
+  driver = soft
+end
+
+if not driver then return { loaded = false, why = "the software GPU was not built (make gpu)" } end
+local ok, why = ty.cuda.is_available()
+if ok and os.getenv "CUDA_DEFAULT" then assert(ty.device "cuda") end
+return { loaded = ok, why = why, driver = driver }

@@ -1,0 +1,324 @@
+-- cuda_spec.lua -- the device "cuda", on the software GPU: bits are the CPU's; what goes wrong is said. `make test-cuda` runs
+-- more specs there.
+local H = require "spec.helper"
+local cuda = require "spec.cuda"
+local ty = H.ty
+
+local probe = cuda.loaded and it or pending
+ty.device "cpu" -- also where CUDA_DEFAULT says otherwise: here both are asked for by name
+
+local function moved(v) return type(v) == "userdata" and v:to "cuda" or v end
+
+--- The same calls on both devices give the same bits.
+local function same(what, f, ...)
+  local there = {}
+  for i = 1, select("#", ...) do there[i] = moved((select(i, ...))) end
+  local want, got = { f(...) }, { f(unpack(there)) }
+  for i = 1, #want do
+    assert.equal("cuda", got[i].device)
+    H.same(want[i], got[i]:to "cpu", what .. " " .. i)
+  end
+end
+
+local function raises(pattern, f)
+  local ok, message = pcall(f)
+  assert.falsy(ok)
+  assert.truthy(tostring(message):find(pattern), tostring(message))
+end
+
+--- Numbers of either sign, of few digits.
+local function numbers(dtype, ...)
+  local n = 1
+  for _, size in ipairs { ... } do n = n * size end
+  return ((ty.arange(n, { dtype = "f64" }) * 1.7 + 0.3):sin() * 20):to(dtype):reshape { ... }
+end
+
+describe("a tensor on cuda", function()
+  probe("tells where it lies, and comes back as it was", function()
+    for _, dtype in ipairs { "f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "bool" } do
+      local x = H.mixed(dtype, { 3, 5 }, 1)
+      local y = x:to "cuda"
+      assert.equal("cuda", y.device)
+      H.same(x, y:to "cpu")
+      H.same(x:t():clone(), y:t():clone():to "cpu")
+    end
+    local y = ty.full({ 2 }, 1.5, { device = "cuda:0" })
+    assert.truthy(tostring(y):find("[f32 2 cuda]", 1, true))
+    assert.equal(1.5, y:get(2))
+    assert.equal(3, y:sum():item())
+    y:set(1, 4)
+    assert.same({ 4, 1.5 }, y:totable())
+  end)
+
+  probe("does not mix with one elsewhere: the error names both", function()
+    raises('lie on "%a+" and "%a+"', function() return ty.ones(2) + ty.ones(2, { device = "cuda" }) end)
+    assert.same({ nil, 'device: device "cuda:1" is not available: the first CUDA device, "cuda:0", is the only one that is used' },
+      { ty.device "cuda:1" })
+  end)
+
+  probe("has its memory counted, cached and given back", function()
+    local x = ty.zeros(1000000, { device = "cuda" })
+    local was = ty.cuda.memory()
+    assert.truthy(was.used >= 4000000 and was.peak >= was.used and was.total >= was.free, was.used)
+    x:release()
+    local now = ty.cuda.memory()
+    assert.truthy(now.used <= was.used - 4000000)
+    assert.truthy(now.cached >= was.cached + 4000000)
+    ty.cuda.empty_cache()
+    assert.equal(0, ty.cuda.memory().cached)
+    assert.equal(1, #ty.cuda.devices())
+  end)
+end)
+
+local FLOATS, ALL = { "f32", "f64", "f16", "bf16" }, { "f32", "f64", "f16", "bf16", "i32", "i64", "i8", "i16", "u8" }
+
+describe("loop programs on cuda give the CPU's bits:", function()
+  local function each(name, dtypes, f, ...)
+    local sizes = { ... }
+    probe(name, function()
+      for _, dtype in ipairs(dtypes) do same(dtype, f, numbers(dtype, unpack(sizes))) end
+    end)
+  end
+  local function specials(name, dtypes, f)
+    probe(name, function()
+      for _, dtype in ipairs(dtypes) do
+        same(dtype, f, H.mixed(dtype, { 300 }, 1), H.mixed(dtype, { 300 }, 2))
+      end
+    end)
+  end
+  specials("arithmetic, extremes, comparisons of NaN, -0, infinities, denormals", FLOATS, function(x, y)
+    return x + y, x - y, x * y, x / y, x:maximum(y), x:minimum(y), x:lt(y), x:eq(y), x:abs():sqrt(), -x, x:floor(), x:round(),
+      x:ceil(), x:trunc(), x:copysign(y)
+  end)
+  specials("functions", { "f32", "f64" }, function(x, y)
+    return x:exp(), x:abs():log(), x:sin(), x:tanh(), x:erf(), x:abs():pow(y), x:atan2(y), x:erfinv(), x:expm1()
+  end)
+  specials("integers wrap, divide, shift", { "i32", "i64", "i8", "i16", "u8" }, function(x, y)
+    return x + y, x * y, x:floor_divide(y), x % y, x:fmod(y), x:lshift(y), x:rshift(y), x:bitwise_and(y), x:bitwise_xor(y),
+      x:maximum(y), x:abs()
+  end)
+  specials("conversions", ALL, function(x)
+    return x:to "f32", x:to "f64", x:to "f16", x:to "bf16", x:to "i32", x:to "i64", x:to "i8", x:to "u8", x:to "bool"
+  end)
+  each("views", { "f32", "i8" }, function(x) return x:t() + 1, x[{ { 2, -1, 3 } }] * 2, x:flip(2) + x:flip(1) end, 7, 9)
+  each("sums along rows, columns, all", ALL, function(x) return x:sum(2), x:sum(1), x:sum(), x:sum { 1, 3 }, x:prod(2) end, 6, 70, 5)
+  each("long rows, in one kernel and in two", { "f32", "f64" }, function(x)
+    return x:sum(2), x:t():contiguous():sum(1), x:max(2), (x:abs() + 1):log():sum(), x:argmin(2), x:t():contiguous():argmax(1), x:var(2)
+  end, 3, 9001)
+  each("places of extremes", { "f32", "i64", "f16" }, function(x) return x:argmax(2), x:argmin(1), x:round():argmax() end, 9, 130)
+  each("softmax, norms", FLOATS, function(x)
+    return x:softmax(2), x:log_softmax(1), x:logsumexp(2), (x - x:mean(2, true)) / x:std(2, { keepdim = true })
+  end, 5, 200)
+  each("scans", { "f32", "f64", "i32", "f16" }, function(x)
+    return x:cumsum(2), x:cumsum(1), (x / 20):cumprod(2), x:cummax(2)
+  end, 3, 4200)
+  each("sums of exponentials that run", { "f32", "f64" }, function(x) return x:logcumsumexp(2), (x:round()):cummin(1) end, 4, 150)
+  probe("rows that are empty", function()
+    same("empty", function(x) return x:sum(2), x:t():sum(1), x:cumsum(2) end, ty.zeros(3, 0))
+  end)
+  probe("rows and columns that are NaN in places", function()
+    same("nan", function(x) return x:max(2), x:argmax(2), x:min(1), x:argmin(1), x:sum(1), x:cummax(2) end, H.mixed("f32", { 20, 70 }, 3))
+  end)
+  probe("random numbers", function()
+    for _, device in ipairs { "cpu", "cuda" } do
+      ty.manual_seed(5)
+      local x = { ty.rand(7, 9, { device = device }), ty.randn(100, { device = device }), ty.randint(1, 9, { 40 }, { device = device }) }
+      if device == "cpu" then cuda.random = x
+      else for i = 1, #x do H.same(cuda.random[i], x[i]:to "cpu") end end
+    end
+  end)
+end)
+
+describe("products on cuda give the CPU's bits:", function()
+  probe("blocks of k, batches, transposes, of each dtype", function()
+    for _, dtype in ipairs(ALL) do
+      local a, b = numbers(dtype, 2, 5, 640), numbers(dtype, 2, 640, 3)
+      same(dtype, function(x, y) return x:matmul(y), y.mT:matmul(x.mT), x:matmul(y[1]) end, a, b)
+    end
+  end)
+  probe("tiles: ends of rows, columns and k, blocks of k, operands that lie either way, batches", function()
+    for _, dtype in ipairs { "f32", "f64", "f16", "bf16" } do
+      local a, b = numbers(dtype, 2, 70, 523), numbers(dtype, 2, 523, 67)
+      same(dtype, function(x, y) return x:matmul(y), y.mT:matmul(x.mT), x[1]:t():clone():t():matmul(y[2]:t():clone():t()) end, a, b)
+    end
+    same("a sum that underflows to -0", function(x, y) return x:matmul(y) end, ty.full({ 20, 30 }, 1e-30), ty.full({ 30, 20 }, -1e-30))
+  end)
+  probe("one column, short and long", function()
+    for _, dtype in ipairs { "f32", "f64", "bf16", "i32" } do
+      local a = numbers(dtype, 4, 9000)
+      same(dtype, function(x) return x:matmul(x[1]), x[{ {}, { 1, 33 } }]:matmul(x[2][{ { 5, 37 } }]) end, a)
+    end
+  end)
+  probe("nothing to sum", function()
+    same("k = 0", function(x, y) return x:matmul(y), x:matmul(y[{ {}, 1 }]) end, ty.zeros(3, 0), ty.zeros(0, 2))
+  end)
+  probe("what follows them in the same step", function()
+    local f = ty.compile(function(x, w, b) return (x:matmul(w) + b):relu() * 2, (x:matmul(w):to "f16") + 1 end)
+    for _ = 1, 3 do same("epilogue", f, numbers("f32", 9, 20), numbers("f32", 20, 6), numbers("f32", 6)) end
+  end)
+  probe("convolutions, with borders, strides, groups, and their gradients", function()
+    same("conv", function(x, w)
+      x, w = x:clone():requires_grad_(), w:clone():requires_grad_()
+      local y = ty.conv2d(x, w, nil, { padding = 1, stride = 2 })
+      y:sin():sum():backward()
+      return y:detach(), x.grad, w.grad
+    end, numbers("f32", 2, 4, 25, 23), numbers("f32", 3, 4, 3, 3)) -- large enough for implicit im2col
+    same("borders", function(x, w) return ty.conv2d(x, w, nil, { padding = 1 }) end, numbers("f32", 1, 32, 16, 16),
+      numbers("f32", 32, 32, 3, 3))
+  end)
+end)
+
+describe("moves on cuda give the CPU's:", function()
+  local index = ty.tensor({ { 1, 3, -1, 2 }, { 2, 2, 1, 3 } }, { dtype = "i64" })
+  probe("gathers, scatters, sums at places", function()
+    for _, dtype in ipairs(ALL) do
+      same(dtype, function(x, s, i)
+        return x:gather(1, i), x:index_select(2, i[1]), x:scatter(1, i, s), x:scatter_add(1, i, s), x:scatter(2, i:t(), s:t())
+      end, numbers(dtype, 4, 4), numbers(dtype, 2, 4), index)
+    end
+  end)
+  probe("sorts and searches", function()
+    for _, dtype in ipairs(ALL) do
+      same(dtype, function(x)
+        local sorted = x:sort(2)
+        return sorted, x:argsort(1, true), (x:topk(3, 2)), ty.searchsorted(sorted, x), ty.searchsorted(sorted, x, { right = true })
+      end, H.mixed(dtype, { 3, 40 }, 4))
+    end
+  end)
+  probe("an index that is out of range is raised by who reads, and leaves what was there", function()
+    local x, w = ty.ones(3, { device = "cuda" }), ty.zeros(3, { device = "cuda" })
+    w:add_(1)
+    local y = x:gather(1, ty.tensor({ 1, 9, -7 }, { dtype = "i64", device = "cuda" }))
+    w:add_(y)
+    raises("gather: index 9 at %(2%) is out of range 1%.%.3", function() return (y * 2):sum():item() end)
+    assert.equal(3, w:sum():item())
+    w:add_(1)
+    assert.equal(6, w:sum():item())
+  end)
+end)
+
+describe("compiled functions on cuda", function()
+  probe("give eager's bits, skip Lua, and say what the CPU did for them", function()
+    local function attend(x) return ty.scaled_dot_product_attention(x, x * 2, x):sum(2) end
+    local f = ty.compile(attend)
+    local x = numbers("f32", 2, 6, 8) / 20
+    for _ = 1, 3 do same("attention", f, x) end
+    local text = ty.explain(f):full()
+    assert.truthy(text:find "cuda refuses", text)
+    assert.truthy(tonumber(tostring(ty.explain(f)):match "(%d+) answered without running it") >= 1)
+  end)
+
+  for _, name in ipairs { "SGD", "Adam" } do
+    probe("train a network as the CPU does, bit for bit: " .. name, function()
+      local x, want = numbers("f32", 16, 20) / 20, ty.arange(16):remainder(4):add(1):to "i64"
+      local function train(device)
+        ty.manual_seed(3)
+        local m = ty.nn.Sequential(ty.nn.Linear(20, 16), ty.nn.ReLU(), ty.nn.Dropout(0.2), ty.nn.Linear(16, 4)):to(device)
+        local opt = ty.optim[name](m:parameters(), { lr = 0.05 })
+        local u, v, losses = x:to(device), want:to(device), {}
+        local step = ty.compile(function(a, b)
+          opt:zero_grad()
+          local loss = ty.cross_entropy(m(a), b)
+          loss:backward()
+          opt:step()
+          return loss:detach()
+        end)
+        for i = 1, 5 do losses[i] = step(u, v):item() end
+        assert.truthy(ty.explain(step).skips > 0)
+        return losses, m:parameters()
+      end
+      local a, p = train "cpu"
+      local b, q = train "cuda"
+      assert.same(a, b)
+      assert.truthy(b[5] < b[1])
+      for i = 1, #p do H.same(p[i]:detach(), q[i]:detach():to "cpu") end
+    end)
+  end
+end)
+
+--- A process of its own: what it prints.
+local function run(environment, program)
+  local file = os.tmpname()
+  local f = assert(io.open(file, "w"))
+  f:write(program)
+  f:close()
+  local p = assert(io.popen(("cd '%s.' && env -u CUDA_DEFAULT %s luajit '%s' 2>&1"):format(H.root, environment, file)))
+  local text = p:read "*a"
+  p:close()
+  os.remove(file)
+  return text
+end
+
+describe("without a device,", function()
+  local first = [[
+    local ty = require "tycho"
+    local y, why = ty.ones(2):to "cuda"
+    print(y, why)
+    print(select(2, pcall(ty.zeros, 2, { device = "cuda" })))
+    print(ty.cuda.is_available())
+    print(#ty.cuda.devices(), (ty.ones(2) * 2):sum():item())]]
+
+  it("a driver that is not there is named, and the CPU goes on", function()
+    local text = run("TYCHO_CUDA_DRIVER=/nowhere/libcuda.so", first)
+    local why = "there is no CUDA driver: /nowhere/libcuda.so was not found"
+    assert.truthy(text:find('nil\tto: device "cuda" is not available: ' .. why, 1, true), text)
+    assert.truthy(text:find('zeros: device "cuda" is not available: there is no CUDA driver', 1, true), text)
+    assert.truthy(text:find("false\tthere is no CUDA driver", 1, true), text)
+    assert.truthy(text:find("0\t4\n", 1, true), text)
+  end)
+
+  local function on_soft(environment, program)
+    return run(("TYCHO_CUDA_DRIVER='%s' %s"):format(cuda.driver or "", environment), program)
+  end
+
+  probe("a driver that has none, or an old one, says so", function()
+    local text = on_soft("SOFT_GPU_DEVICES=0", first)
+    assert.truthy(text:find("is not available: there is no CUDA device (CUDA_ERROR_NO_DEVICE", 1, true), text)
+    text = on_soft("SOFT_GPU_CAPABILITY=70", first)
+    assert.truthy(text:find("is too old: it has compute capability 7.0, 7.5 is needed", 1, true), text)
+  end)
+
+  probe("a child of a fork is told, and its CPU and its parent go on", function()
+    local text = on_soft("", [[
+      local ffi, ty = require "ffi", require "tycho"
+      ffi.cdef "int fork(void); int waitpid(int pid, int *status, int options);"
+      local x = ty.ones(3, { device = "cuda" })
+      print(x:sum():item())
+      io.stdout:flush()
+      local pid = ffi.C.fork()
+      if pid == 0 then
+        print(pcall(function() return (x * 2):sum():item() end))
+        print(ty.ones(3):sum():item())
+        os.exit(0)
+      end
+      ffi.C.waitpid(pid, nil, 0)
+      print(x:sum():item())]])
+    assert.truthy(text:find("^3\nfalse\t.*a child process cannot use the CUDA device of its parent.*\n3\n3\n$"), text)
+  end)
+
+  probe("that was lost, each read says so, and the CPU goes on", function()
+    local text = on_soft("SOFT_GPU_LOSE_AFTER=6", [[
+      local ty = require "tycho"
+      local x = ty.ones(3, { device = "cuda" })
+      local ok, why
+      for _ = 1, 20 do
+        ok, why = pcall(function() x = x + 1; return x:sum():item() end)
+        if not ok then break end
+      end
+      print(ok, why)
+      print(pcall(function() return x:sum():item() end))
+      print(ty.ones(3):sum():item())]])
+    assert.truthy(text:find("^false\t.*has failed: .*; it can be used again by a new process\nfalse\t.*has failed.*\n3\n$"), text)
+  end)
+
+  probe("memory that has run out raises, after what is cached was given back", function()
+    local text = on_soft("SOFT_GPU_MEMORY=67108864", [[
+      local ty = require "tycho"
+      ty.zeros(10 * 1024 * 1024, { device = "cuda" }):release()
+      local y = ty.zeros(3, 4 * 1024 * 1024, { device = "cuda" })
+      print(y:numel())
+      print(pcall(function() return y + 1 end))
+      print(ty.ones(3, { device = "cuda" }):sum():item())]])
+    assert.truthy(text:find("^12582912\nfalse\t.*memory.*\n3\n$"), text)
+  end)
+end)
