@@ -81,7 +81,7 @@ static void write_weights(ty_engine *e) {
 
 /* Each dtype comes back as it went, of every rank, also without elements. */
 static void arrays(void) {
-  static const int sizes[] = {0, 1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16};
+  static const int sizes[] = {0, 1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 2, 4, 8, 8, 16};
   ty_engine *e = open_engine();
   ty_model *m = load_text(e, "return function(x) return x, x.dtype, #x.shape end");
   unsigned char bytes[256];

@@ -86,6 +86,8 @@ local oracle = M.oracle
 -- Dtypes and rows --------------------------------------------------------------------------------------------------
 
 M.dtypes, M.dtype = {}, {}
+--- Those whose elements are more than doubles can tell apart.
+M.wide = { i64 = true, u64 = true }
 for i, d in ipairs(M.probe.dtypes()) do
   M.dtypes[i], M.dtype[d.name] = d.name, d
 end

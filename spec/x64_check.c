@@ -15,6 +15,10 @@
 
 #include "device/cpu/x64.h"
 
+enum {
+  MACHINE_DTYPES = T_F64 + 1
+}; /* what programs hold: unsigned integers are composed of these */
+
 /* ---- chance ---------------------------------------------------------------------------------- */
 
 static u64 seed;
@@ -173,7 +177,7 @@ static void operation(Make *M, bool row, bool clean) {
     break;
   }
   case 8: {
-    int d = below(T_COUNT);
+    int d = below(MACHINE_DTYPES);
     in = (Instr){.op = P_NARROW, .type = ty_dtypes[d].ctype, .b = -1, .c = -1, .imm = (u64)d};
     in.a = (i16)pick(M, in.type, row, clean);
     break;
@@ -215,7 +219,7 @@ static void leaf(Make *M) {
                    .c = -1,
                    .imm = (u64)below(4)});
   } else if (p->noperands < 10) {
-    int d = chance(50) ? T_F32 : below(T_COUNT), o = p->noperands++,
+    int d = chance(50) ? T_F32 : below(MACHINE_DTYPES), o = p->noperands++,
         level = p->kind != K_MAP && chance(25) ? L_ROW : L_ELEM;
     bool iota = chance(7);
     p->operand[o] = (Operand){.dtype = (u8)(iota ? T_I64 : d), .level = (u8)level};
@@ -245,7 +249,7 @@ static int loaded_index(Make *M) {
 static void gload(Make *M) {
   Program *p = M->p;
   if (p->noperands >= 9) return;
-  int o = p->noperands++, d = below(T_COUNT);
+  int o = p->noperands++, d = below(MACHINE_DTYPES);
   p->operand[o] = (Operand){.dtype = (u8)d, .level = L_ELEM};
   M->gather[o] = true;
   int i = chance(50) ? loaded_index(M)
@@ -266,7 +270,7 @@ static void gload(Make *M) {
 static void store(Make *M, int v) {
   Program *p = M->p;
   int type = p->body[v].type, d;
-  do d = below(T_COUNT);
+  do d = below(MACHINE_DTYPES);
   while (ty_dtypes[d].ctype != type);
   int level = p->body[v].level;
   if (p->body[v].op == P_CONST || p->body[v].op == P_SCALAR)
