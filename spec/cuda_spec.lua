@@ -129,6 +129,25 @@ describe("loop programs on cuda give the CPU's bits:", function()
   end)
 end)
 
+describe("what is composed, or done by the CPU, on cuda:", function()
+  probe("unsigned integers", function()
+    for _, dtype in ipairs { "u16", "u32", "u64" } do
+      same(dtype, function(x, y)
+        return x * y + 3, x:floor_divide(y), x:maximum(y), x:rshift(3), x:to "f32", x:sum(1), (x:sort()), x:argsort(),
+          x:reshape(15, 20):matmul(y:reshape(20, 15)), x:gather(1, y:to "i64":remainder(300) + 1), x:cumsum(1),
+          (x:sort()):searchsorted(y), x:scatter_add(1, y:to "i64":remainder(300) + 1, y)
+      end, H.mixed(dtype, { 300 }, 1), H.mixed(dtype, { 300 }, 2))
+    end
+  end)
+  probe("complex numbers and transforms", function()
+    same("complex", function(x, y)
+      local z = ty.complex(x, y)
+      return ty.view_as_real(z * z + z:exp()), z:abs(), ty.view_as_real(z:matmul(z:t())), ty.view_as_real(ty.fft.fft(x)),
+        ty.fft.irfft(ty.fft.rfft(y))
+    end, numbers("f32", 12, 10), numbers("f32", 12, 10))
+  end)
+end)
+
 describe("products on cuda give the CPU's bits:", function()
   probe("blocks of k, batches, transposes, of each dtype", function()
     for _, dtype in ipairs(ALL) do

@@ -335,13 +335,20 @@ static bool search(const Job *j, void *const *buf, Stream *s) {
 
 /* --- the device's */
 
+/* Unsigned integers beyond u8 are composed where loop programs are made; there are no kernels of them. */
+static bool is_composed(int dtype) { return dtype > T_F64; }
+
 bool ty_cuda_takes(const Job *j) {
   const Gemm *g = j->gemm;
   switch (j->kind) {
   case JOB_PRODUCT:
-    return !j->blas && !g->k0 && !g->kstep && !(g->n == 1 && (g->a_im2col || g->b_im2col));
-  case JOB_SORT: return j->type->dims[j->node->arg.k] <= SORT_MOST;
-  case JOB_ATTEND: return false;
+    return !is_composed(g->dtype) && !j->blas && !g->k0 && !g->kstep &&
+           !(g->n == 1 && (g->a_im2col || g->b_im2col));
+  case JOB_SORT: return !is_composed(j->type->dtype) && j->type->dims[j->node->arg.k] <= SORT_MOST;
+  case JOB_SEARCH:
+  case JOB_SCATTER: return !is_composed(j->node->type.dtype) && !is_composed(j->type->dtype);
+  case JOB_ATTEND:
+  case JOB_FFT: return false;
   default: return true;
   }
 }
