@@ -39,7 +39,7 @@ local function load_core()
 end
 
 local ty = load_core()
-local find = string.find
+local sub = string.sub
 local internals = ty.internals -- for the library itself and its specs
 local methods, describe = internals.methods, internals.describe
 local fail = internals.error
@@ -57,11 +57,12 @@ end
 --- that is marked: where an error has ended its loading, a debug hook's or one of memory, the mark goes.
 function internals.load(name)
   for key, value in pairs(package.loaded) do
-    local kind = type(key) == "string" and find(key, "^tycho%.") and type(value) or "table"
+    local kind = type(key) == "string" and sub(key, 1, 6) == "tycho." and type(value) or "table"
     if kind ~= "table" and kind ~= "function" and kind ~= "boolean" then package.loaded[key] = nil end
   end
   return require(name)
 end
+if jit and jit.off then jit.off(internals.load) end -- seldom run; compiled, this walk was seen not to end in a finaliser
 
 --- Why a device that was named and is not there cannot be opened; nil: it is there now.
 internals.opener(function()
