@@ -125,6 +125,11 @@ $(filter-out $(B)/obj/lua/% $(B)/obj/file/% $(B)/obj/embed/%,$(OBJECTS)): overri
 $(filter $(B)/obj/lua/% $(B)/obj/embed/%,$(OBJECTS)): override CFLAGS += -fno-plt
 # See the head of attend.c.
 $(B)/obj/device/cpu/attend.o: override CFLAGS += -fno-builtin
+# What runs once where a plan is made, or seldom: small before fast.
+SELDOM  := compile/lower_value device/cpu/x64_ops lua/lua_export lua/lua_linalg lua/lua_complex lua/lua_explain record/complex \
+  record/complex_view ir/graph ir/fold compile/lower compile/plan compile/plan_memory compile/fuse record/loop lua/lua_graph \
+  lua/lua_capture lua/lua_range lua/lua_profile lua/lua_print
+$(SELDOM:%=$(B)/obj/%.o): override CFLAGS += -Os
 
 $(B)/tycho/core.so: $(OBJ) | $(B)/tycho
 	@echo "ld  $@"

@@ -616,6 +616,10 @@ local excluded = {
     .. "custom_grad deadline detect_anomaly disable enable_grad explain export grad gradcheck graph hessian jacobian "
     .. "jvp no_grad pass profile reset scan stance start value_and_grad vmap warmup",
   ["changes gradients, of which every row \"gradient\" makes some"] = "clip_grad_norm_ clip_grad_value_",
+  ["complex numbers, whose parts are computed by rows of reals"] = "adjoint angle complex conj conj_ imag is_complex "
+    .. "iscomplex isreal polar real vdot view_as_complex view_as_real",
+  ["transforms of signals and their windows"] = "bartlett_window "
+    .. "blackman_window hamming_window hann_window istft kaiser_window stft",
   ["a view, or few of those that have rows"] = "as_strided atleast_1d atleast_2d atleast_3d broadcast_tensors diag "
     .. "fliplr flipud select tensor_split",
   ["made of products that have rows"] = "addmv addr kron mm mv linalg.matrix_power linalg.multi_dot linalg.tensorinv "

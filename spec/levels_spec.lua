@@ -147,7 +147,8 @@ describe("the levels of core", function()
     -- one on complex tensors of their reals, and what a tape keeps is copied, by the functions that ask whether an operand
     -- is batched, complex or taped
     record = 6,
-    device = 2, -- x64_body, x64_ops: an operation asks for registers, which may write others out
+    device = 4, -- x64_body, x64_ops: an operation asks for registers, which may write others out; fft, fft_plan: the plan
+    -- of a length that is prime transforms its own roots
   }
 
   --- Groups of nodes that reach each other, of more than one (Tarjan). edges: node -> set of nodes.

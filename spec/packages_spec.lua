@@ -82,6 +82,8 @@ describe("packages", function()
       assert.truthy(sources:find('"' .. file .. '"', 1, true), file)
       assert.truthy(control:match("Recommends:.*%f[%w]" .. package:gsub("%-", "%%-") .. "%f[^%w-]"), package)
     end
+    assert.truthy(control:find("Suggests: tycho,\n          libcuda1\n", 1, true)) -- NVIDIA's driver, which is not free
+    packages["libcuda.so.1"] = "libcuda1"
     for file in sources:gmatch '"(lib[^"]*)"' do
       assert.truthy(packages[file] or packages[file:gsub("%d+$", "2")] or file:find "^libopenblas", file)
     end

@@ -749,7 +749,7 @@ describe("a step that cannot be captured runs as it is", function()
     local told = ty.explain(compiled)
     local why = told.aborts[1]
     if not reason then return assert.truthy(not why and #told.parts > 0, "not in parts") end
-    assert.truthy(why and why.text:find(reason, 1, true), why and why.text or "no abort")
+    assert.truthy(tostring(told):find(reason, 1, true), tostring(told)) -- of an abort, or of where a part ends
   end
 
   local function small(step)
@@ -770,7 +770,7 @@ describe("a step that cannot be captured runs as it is", function()
       back((w * w):sum())
       H.same(ty.full({ 2 }, 2 * n), w.grad)
     end
-    assert.truthy(ty.explain(back).aborts[1].text:find("the gradient of an operation outside of it is asked for", 1, true))
+    assert.truthy(tostring(ty.explain(back)):find("the gradient of an operation outside of it is asked for", 1, true))
     local kept = ty.compile(function(loss, g) loss:backward(g, { retain_graph = true }) end)
     local y = w * 3
     for _ = 1, 3 do kept(y, ty.ones(2)) end
