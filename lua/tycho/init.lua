@@ -62,7 +62,7 @@ function internals.load(name)
   end
   return require(name)
 end
-if jit and jit.off then jit.off(internals.load) end -- seldom run; compiled, this walk was seen not to end in a finaliser
+if jit and jit.off then jit.off(internals.load) end -- compiled, the walk was seen not to end in finalisers
 
 --- Why a device that was named and is not there cannot be opened; nil: it is there now.
 internals.opener(function()

@@ -171,6 +171,7 @@ for f in $FUZZERS; do
 done
 for f in spec/*_spec.lua; do
   f=$(basename "$f" _spec.lua)
+  case $f in cuda | gpu) continue ;; esac # the software GPU is POSIX's
   case " $(echo $LEFT) " in *" $f "*) [ $# = 0 ] && continue ;; esac
   chosen "$f" "$@" || continue
   row "$f" spec "spec/${f}_spec.lua"
