@@ -56,6 +56,8 @@ end
 --- A part of the library that is loaded when it is first needed. Lua marks a module while it is loaded, and refuses one
 --- that is marked: where an error has ended its loading, a debug hook's or one of memory, the mark goes.
 function internals.load(name)
+  local there = package.loaded[name]
+  if type(there) == "table" or type(there) == "function" then return there end
   for key, value in pairs(package.loaded) do
     local kind = type(key) == "string" and sub(key, 1, 6) == "tycho." and type(value) or "table"
     if kind ~= "table" and kind ~= "function" and kind ~= "boolean" then package.loaded[key] = nil end
