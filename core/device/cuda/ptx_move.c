@@ -2,6 +2,7 @@
 ** ptx_move.c -- scatters, checks of positions, sorts, searches as PTX.
 ** In:  dtypes.  Out: modules. Fails when out of memory alone. Results are those of the CPU's routines (routines.c, sort.c).
 */
+#include "device/cuda/ptx_address.h"
 #include "device/cuda/ptx_move.h"
 
 /* A kernel whose threads share out numbers below the parameter at `count`. */
@@ -11,17 +12,6 @@ typedef struct Each {
   Reg number, step;
 } Each;
 
-static Reg param(Ptx *E, i32 at) { return ty_ptx_param(E, REG_64, at); }
-static Reg op(Ptx *E, const char *name, Reg a, Reg b) {
-  const Reg y = ty_ptx_reg(E, REG_64);
-  ty_ptx(E, "~.s64 $, $, $", name, y, a, b);
-  return y;
-}
-static Reg mad(Ptx *E, Reg a, Reg b, Reg c) {
-  const Reg y = ty_ptx_reg(E, REG_64);
-  ty_ptx(E, "mad.lo.s64 $, $, $, $", y, a, b, c);
-  return y;
-}
 static Reg at_element(Ptx *E, Reg base, Reg number, int bytes) {
   const Reg size = ty_ptx_const(E, C_I64, (u64)bytes);
   return mad(E, number, size, base);

@@ -6,6 +6,7 @@
 ** block's sum stands as it is: -0 is what it is added to. An operand is walked along k as an odometer counts, so that
 ** windows over an image cost no division for each element; what lies beyond a border is not read, and is zero.
 */
+#include "device/cuda/ptx_address.h"
 #include "device/cuda/ptx_product.h"
 
 enum { K_BLOCK = 256 };
@@ -38,18 +39,6 @@ typedef struct Walk64 {
   Reg step[PATH_DIMS],
       turn[BORDERS][PATH_DIMS]; /* what dim d adds when it steps and those behind it begin anew */
 } Walk64;
-
-static Reg param(Ptx *E, i32 at) { return ty_ptx_param(E, REG_64, at); }
-static Reg op(Ptx *E, const char *name, Reg a, Reg b) {
-  const Reg y = ty_ptx_reg(E, REG_64);
-  ty_ptx(E, "~.s64 $, $, $", name, y, a, b);
-  return y;
-}
-static Reg mad(Ptx *E, Reg a, Reg b, Reg c) {
-  const Reg y = ty_ptx_reg(E, REG_64);
-  ty_ptx(E, "mad.lo.s64 $, $, $, $", y, a, b, c);
-  return y;
-}
 
 /* number -> coordinates over n dims, whose extents are parameters from `dims` on. */
 static void coordinates(Ptx *E, Reg number, int n, i32 dims, Reg *y) {

@@ -6,6 +6,7 @@
 ** k by rows or columns; two barriers keep those who read from those who write. Sums of blocks of 256 of k are added to
 ** totals as in ptx_product.c. Beyond the ends of k stand +0 in a and -0 in b, whose product changes no sum.
 */
+#include "device/cuda/ptx_address.h"
 #include "device/cuda/ptx_product.h"
 
 enum {
@@ -33,17 +34,6 @@ typedef struct Bring {
   Reg step;            /* bytes to the next 16 of k */
 } Bring;
 
-static Reg param(Ptx *E, i32 at) { return ty_ptx_param(E, REG_64, at); }
-static Reg op(Ptx *E, const char *name, Reg a, Reg b) {
-  const Reg y = ty_ptx_reg(E, REG_64);
-  ty_ptx(E, "~.s64 $, $, $", name, y, a, b);
-  return y;
-}
-static Reg mad(Ptx *E, Reg a, Reg b, Reg c) {
-  const Reg y = ty_ptx_reg(E, REG_64);
-  ty_ptx(E, "mad.lo.s64 $, $, $, $", y, a, b, c);
-  return y;
-}
 static Reg constant(Ptx *E, i64 v) { return ty_ptx_const(E, C_I64, (u64)v); }
 
 /* y = x mod n, *rest = x / n, n a power of two. */
