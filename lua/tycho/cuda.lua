@@ -4,25 +4,7 @@
 
 local ty = require "tycho"
 
-local SEPARATOR = package.config:sub(1, 1)
-local NAME = SEPARATOR == "\\" and "cuda.dll" or "cuda.so"
-
---- cuda.so lies where core.so does. Nil and a message where it does not.
-local function load_native()
-  local places, why = {}, nil
-  local path = "tycho" .. SEPARATOR .. "cuda"
-  for template in package.cpath:gmatch("[^;]+") do places[#places + 1] = template:gsub("%?", path) end
-  local dir = type(debug) == "table" and debug.getinfo(1, "S").source:match("^@(.*[/\\])")
-  places[#places + 1] = dir and dir .. NAME
-  for _, place in ipairs(places) do
-    local open, message = package.loadlib(place, "luaopen_tycho_cuda")
-    if open then return open() end
-    if not why or not message:find("No such file", 1, true) then why = message end
-  end
-  return nil, ("%s was not found: %s"):format(NAME, tostring(why))
-end
-
-local C, missing = load_native()
+local C, missing = require "tycho.native" "cuda"
 
 local M = {}
 

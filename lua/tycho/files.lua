@@ -10,26 +10,8 @@ local check = require("tycho.arguments")(ty)
 
 local type, ipairs = type, ipairs
 
-local SEPARATOR = package.config:sub(1, 1)
-local NAME = SEPARATOR == "\\" and "files.dll" or "files.so"
-
---- files.so lies where core.so does, or libtycho has it. `require` would find this file under its name.
-local function load_native()
-  local places, why, inside = {}, nil, package.preload["tycho.files.native"]
-  if inside then return inside() end
-  local path = "tycho" .. SEPARATOR .. "files"
-  for template in package.cpath:gmatch("[^;]+") do places[#places + 1] = template:gsub("%?", path) end
-  local dir = type(debug) == "table" and debug.getinfo(1, "S").source:match("^@(.*[/\\])")
-  places[#places + 1] = dir and dir .. NAME
-  for _, place in ipairs(places) do
-    local open, message = package.loadlib(place, "luaopen_tycho_files")
-    if open then return open() end
-    if not why or not message:find("No such file", 1, true) then why = message end
-  end
-  return error(("tycho.files: %s was not found: %s"):format(NAME, tostring(why)), 0)
-end
-
-local C = load_native()
+local C, missing = require "tycho.native" "files"
+if not C then error("tycho.files: " .. missing, 0) end
 
 local M = {}
 
