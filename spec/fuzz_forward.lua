@@ -291,7 +291,11 @@ local function account_sizes(program, compile)
     ty.no_grad(function() o:copy_(ty.ones_like(o)) end)
     local given = { unpack(x) }
     local y
-    tried(list, function() y = told(given) end)
+    tried(list, function()
+      local got = told(given)
+      ty.synchronize() -- a device's errors come late
+      y = got
+    end)
     for _, t in ipairs(y or {}) do
       if ty.is_tensor(t) then list[#list + 1] = gen.describe(ty, t:detach()) .. tostring(t.requires_grad) .. tostring(t.is_leaf) end
     end
@@ -313,10 +317,14 @@ local function account(program, compile, device)
   return frame.on(ty, device, program.sizes and account_sizes or account_here, program, compile)
 end
 
-local function differs(want, got)
+--- A text of an error without its places: a device's errors come late, where somebody waits.
+local function placeless(text) return text and (text:gsub("^error [^:]+:%d+: ", "error "):gsub(" %(%S+:%d+%)$", "")) end
+
+local function differs(want, got, late)
   for i, list in ipairs(want) do
     for k = 1, math.max(#list, #got[i]) do
-      if list[k] ~= got[i][k] then return i, k, list[k], got[i][k] end
+      local a, b = list[k], got[i][k]
+      if a ~= b and not (late and placeless(a) == placeless(b)) then return i, k, a, b end
     end
   end
 end
@@ -324,7 +332,7 @@ end
 local function check(program)
   local want = account(program, eager, "cpu")
   for _, device in ipairs(devices) do
-    local call, k, a, b = differs(want, account(program, captured, device))
+    local call, k, a, b = differs(want, account(program, captured, device), device ~= "cpu")
     if call then
       return ("way %d on %s: call %d, value %d differs\neager:    %s\ncompiled: %s"):format(program.way, device, call, k,
         readable(a or "nothing"), readable(b or "nothing"))

@@ -353,7 +353,9 @@ local function recorder(list)
   return coroutine.wrap(function(...)
     local v = ...
     while true do
-      list[#list + 1] = v ~= v and "nan" or ("%.17g %s"):format(tonumber(v) or 0, tostring(v))
+      local text = tostring(v)
+      if type(v) == "table" or type(v) == "function" then text = text:gsub("0x%x+", "") end -- each run has others
+      list[#list + 1] = v ~= v and "nan" or ("%.17g %s"):format(tonumber(v) or 0, text)
       v = coroutine.yield()
     end
   end)
