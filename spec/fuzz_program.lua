@@ -8,6 +8,7 @@ local frame = dofile((debug.getinfo(1, "S").source:match "^@(.*)[/\\][^/\\]*$" o
 
 local M = {}
 
+local LARGE = 2e6 -- elements beyond which no result is made
 local FLOATS = { f32 = true, f64 = true, f16 = true, bf16 = true }
 local SPECIAL = { 0, -0.0, 1, -1, 0.5, 2, 3, 7, -2.5, 1e-3, 1e30, -1e-40, 1 / 0, -1 / 0, 0 / 0, 100, 1e10 }
 
@@ -340,12 +341,13 @@ local function same_shape(a, b)
 end
 
 local function broadcasts(a, b)
-  local sa, sb = a.shape, b.shape
-  for k = 0, math.min(#sa, #sb) - 1 do
-    local m, n = sa[#sa - k], sb[#sb - k]
+  local sa, sb, numel = a.shape, b.shape, 1
+  for k = 0, math.max(#sa, #sb) - 1 do
+    local m, n = sa[#sa - k] or 1, sb[#sb - k] or 1
     if m ~= n and m ~= 1 and n ~= 1 then return false end
+    numel = numel * math.max(m, n)
   end
-  return true
+  return numel <= LARGE
 end
 
 function Maker:call(name, ...) return { kind = "call", y = self:new_var(), name = name, args = { ... } } end
@@ -455,6 +457,8 @@ function make.product(self)
     self:add(y)
     b = y.y
   end
+  local tb = self.vars[b]
+  if ta:numel() / k * (tb.ndim == 1 and 1 or tb:size(-1)) > LARGE then return nil end
   return call(self, "matmul", { var = a }, { var = b })
 end
 
