@@ -91,15 +91,16 @@ TY_INLINE @U ty_bits_@S(@T a) { return a != a ? @Q : ty_raw_@S(a); }
 -- Extremes ------------------------------------------------------------------------------------------------------------
 
 family("extremes_@S", FLOATS, { "bits_@S" }, [[
+/* Selected by masks: compilers make branches of a ? b : c, and no vectors. */
+TY_INLINE @T ty_select_@S(@T a, @T b, @U more, @U same) {
+  const @U nan = -(@U)((a != a) | (b != b)), r = (ty_raw_@S(a) & more) | (ty_raw_@S(b) & ~more);
+  return ty_float_@S((((r & ~(-(@U)(a == b))) | same) & ~nan) | (@Q & nan));
+}
 TY_INLINE @T ty_max_@S(@T a, @T b) {
-  @T r = a > b ? a : b;
-  r = a == b ? ty_float_@S(ty_raw_@S(a) & ty_raw_@S(b)) : r;
-  return a != a || b != b ? ty_float_@S(@Q) : r;
+  return ty_select_@S(a, b, -(@U)(a > b), ty_raw_@S(a) & ty_raw_@S(b) & -(@U)(a == b));
 }
 TY_INLINE @T ty_min_@S(@T a, @T b) {
-  @T r = a < b ? a : b;
-  r = a == b ? ty_float_@S(ty_raw_@S(a) | ty_raw_@S(b)) : r;
-  return a != a || b != b ? ty_float_@S(@Q) : r;
+  return ty_select_@S(a, b, -(@U)(a < b), (ty_raw_@S(a) | ty_raw_@S(b)) & -(@U)(a == b));
 }
 ]])
 
