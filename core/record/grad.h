@@ -27,6 +27,7 @@ typedef struct Edge {
 /* What the owner of a CUSTOM is: its rule, with the binding's data behind it. */
 typedef struct Rule {
   i32 refs;
+  bool (*alike)(const struct Rule *, const struct Rule *); /* whether both do the same */
 } Rule;
 
 /* A gradient on its way to a record. A record has one for each Back that has reached it. */
