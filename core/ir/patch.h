@@ -45,6 +45,8 @@ typedef struct Patches {
 /* The polynomial through the values at the samples; false: there is none. Words of two numbers each are such sums, too. */
 bool ty_patch_fit(const i64 *v, i64 last, i64 *c);
 i64 ty_patch_at(const i64 *c, i64 t);
+/* Whether it is more than 1 and grows, perhaps ever faster, as a product of sizes does. */
+static inline bool ty_patch_grows(const i64 *c) { return c[0] > 1 && c[1] >= 0 && c[2] >= 0; }
 /* Whether the patch gives these bits at the samples. */
 bool ty_patch_gives(const Patch *p, const u64 *bits, i64 last);
 /* The same of a scalar that an operation was given, or else of a size that it knows itself, as a check of indices does:

@@ -721,9 +721,12 @@ static int installed(lua_State *L, const Instance *I) {
 ** description is the same but for sizes, or a tape was replayed. Instances know tensors by the same
 ** numbers. sample: from 1, of a range of sizes. */
 static int extend(lua_State *L, State *S, Entry *e, Trace *T, int sample) {
-  S->engine->ranged = sample >= 1;
+  if (sample >= 1) {
+    ty_choices_begin(&T->choices, sample == RANGE_SAMPLES);
+    S->engine->choices = &T->choices;
+  }
   Instance *I = read_instance(L, S, 1, e);
-  S->engine->ranged = false;
+  S->engine->choices = NULL;
   if (!I) return refused(L, S);
   if (!is_like(T, I) || draws_and_checks(T, S) || !read_sizes(L, I, T->nsizes)) {
     ty_instance_free(I);
