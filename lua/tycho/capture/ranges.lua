@@ -271,6 +271,8 @@ for _, row in ipairs(ty.internals.probe.ops()) do
 end
 for _, f in pairs(operators.compute) do follow[f] = { 1, 2 } end
 follow[ty.internals.grad.join] = { 1, 0, record = 4 }
+follow[ty.internals.grad.start] = { 1, 0, record = 4 }
+follow[ty.internals.loop.record] = { 2, 2 } -- turns
 for _, f in pairs(operators.index) do follow[f] = { 2, 3 } end
 
 --- Makes a range of five samples.
