@@ -61,7 +61,7 @@ bool ty_patch_fit_scalar(const u64 *bits, int dtype, const RangeNumbers *known, 
                      .kind = PATCH_SCALAR,
                      .form = g->form,
                      .dtype = (u8)dtype,
-                     .c = {g->c[0], g->c[1]}};
+                     .c = {g->c[0], g->c[1], g->c[2]}};
     if (!ty_patch_gives(&p, bits, last)) continue;
     if (!are_told_apart(dtype, p.c, last)) return false;
     if (found && (p.form != y->form || memcmp(p.c, y->c, sizeof p.c) != 0))

@@ -16,11 +16,11 @@ static inline i64 ty_range_sample(i32 i, i64 last) {
   return t[i];
 }
 
-/* A number that is known to follow from t: the form of c[0] + c[1] t. */
+/* A number that is known to follow from t: the form of c[0] + c[1] t + c[2] t (t - 1) / 2, which grows or falls with t. */
 typedef enum { FORM_SIZE, FORM_EIGHTH, FORM_RECIPROCAL, FORM_ROOT, FORM_RECIPROCAL_ROOT } RangeForm;
 typedef struct RangeNumber {
   u8 form;
-  i64 c[2];
+  i64 c[3];
 } RangeNumber;
 
 /* Those that operations were given, and one for each size of an instance. */

@@ -103,19 +103,19 @@ static int capture_stand_in(lua_State *L) {
   return 1;
 }
 
-/* Numbers of a list {form, c, b, form, c, b ...} at stack index i, in a userdata that is pushed. */
+/* Numbers of a list {form, c, b, a, form, c, b, a ...} at stack index i, in a userdata that is pushed. */
 static RangeNumber *read_numbers(lua_State *L, int i, i32 *n) {
   luaL_checktype(L, i, LUA_TTABLE);
-  *n = (i32)lua_objlen(L, i) / 3;
+  *n = (i32)lua_objlen(L, i) / 4;
   RangeNumber *y = lua_newuserdata(L, sizeof *y * (size_t)(*n + 1));
   for (i32 k = 0; k < *n; k++) {
-    i64 v[3];
-    for (int j = 0; j < 3; j++) {
-      lua_rawgeti(L, i, 3 * k + j + 1);
+    i64 v[4];
+    for (int j = 0; j < 4; j++) {
+      lua_rawgeti(L, i, 4 * k + j + 1);
       v[j] = (i64)lua_tonumber(L, -1);
       lua_pop(L, 1);
     }
-    y[k] = (RangeNumber){(u8)v[0], {v[1], v[2]}};
+    y[k] = (RangeNumber){(u8)v[0], {v[1], v[2], v[3]}};
   }
   return y;
 }

@@ -235,11 +235,11 @@ local function make_sample(handle, range, p, now)
   return true
 end
 
---- A list of numbers {form, c, b} as the core takes it.
+--- A list of numbers {form, c, b, a} as the core takes it.
 local function flat(list)
   local out = {}
   for _, z in ipairs(list) do
-    for k = 1, 3 do out[#out + 1] = z[k] end
+    for k = 1, 4 do out[#out + 1] = z[k] end
   end
   return out
 end
