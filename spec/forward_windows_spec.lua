@@ -112,11 +112,26 @@ describe("a compiled forward pass over windows", function()
     end, CALLS))
   end)
 
+  it("follows what is counted in two dims, and what is decided by that", function()
+    local told = both(function()
+      local w = leaf(2, 1, 1)
+      return { leaves = { w }, run = function(x)
+        local places = x:size(3) * x:size(4)
+        local y = ty.conv2d(x * w, ty.ones(1, 2, 2, 2), nil, { stride = 2 }) / places
+        if places > 48 * (x:size(3) + x:size(4)) - 48 * 48 then y = y * 2 end -- not where both are 48
+        return y + places
+      end }
+    end, step(images), 2 * CALLS)
+    assert.truthy(ranged(told) >= 1, tostring(told.traces[1].no_range))
+  end)
+
   it("is none where a rule knows sizes that its results do not tell", function()
-    local told = both(over(function(x) return ty.adaptive_max_pool2d(x, { 2, x:size(4) / 4 }) end), step(function(n)
-      return wave(2, 2, 4, 4 * n)
-    end), CALLS)
+    local told = both(function()
+      local w = leaf(2, 1, 64)
+      return { leaves = { w }, run = function(x) return ty.conv1d(x, w:narrow(3, 1, x:size(3) - 40)) end }
+    end, step(function(n) return wave(2, 1, 40 + n) end), CALLS)
     assert.equal(0, (ranged(told)))
+    assert.equal("what a gradient knows follows from sizes", told.traces[1].no_range)
   end)
 end)
 
