@@ -492,8 +492,6 @@ local M = {
     from = "  if (same) return NULL;\n  if (!ty_patch_fit_scalar", to = "  if (same || bits[0]) return NULL;\n  if (!ty_patch_fit_scalar" },
   { file = "core/engine/range_tape.c", what = "a rule of a range knows the sizes of a sample",
     from = "if (!((Rule *)o->ctx)->alike(o->ctx, p->ctx)) return false;", to = "" },
-  { file = "core/lua/lua_grad.c", what = "two rules are alike where one of them knows more",
-    from = "return same && !n;", to = "return same;" },
   { file = "core/compile/fuse.c", what = "plans for a range choose by the sizes of each",
     from = "if (!c || c->at == 32 * TY_COUNT(c->made)) return here;", to = "if (!c || c->at >= 0) return here;" },
   { file = "core/engine/traced_plan.c", what = "backward plans for a range choose by the sizes of each",
