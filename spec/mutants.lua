@@ -506,8 +506,6 @@ local M = {
     from = "  T->sizes->unfit = why;", to = "" },
   { file = "core/lua/lua_range.c", what = "what stands in for a tensor that needs a gradient needs none",
     from = "return ok && (!ty_needs_grad(t) ||", to = "return ok && (dtype < T_COUNT ||" },
-  { file = "lua/tycho/capture/ranges.lua", what = "where plans differ no narrower range is tried",
-    from = "of.part > PART then", to = "of.part > 1 then" },
   { file = "lua/tycho/capture/proofs.lua", what = "a range takes a number at its samples for what it is between",
     from = "if not z or z[1] == QUOTIENT then return false end",
     to = "if not z or z[1] == QUOTIENT then return true end" },
