@@ -20,7 +20,8 @@ typedef struct BackPlan {
   struct BackPlan *next;
   Instance *I;       /* NULL: none can be made, or ... */
   ShapeRange *range; /* ... it is this one's */
-  Instance *sample[RANGE_SAMPLES];
+  Instance *sample[RANGE_SAMPLES]; /* the last one is made first */
+  Choices choices;                 /* of these */
   i32 nsample;
   bool made;      /* all that can be */
   bool part;      /* it is of one: values that are remade are given */

@@ -36,6 +36,37 @@ static void kept_drop(void *ctx) {
   ty_mem_free(k);
 }
 
+/* Whether the values at indices a and b of the stack are one, or tables that hold such. */
+static bool alike(lua_State *L, int a, int b) {
+  const int top = lua_gettop(L);
+  i32 n = 0;
+  if (lua_rawequal(L, a, b)) return true;
+  bool same = lua_istable(L, a) && lua_istable(L, b) && lua_checkstack(L, 8);
+  if (same) lua_pushnil(L);
+  for (; same && lua_next(L, a); n++) {
+    lua_pushvalue(L, -2);
+    lua_rawget(L, b);
+    same = alike(L, top + 2, top + 3);
+    lua_settop(L, top + 1);
+  }
+  if (same) lua_pushnil(L);
+  for (; same && lua_next(L, b); n--) lua_pop(L, 1);
+  lua_settop(L, top);
+  return same && !n;
+}
+
+static bool kept_alike(const Rule *x, const Rule *y) {
+  const Kept *k = (const Kept *)x, *m = (const Kept *)y;
+  lua_State *L = k->B->L;
+  const int top = lua_gettop(L);
+  if (!lua_checkstack(L, 8)) return false;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, k->ref);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, m->ref);
+  const bool same = alike(L, top + 1, top + 2);
+  lua_settop(L, top);
+  return same;
+}
+
 /* A backward pass as Lua holds it. */
 typedef struct BackHandle {
   Back own;
@@ -669,7 +700,7 @@ static Kept *kept_new(lua_State *L, Binding *B, bool pins, u64 seq, Handle *firs
     ty_fail_memory(&B->S, "custom_grad", 0);
     return NULL;
   }
-  *k = (Kept){.rule.refs = 1, .B = B, .ref = ref, .npins = npins};
+  *k = (Kept){.rule = {1, kept_alike}, .B = B, .ref = ref, .npins = npins};
   if (npins) ty_lua_scope_pin(B, k->pin, seq, first);
   return k;
 }

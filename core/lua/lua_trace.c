@@ -138,7 +138,7 @@ static Instance *find_instance(State *S, const Trace *T, Call *c) {
   if (!T->dynamic || ty_guards_fit(S, T, T->instance[0], number, outside)) return T->instance[0];
   for (i32 i = 0; i < T->nranges && !c->sliced;
        i++) { /* whose instance is for one call at a time */
-    if (!ty_shape_range_serves(T->range[i]) ||
+    if (ty_shape_range_unfit(T->range[i]) ||
         !find_in_range(T, T->range[i], number, outside, &c->t))
       continue;
     c->range = T->range[i];
@@ -597,7 +597,7 @@ static void set_backward(lua_State *L, const Trace *T) {
   lua_newtable(L);
   if (T->instance[0]->tape) add_backward(L, T->instance[0]->tape);
   for (i32 i = 0; i < T->nranges; i++)
-    if (T->range[i]->I->tape && ty_shape_range_serves(T->range[i]))
+    if (T->range[i]->I->tape && !ty_shape_range_unfit(T->range[i]))
       add_backward(L, T->range[i]->I->tape);
   lua_setfield(L, -2, "backward");
 }
@@ -630,7 +630,7 @@ int ty_trace_list(lua_State *L) {
     set_number(L, "hits", T->hits);
     set_number(L, "instances", T->ninstance);
     i32 ranges = 0;
-    for (i32 k = 0; k < T->nranges; k++) ranges += ty_shape_range_serves(T->range[k]);
+    for (i32 k = 0; k < T->nranges; k++) ranges += !ty_shape_range_unfit(T->range[k]);
     set_number(L, "ranges", ranges);
     set_number(L, "kernels", p->nkernels);
     set_number(L, "steps", p->nsteps);

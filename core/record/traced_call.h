@@ -76,7 +76,7 @@ typedef struct TapeSizes {
   i64 now, last;      /* the tape is as it is for the sizes at `now` */
   RangeNumber *given; /* numbers that operations were given */
   i32 ngiven;
-  bool unfit; /* a plan for a backward pass is none for the range */
+  const char *unfit; /* why a plan for a backward pass is none for the range; or NULL */
 } TapeSizes;
 
 typedef struct TracedTape {

@@ -499,7 +499,7 @@ local function new_world(core, f, options, ...)
     specialised = {},  -- by slot: numbers whose value a function of the library has asked for
     effects = {}, untyped = {},
     gradients = {}, ngradients = 0, hook_lists = {}, memories = {}, sharing = {}, -- see gradients.lua
-    rule_tensor_at = {}, of_rules = {},
+    rule_tensor_at = {}, of_rules = {}, frozen = {}, -- frozen: by storage
     hashes = {}, again = {}, -- by hash of a scan's turn: what that reads outside; how it is read again
     random_at = {},   -- by random state: how many streams the call had taken
     around = core.internals.grad.around,
