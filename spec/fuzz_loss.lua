@@ -22,24 +22,6 @@ local make = setmetatable({}, { __index = gen.usual.make })
 
 local function is_full_float(t) return FLOATS[t.dtype] and t:numel() > 0 and t:numel() <= 400 end
 
---- A variable of another's elements in other dims: flattened, repeated as often as it takes, cut.
-function Maker:reshaped(a, ...)
-  local sizes, n = { ... }, 1
-  for _, size in ipairs(sizes) do n = n * size end
-  local have = self.vars[a]:numel()
-  local s = self:call("flatten", { var = a })
-  self:add(s)
-  if have < n then
-    s = self:call("tile", { var = s.y }, { math.ceil(n / have) })
-    self:add(s)
-  end
-  s = self:call("narrow", { var = s.y }, 1, 1, n)
-  self:add(s)
-  s = self:call("reshape", { var = s.y }, sizes)
-  self:add(s)
-  return { var = s.y }
-end
-
 --- A full float variable in these dims.
 function Maker:float(...)
   local a = self:any(is_full_float)
@@ -249,7 +231,7 @@ local DTYPES = { "f32", "f32", "f32", "f64", "f16", "bf16", "f32", "i64", "bool"
 M.any = {
   dtypes = DTYPES, sizes = { 0, 1, 1, 2, 3, 3, 4, 5, 5, 15, 17 }, most = 200, values = gen.usual.values, calm = true,
   make = make, sorts = weights { layer = 12, chosen = 3, move = 4, read = 0, branch = 0, loop = 1, said = 0, caught = 0 },
-  vars = tracked, takes = function() return true end,
+  vars = tracked, takes = function() return true end, calls = gen.usual.calls, copied = 5,
 }
 
 M.cut = {}
@@ -279,11 +261,15 @@ local function moderate(ty, v)
   return v:numel() == 0 or v:detach():abs():max():item() < 100 -- NaN is not
 end
 
+--- Functions whose gradient is no derivative, by what they are for.
+local kinked = { detach = true, gumbel_softmax = true }
+
 M.smooth = {
   dtypes = { "f64", "f64", "f64", "f64", "f64", "i64", "bool" }, sizes = { 1, 2, 2, 3, 3, 4, 5 }, most = 40,
   values = smooth_values, calm = true, make = make,
   sorts = weights { layer = 14, chosen = 3, move = 4, read = 0, branch = 0, bitcast = 0, loop = 1, said = 0, caught = 0 },
   vars = tracked, accept = moderate, takes = function(row) return row.gradients > 0 or row.rule == "cmp" end,
+  calls = function(name) return not kinked[name] end, copied = 5,
 }
 
 --- The program of a seed and a kind ("any", "cut", "smooth").
