@@ -3,8 +3,8 @@
 -- In: a maker of programs. Out: statements.
 --
 -- A signature is `name(x, dim = -1, {key = value})`. An argument is made by its name (`argument`), an option by its name or
--- its default. What takes tensors of particular sizes says so in `sizes`: one text for each leading argument, in which
--- letters stand for sizes that are the same in all of them, "@n" for whole numbers 1..n of these sizes, "c" for complex
+-- its default. What takes tensors of particular sizes says so in `sizes`: one text for each leading argument (a list's each),
+-- in which letters stand for sizes that are the same in all of them, "@n" for whole numbers 1..n of these sizes, "c" for complex
 -- numbers, "#" for a plain value. What raises is left out by the maker.
 
 local M = {}
@@ -51,7 +51,8 @@ local sizes = {
   ["linalg.lstsq"] = "4 3; 4 2", ["linalg.solve"] = "b i i; b i k", ["linalg.solve_triangular"] = "i i; i k",
   ["linalg.matrix_norm"] = "b i j", ["linalg.svd"] = "b i j", ["linalg.svdvals"] = "b i j", ["linalg.qr"] = "b i j",
   ["linalg.pinv"] = "b i j", ["linalg.matrix_rank"] = "b i j", ["linalg.tensorinv"] = "2 3 6", ["linalg.tensorsolve"] = "2 3 6; 2 3",
-  ["linalg.multi_dot"] = "list i j; j k; k i", ["linalg.lu"] = "b i j", square_matrix = "b i i",
+  ["linalg.multi_dot"] = "i j; j k; k i", einsum = "#'bij,jk->kb'; b i j; j k", contract = "b i j; b j k; #1; #1",
+  ["linalg.lu"] = "b i j", square_matrix = "b i i",
 }
 for name in ("inv det slogdet eigh eigvalsh cholesky matrix_exp matrix_power cond"):gmatch "%S+" do
   sizes["linalg." .. name] = sizes.square_matrix
@@ -110,8 +111,8 @@ end
 local function tensor(self, of)
   local r = self.r
   if not of.t then
-    local all = r(5) == 1
-    local a = self:any(function(t) return few(t) and (all or self.numeric[t.dtype]) end)
+    local all, whole = r(5) == 1, of.name:find "bitwise" or of.name:find "shift" or of.name == "invert"
+    local a = self:any(function(t) return few(t) and (all or not self.numeric[t.dtype] == (whole and true or false)) end)
     if not a then return nil end
     of.a, of.t = a, self.vars[a]
     return { var = a }
@@ -246,7 +247,7 @@ local function sized(self, of, text)
     return loadstring("return " .. value)()
   end
   local most, complex, shape = text:match "@(%d+)", text:find "^c ", {}
-  for word in text:gsub("@%d+", ""):gsub("^c ", ""):gsub("^list ", ""):gmatch "%S+" do
+  for word in text:gsub("@%d+", ""):gsub("^c ", ""):gmatch "%S+" do
     of.letters[word] = of.letters[word] or tonumber(word) or self.r(4)
     shape[#shape + 1] = of.letters[word]
   end
@@ -309,13 +310,22 @@ function M.call(self)
     local value
     local optional = a[2] ~= nil or i > #texts and a[1] == "bias"
     if optional and self.r(2) == 1 then break end
-    if texts[i] and not texts[i]:find "^list" then
+    local many = a[1]:find "%.%.%.$"
+    if texts[i] and not many and a[1] ~= "list" then
       value = sized(self, of, texts[i])
     elseif texts[i] then
-      local vars = {}
-      for k = i, #texts do vars[k] = sized(self, of, texts[k]).var end
-      value = { list = vars }
-    elseif a[1]:find "%.%.%.$" and not argument[a[1]] then
+      local list = {}
+      for k = i, #texts do list[#list + 1] = sized(self, of, texts[k]) end
+      if many then
+        for _, v in ipairs(list) do
+          n = n + 1
+          args[n] = v
+        end
+      else
+        for k, v in ipairs(list) do list[k] = v.var end
+        value = { list = list }
+      end
+    elseif many and not argument[a[1]] then
       for _ = 1, 2 do
         n = n + 1
         args[n] = tensor(self, of)
@@ -327,7 +337,7 @@ function M.call(self)
     if value ~= nil then
       n = n + 1
       args[n] = value
-    elseif not a[1]:find "%.%.%.$" then
+    elseif not many then
       if not optional then return nil end
       break
     end
