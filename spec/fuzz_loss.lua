@@ -265,7 +265,7 @@ local function moderate(ty, v)
 end
 
 --- Functions whose gradient is no derivative, by what they are for.
-local kinked = { detach = true, gumbel_softmax = true }
+local kinked = { detach = true, gaussian_nll_loss = true, gumbel_softmax = true }
 
 M.smooth = {
   dtypes = { "f64", "f64", "f64", "f64", "f64", "f64", "i64", "bool", "c128" }, sizes = { 1, 2, 2, 3, 3, 4, 5 }, most = 40,

@@ -8,16 +8,17 @@
 --   weight    w[o, c, k] = sum over b, p of y[b, o, p] x[b, c, p stride + k dilation - before]
 -- Each is linear in both operands, and the sum of y * g = forward(x, w) * g = x * input(g, w) = w * weight(x, g). So
 -- the gradients of each are the other two, and theirs are again these three: derivatives of any order cost one product
--- each.
+-- each. Of complex numbers, the operand that a gradient is made with is its conjugate.
 --
 -- `input` is a forward product too. At stride 1 its weight is turned around. A longer stride cuts the places of x into
 -- as many phases, and each phase meets only every stride-th place of the weight: a product a phase, no zeros between
 -- the places of g. Only where places are also dilated the zeros are written.
 
 ---@param ty table the core module
-return function(ty)
+---@param complex table complex.lua
+return function(ty, complex)
   local ceil, max, min = math.ceil, math.max, math.min
-  local contract = ty.contract
+  local contract, is_complex = ty.contract, ty.is_complex
   local C = {}
 
   --- Pads the last n dims, before[i] and after[i] places; negative counts cut.
@@ -185,13 +186,19 @@ return function(ty)
   local core = ty.internals.grad
   local mode, tracked = core.mode, ty.internals.vmap.tracked
 
-  local function like(y, x) return y.dtype == x.dtype and y or y:to(x.dtype) end
+  local function like(y, x)
+    if y.dtype == x.dtype then return y end
+    if is_complex(y) and not is_complex(x) then y = y:real() end -- an imaginary part changes nothing of a real number's
+    return y:to(x.dtype)
+  end
 
-  --- fn(a, b, o), whose gradients are left(a, b, g, o) and right(a, b, g, o).
+  local function conjugate(x) return is_complex(x) and complex.conjugate(x) or x end
+
+  --- fn(a, b, o), whose gradients are left(b, g, o) and right(a, g, o).
   local function ruled(fn, left, right)
     local function rule(saved, g, w)
       local p, q = saved[1], saved[2]
-      return w.left and like(left(p, q, g, w.o), p) or nil, w.right and like(right(p, q, g, w.o), q) or nil
+      return w.left and like(left(conjugate(q), g, w.o), p) or nil, w.right and like(right(conjugate(p), g, w.o), q) or nil
     end
     return function(a, b, o)
       local na, nb = tracked(a), tracked(b)
@@ -200,12 +207,9 @@ return function(ty)
     end
   end
 
-  C.forward = ruled(forward, function(_, w, g, o) return C.input(g, w, o) end,
-    function(x, _, g, o) return C.weight(x, g, o) end)
-  C.input = ruled(input, function(_, w, u, o) return C.forward(u, w, o) end,
-    function(g, _, u, o) return C.weight(u, g, o) end)
-  C.weight = ruled(weight, function(_, g, u, o) return C.input(g, u, o) end,
-    function(x, _, u, o) return C.forward(x, u, o) end)
+  C.forward = ruled(forward, function(w, g, o) return C.input(g, w, o) end, function(x, g, o) return C.weight(x, g, o) end)
+  C.input = ruled(input, function(w, u, o) return C.forward(u, w, o) end, function(g, u, o) return C.weight(u, g, o) end)
+  C.weight = ruled(weight, function(g, u, o) return C.input(g, u, o) end, function(x, u, o) return C.forward(x, u, o) end)
 
   return C
 end
