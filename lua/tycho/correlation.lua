@@ -198,7 +198,8 @@ return function(ty, complex)
   local function ruled(fn, left, right)
     local function rule(saved, g, w)
       local p, q = saved[1], saved[2]
-      return w.left and like(left(conjugate(q), g, w.o), p) or nil, w.right and like(right(conjugate(p), g, w.o), q) or nil
+      return w.left and like(left(conjugate(q), g, w.o), p) or nil,
+        w.right and like(right(conjugate(p), g, w.o), q) or nil
     end
     return function(a, b, o)
       local na, nb = tracked(a), tracked(b)
@@ -207,9 +208,12 @@ return function(ty, complex)
     end
   end
 
-  C.forward = ruled(forward, function(w, g, o) return C.input(g, w, o) end, function(x, g, o) return C.weight(x, g, o) end)
-  C.input = ruled(input, function(w, u, o) return C.forward(u, w, o) end, function(g, u, o) return C.weight(u, g, o) end)
-  C.weight = ruled(weight, function(g, u, o) return C.input(g, u, o) end, function(x, u, o) return C.forward(x, u, o) end)
+  C.forward = ruled(forward, function(w, g, o) return C.input(g, w, o) end,
+    function(x, g, o) return C.weight(x, g, o) end)
+  C.input = ruled(input, function(w, u, o) return C.forward(u, w, o) end,
+    function(g, u, o) return C.weight(u, g, o) end)
+  C.weight = ruled(weight, function(g, u, o) return C.input(g, u, o) end,
+    function(x, u, o) return C.forward(x, u, o) end)
 
   return C
 end

@@ -17,10 +17,10 @@ return function(ty, check, row)
   local INF, PI = math.huge, math.pi
   local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
 
-  --- The dtype of a float result.
+  --- The dtype of a result of floats, or of complex numbers.
   local function float_of(x)
     local dtype = x.dtype
-    return floats[dtype] and dtype or ty.default_dtype()
+    return (floats[dtype] or ty.is_complex(x)) and dtype or ty.default_dtype()
   end
 
   local function times_slope(saved, g, what) return g * what.slope(saved[1]) end
@@ -33,7 +33,7 @@ return function(ty, check, row)
 
   --- fn of x in f64, as a float of x; its gradient g * slope(x).
   local function special(who, fn, slope, x)
-    check.tensor(who, 1, x)
+    check.real(who, 1, x)
     local dtype = float_of(x)
     if dtype ~= x.dtype then x = x:to(dtype) end
     return ruled(function(v) return fn(v:to("f64")):to(dtype) end, slope, x)
@@ -325,7 +325,7 @@ return function(ty, check, row)
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # shape and dtype of x
   local function frac(x)
-    check.tensor("frac", 1, x)
+    check.real("frac", 1, x)
     return x - trunc(x)
   end
 
@@ -335,7 +335,7 @@ return function(ty, check, row)
   ---@param eps? number x is kept from eps to 1 - eps; without it nothing is
   ---@return tycho.Tensor # shape of x, floats
   local function logit(x, eps)
-    check.tensor("logit", 1, x)
+    check.real("logit", 1, x)
     local dtype = float_of(x)
     if dtype == "f16" or dtype == "bf16" then x = x:to("f32") end
     if eps ~= nil then x = x:clamp(check.number("logit", 2, eps, "eps"), 1 - eps) end
@@ -362,7 +362,7 @@ return function(ty, check, row)
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # bool, shape of x
   local function signbit(x)
-    check.tensor("signbit", 1, x)
+    check.real("signbit", 1, x)
     if not floats[x.dtype] then return lt(x, 0) end
     return lt(ty.copysign(1, x), 0)
   end
@@ -392,7 +392,7 @@ return function(ty, check, row)
 
   --- The other one where an operand is NaN, else what `of` gives.
   local function without_nan(who, of, a, b)
-    check.numbers(who, a, b)
+    check.reals(who, a, b)
     return where(ty.ne(b, b), a, where(ty.ne(a, a), b, of(a, b)))
   end
 
@@ -412,7 +412,7 @@ return function(ty, check, row)
 
   --- a * fn(b), 0 where a is 0 and fn(b) not finite; NaN of b stays. low: fn is finite above it; safe: such a place.
   local function times_log(who, a, b, fn, low, safe)
-    check.numbers(who, a, b)
+    check.reals(who, a, b)
     local finite = bitwise_and(lt(low, b), lt(b, INF))
     local none = bitwise_and(eq(a, 0), ty.logical_not(finite))
     local y = where(none, 0, a * fn(where(none, safe, b)))
@@ -439,7 +439,7 @@ return function(ty, check, row)
   ---@param value tycho.Tensor|number broadcasts with x
   ---@return tycho.Tensor # the broadcast shape
   local function heaviside(x, value)
-    check.tensor("heaviside", 1, x)
+    check.real("heaviside", 1, x)
     check.fits("heaviside", 2, x, value)
     return where(eq(x, 0), value, where(ne(x, x), x, lt(0, x):to(x.dtype)))
   end
@@ -450,7 +450,7 @@ return function(ty, check, row)
   ---@param b tycho.Tensor|number broadcasts with a
   ---@return tycho.Tensor # the broadcast shape, floats
   local function logaddexp2(a, b)
-    check.numbers("logaddexp2", a, b)
+    check.reals("logaddexp2", a, b)
     local larger = maximum(a, b)
     local y = larger + ty.log1p(ty.exp2(-abs(a - b))) * (1 / math.log(2))
     return where(eq(a, b), larger + 1, y)
@@ -466,14 +466,15 @@ return function(ty, check, row)
     return x * (is_tensor(n) and ty.exp2(floats[n.dtype] and n or n:to(is_tensor(x) and float_of(x) or "f32")) or 2 ^ n)
   end
 
-  --- a^b in f64.
+  --- a^b in f64; of complex numbers in c128.
   --- Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
   ---@param a tycho.Tensor|number
   ---@param b tycho.Tensor|number broadcasts with a
-  ---@return tycho.Tensor # the broadcast shape, f64
+  ---@return tycho.Tensor # the broadcast shape, f64 or c128
   local function float_power(a, b)
     check.numbers("float_power", a, b)
-    return ty.pow(is_tensor(a) and a:to("f64") or a, is_tensor(b) and b:to("f64") or b)
+    local wide = (ty.is_complex(a) or ty.is_complex(b)) and "c128" or "f64"
+    return ty.pow(is_tensor(a) and a:to(wide) or a, is_tensor(b) and b:to(wide) or b)
   end
 
   local function combined(who, x, a, b, opts, fn)
