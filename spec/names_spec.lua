@@ -127,7 +127,7 @@ local cases = {
   { "percentile", function(x) return x:percentile(30, 2) end },
   { "aminmax", function(x) return x:aminmax(2) end },
   { "ptp", function(x) return x:ptp(1) end },
-  { "var_mean", function(x) return x:var_mean(2, false, { correction = 0 }) end },
+  { "var_mean", function(x) return x:var_mean { dims = 2, correction = 0 } end },
   { "std_mean", function(x) return x:std_mean(1, true) end },
   { "average", function(x, w) return x:average(2, w) end },
   { "cov", function(x) return x:cov() end },
