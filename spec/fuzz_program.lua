@@ -661,7 +661,6 @@ end
 
 local in_turns = { named = 10, map = 30, inplace = 4, cast = 4, reduce = 8, scan = 3, product = 4, view = 10, move = 5, leaf = 3,
   composite = 4, assign = 3 }
-local draws = { rand = true, randn = true, randint = true }
 local LARGE_TURN = 1e5 -- elements of what a turn computes, at most
 
 --- A scan over the first dim of a tensor. The turn's statements are made while they run on the first row.
@@ -672,7 +671,7 @@ function make.turns(self)
   local z = self.r(2) == 1 and self:any() or nil
   local own = { self.vars[c]:clone(), self.vars[x][1]:clone(), z and self.vars[z]:clone() }
   local made = setmetatable({ program = {}, vars = own, count = 3, calm = true }, { __index = self })
-  local sorts, s = M.by_weight(in_turns), { kind = "turns", x = x, c = c, z = z, reverse = self.r(4) == 1 }
+  local sorts, state, s = M.by_weight(in_turns), self.ty.random_state(), { kind = "turns", x = x, c = c, z = z, reverse = self.r(4) == 1 }
   for _ = 1, 2 + self.r(6) do
     local before = #made.program
     local ok = pcall(function()
@@ -694,7 +693,7 @@ function make.turns(self)
       if t.dtype == like.dtype and same_shape(t, like) then s.next = i end
     end
   end
-  for _, t in ipairs(made.program) do s.draws = s.draws or draws[t.name] end
+  s.draws = self.ty.random_state() ~= state -- the loop draws other numbers
   s.turn, s.y, s.w = made.program, self:new_var(), self:new_var()
   return s
 end
@@ -759,8 +758,8 @@ local function rows(ty, how)
 end
 
 --- What programs are made of: dtypes, sizes and values of inputs, at most how many elements; statements and their
---- weights; which rows of class map; which functions by name, one in `copied` of those that write writes to what is there. `vars` gives the inputs while the program is made, `accept` says whether what a
---- statement did may stay.
+--- weights; which rows of class map; which functions by name, of which one in `copied` writes to what is there, where
+--- it writes. `vars` gives the inputs while the program is made, `accept` says whether what a statement did may stay.
 M.usual = {
   dtypes = DTYPES, sizes = SIZES, most = 600, long = true, values = function() return random_value end,
   make = make, sorts = M.by_weight(weights), takes = function() return true end, calls = function() return true end,
