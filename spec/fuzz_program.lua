@@ -734,9 +734,11 @@ function Maker:add(s)
   self.program[#self.program + 1] = s
   M.execute(self.ty, self.vars, s)
   local accept = self.how.accept
-  if accept and s.y and not accept(self.ty, self.vars[s.y]) then
-    self.vars[s.y] = nil
-    error("not accepted", 0)
+  for _, k in ipairs(accept and { s.x or s.y, s.y } or {}) do -- what was made, what may be written
+    if not accept(self.ty, self.vars[k]) then
+      self.vars[k] = nil
+      error("not accepted", 0)
+    end
   end
 end
 

@@ -15,6 +15,10 @@ local M = {
     "export", "embed", "memory", "complex" },
 
 
+  { file = "core/engine/remade.c", what = "a call whose input is written loses values that are computed again",
+    from = "if (!ty_remade_restore(S, c) || !ty_traced_call_expand(S, c))", to = "if (!ty_traced_call_expand(S, c))" },
+  { file = "lua/tycho/special.lua", what = "the rule of a polygamma is a closure of the call",
+    from = "polygamma_slope, x, n)", to = "function(v) return polygamma(n + 1, v) end, x)" },
   { file = "core/record/complex.c", what = "-0 goes into both parts of a complex number",
     from = "x->v == 0 && !signbit(x->v)", to = "x->v == 0" },
   { file = "core/lua/lua_select.c", what = "a mask chooses real parts alone",

@@ -23,20 +23,20 @@ return function(ty, check, row)
     return (floats[dtype] or ty.is_complex(x)) and dtype or ty.default_dtype()
   end
 
-  local function times_slope(saved, g, what) return g * what.slope(saved[1]) end
+  local function times_slope(saved, g, what) return g * what.slope(saved[1], what.n) end
 
-  --- fn(x), whose gradient is g * slope(x).
-  local function ruled(fn, slope, x)
+  --- fn(x), whose gradient is g * slope(x, n). A trace keeps slope: it is to be no closure of a call.
+  local function ruled(fn, slope, x, n)
     if not (taping() and tracked(x)) then return fn(x) end
-    return grad.pure(function(v) return fn(v), { v } end, times_slope, { slope = slope })(x)
+    return grad.pure(function(v) return fn(v), { v } end, times_slope, { slope = slope, n = n })(x)
   end
 
-  --- fn of x in f64, as a float of x; its gradient g * slope(x).
-  local function special(who, fn, slope, x)
+  --- fn of x in f64, as a float of x; its gradient g * slope(x, n).
+  local function special(who, fn, slope, x, n)
     check.real(who, 1, x)
     local dtype = float_of(x)
     if dtype ~= x.dtype then x = x:to(dtype) end
-    return ruled(function(v) return fn(v:to("f64")):to(dtype) end, slope, x)
+    return ruled(function(v) return fn(v:to("f64")):to(dtype) end, slope, x, n)
   end
 
   --- c[1] + c[2] x + c[3] x^2 ...
@@ -170,18 +170,21 @@ return function(ty, check, row)
 
   local polygamma
 
+  local function lgamma_slope(v) return ty.digamma(v) end
+  local function polygamma_slope(v, n) return polygamma(n + 1, v) end
+
   --- The logarithm of the magnitude of the gamma function; inf at 0, -1, -2 ...
   --- Near its zeros below 0 the error is absolute, some 1e-16.
   --- Raises where x is no tensor.
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # shape of x, floats; integers give the default float
-  local function lgamma(x) return special("lgamma", lgamma_value, function(v) return ty.digamma(v) end, x) end
+  local function lgamma(x) return special("lgamma", lgamma_value, lgamma_slope, x) end
 
   --- The logarithmic derivative of the gamma function; NaN at -1, -2 ..., of infinite magnitude at 0.
   --- Raises where x is no tensor.
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # shape of x, floats; integers give the default float
-  local function digamma(x) return special("digamma", digamma_value, function(v) return polygamma(1, v) end, x) end
+  local function digamma(x) return special("digamma", digamma_value, polygamma_slope, x, 0) end
 
   --- B_2k / (2 k)!, of Euler's and Maclaurin's sum
   local MACLAURIN = {
@@ -223,7 +226,7 @@ return function(ty, check, row)
       local y = hurwitz(n + 1, where(negative, n == 1 and 1 - v or 0 / 0, v))
       if n == 1 then y = where(negative, (PI / ty.sin((v - v:round()) * PI)) ^ 2 - y, y) end
       return where(eq(v, INF), 0, y * factorial)
-    end, function(v) return polygamma(n + 1, v) end, x)
+    end, polygamma_slope, x, n)
   end
 
   ------------------------------------------------------------------------------------------------- Bessel's functions
@@ -267,21 +270,20 @@ return function(ty, check, row)
     return where(ne(x, x), x, where(lt(8, abs(x)), ty.copysign(y, x), y * x * 0.5))
   end
 
+  local function i0_slope(v) return ty.i1(v) end
+  local function i1_slope(v) return ty.i0(v) - where(eq(v, 0), 0.5, ty.i1(v) / where(eq(v, 0), 1, v)) end
+
   --- The modified Bessel function of the first kind and order 0.
   --- Raises where x is no tensor.
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # shape of x, floats; integers give the default float
-  local function i0(x) return special("i0", i0_value, function(v) return ty.i1(v) end, x) end
+  local function i0(x) return special("i0", i0_value, i0_slope, x) end
 
   --- The modified Bessel function of the first kind and order 1.
   --- Raises where x is no tensor.
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # shape of x, floats; integers give the default float
-  local function i1(x)
-    return special("i1", i1_value, function(v)
-      return ty.i0(v) - where(eq(v, 0), 0.5, ty.i1(v) / where(eq(v, 0), 1, v))
-    end, x)
-  end
+  local function i1(x) return special("i1", i1_value, i1_slope, x) end
 
   row { "erfc", "x", erfc, "1 - erf(x), accurate where that is near zero", shape = "x", dtype = "float",
     inplace = true }
@@ -297,6 +299,11 @@ return function(ty, check, row)
     inplace = true }
 
   ------------------------------------------------------------------------------------------------------ roots, parts
+
+  local function cbrt_slope(v)
+    local y = ty.cbrt(v)
+    return 1 / (y * y * 3)
+  end
 
   local function cbrt_value(x)
     local a = abs(x)
@@ -314,10 +321,7 @@ return function(ty, check, row)
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # shape of x, floats; integers give the default float
   local function cbrt(x)
-    return special("cbrt", cbrt_value, function(v)
-      local y = ty.cbrt(v)
-      return 1 / (y * y * 3)
-    end, x)
+    return special("cbrt", cbrt_value, cbrt_slope, x)
   end
 
   --- What stands behind the point: x - trunc(x), of the sign of x.
