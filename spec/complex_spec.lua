@@ -415,9 +415,26 @@ describe("complex numbers and Lua:", function()
     assert.error_matches(function() ty.ones(2):mul_(z) end, "complex numbers do not go into f32%[2%]")
     assert.error_matches(function() ty.ones(2):copy_(z) end, "complex numbers do not go into f32%[2%]")
     assert.error_matches(function() z:mul_(ty.ones(3, 2)) end, "broadcast")
+    z[1] = -0.0
+    assert.same({ -math.huge, math.huge }, (1 / R(z[1])):totable()) -- a real number has the imaginary part +0
     z:fill_(3)
     z:copy_(ty.tensor { 1, 2 })
     assert.same({ 1, 0, 2, 0 }, reals_of(z))
+  end)
+
+  it("masks choose both parts, and lead gradients back; integrals, means and convolutions are of the parts", function()
+    local z, mask = C(ty.randn(3, 4, 2)):t(), ty.randn(4, 3):gt(0)
+    local function of_parts(f, v, ...)
+      local a, b = ty[f](v:real(), ...), ty[f](v:imag(), ...)
+      assert.is_true(ty.allclose(ty.complex(a, b), ty[f](v, ...)), f)
+    end
+    of_parts("masked_select", z, mask)
+    of_parts("masked_select", z, mask[{ {}, { 1 } }])
+    for _, name in ipairs { "trapezoid", "cumulative_trapezoid", "nanmean", "average" } do of_parts(name, z) end
+    of_parts("convolve", z[1], ty.randn(2))
+    H.same(R(z:masked_fill(mask:logical_not(), 0)), R(ty.grad(function(v)
+      return (R(v:masked_select(mask)) ^ 2):sum() * 0.5
+    end)(z)))
   end)
 
   it("what needs an order, bits or reals says so, by its name", function()
@@ -427,9 +444,25 @@ describe("complex numbers and Lua:", function()
       assert.error_matches(function() ty[name](z, x) end, "^[^\n]*" .. name .. "[^\n]*complex", name)
       assert.error_matches(function() ty[name](x, z) end, "^[^\n]*complex", name)
     end
+    for _, name in ipairs { "cbrt", "lgamma", "erfc", "frac", "logit", "signbit", "median", "kthvalue", "mode", "sort", "topk",
+      "msort", "unique", "clamp", "relu", "logsumexp", "nanmax", "quantile", "cov", "float", "half", "int", "linalg.norm" } do
+      local f = loadstring("return function(t, z, ...) return t." .. name .. "(z, ...) end")()
+      local args = { clamp = 0, topk = 1, quantile = 0.5, kthvalue = 1 }
+      local t = rawget(ty, name) == nil and not name:find "%." and ty.internals.methods or ty
+      if name ~= "linalg.norm" then
+        assert.error_matches(function() f(t, z, args[name]) end, "%f[%w]" .. name .. ":[^\n]*complex", name)
+      end
+    end
+    for _, name in ipairs { "fmax", "fmin", "xlogy", "logaddexp2", "heaviside" } do
+      assert.error_matches(function() ty[name](z, z) end, "%f[%w]" .. name .. ":[^\n]*complex", name)
+    end
+    for _, name in ipairs { "inv", "det", "svd", "qr", "eigh", "solve", "pinv", "matrix_exp" } do
+      local a = ty.eye(2, { dtype = "c64" })
+      assert.error_matches(function() ty.linalg[name](a, name == "solve" and a or nil) end, "%f[%w]" .. name .. ":[^\n]*c64%[2,2%]")
+    end
     for _, name in ipairs { "floor", "ceil", "round", "trunc", "max", "min", "argmax", "sort", "argsort", "median", "unique",
       "topk", "cummax", "clamp", "relu", "softmax", "erf", "quantile", "histc", "logsumexp", "bitwise_not", "gelu",
-      "nanmean", "cov", "logcumsumexp", "mse_loss", "layer_norm", "interpolate" } do
+      "nanmedian", "cov", "logcumsumexp", "mse_loss", "layer_norm", "interpolate" } do
       local args = { clamp = 0, topk = 1, cummax = 1, logcumsumexp = 1, mse_loss = x, quantile = 0.5, histc = 3 }
       assert.error_matches(function() ty[name](z, args[name]) end, "complex", name)
     end
@@ -446,7 +479,6 @@ describe("complex numbers and Lua:", function()
     assert.error_matches(function() return z * ty.ones(2) end, "mul: sizes do not broadcast, c64%[3%] and f32%[2%]")
     assert.error_matches(function() return z:matmul(ty.ones(2)) end, "matmul: inner sizes differ, c64%[3%] x f32%[2%]")
     assert.error_matches(function() z:uniform_() end, "needs a float tensor, got c64")
-    assert.error_matches(function() ty.linalg.inv(ty.eye(2, { dtype = "c64" })) end, "complex")
     assert.error_matches(function() z:data() end, "complex")
   end)
 end)
@@ -460,6 +492,43 @@ describe("gradients of complex numbers", function()
     z.grad = ty.complex({ 1, 2 }, 0)
     z:real():sum():backward()
     assert.same({ 2, 0, 3, 0 }, reals_of(z.grad))
+  end)
+
+  it("of convolutions are those of the sums that they stand for, once more as well", function()
+    ty.manual_seed(5)
+    local f64 = { dtype = "f64" }
+    local function random(...) return ty.complex(ty.randn({ ... }, f64), ty.randn({ ... }, f64)) end
+    local options = { stride = 2, padding = 1 }
+    local function by_hand(x, w) -- y[b, o, p] = sum over c, k of w[o, c, k] x[b, c, 2 p + k]
+      x = x:pad { { 0, 0 }, { 0, 0 }, { 1, 1 } }
+      local y = {}
+      for o = 1, w:size(1) do
+        local sum = 0
+        for c = 1, w:size(2) do
+          for k = 1, w:size(3) do sum = sum + x:select(2, c):slice(2, k, k + 4, 2) * w[{ o, c, k }] end
+        end
+        y[o] = sum
+      end
+      return ty.stack(y, 2)
+    end
+    for kind, x in pairs { complex = random(2, 2, 5), real = ty.randn({ 2, 2, 5 }, f64) } do
+      local w = random(3, 2, 3)
+      local function gradients(conv)
+        local loss = function(a, b) return R(conv(a, b)):sin():sum() end
+        local twice = function(a, b)
+          local g, h = ty.grad(loss, { 1, 2 })(a, b)
+          return (g:abs() * h:abs():sum()):sum()
+        end
+        local list = { conv(x, w), ty.grad(loss, { 1, 2 })(x, w) }
+        local g, h = ty.grad(twice, { 1, 2 })(x, w)
+        list[#list + 1], list[#list + 2] = g, h
+        return list
+      end
+      local want = gradients(by_hand)
+      for i, got in ipairs(gradients(function(a, b) return ty.conv1d(a, b, nil, options) end)) do
+        assert.is_true(ty.allclose(got, want[i], { rtol = 1e-10, atol = 1e-10 }), kind .. " " .. i)
+      end
+    end
   end)
 
   it("begin with one that is given where the result is complex", function()

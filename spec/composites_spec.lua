@@ -87,6 +87,27 @@ describe("composites follow their formulas:", function()
     assert.same({ false, true }, ty.tensor({ 5, 6 }, { dtype = "i32" }):bitwise_xor(5):to("bool"):totable())
   end)
 
+  it("written through their first argument they have the gradients that they have else", function()
+    local one = { softmin = -1, softmax = -1, log_softmax = -1, lerp = true, addcmul = true, addcdiv = true }
+    for _, row in ipairs(ty.internals.composites) do
+      local call = row.args:gsub(", [%w_]+ = .*", ""):gsub(", {.*", "")
+      if row.inplace and (call == "x" or call == "a, b" or one[row.name]) and row.dtype ~= "bool" and row.name ~= "dropout" then
+        local function gradient(name, y)
+          local x = ty.tensor({ 0.3, 0.45, 0.6 }, { dtype = "f64" }):requires_grad_()
+          local z, half = x * 1, ty.full({ 3 }, 0.5, { dtype = "f64" })
+          local ok, why = pcall(function()
+            y = z[name](z, call ~= "x" and half or nil, one[row.name] == true and half or nil)
+            y = (y * y):sum()
+            y:backward()
+          end)
+          return ok and x.grad or tostring(why):gsub("_:", ":")
+        end
+        local want, got = gradient(row.name), gradient(row.name .. "_")
+        if ty.is_tensor(want) then H.same(want, got, row.name) else assert.equal(want, got, row.name) end
+      end
+    end
+  end)
+
   it("_like functions take shape and dtype, unless told", function()
     local x = ty.zeros({ 2, 3 }, { dtype = "f16" })
     for _, name in ipairs { "zeros_like", "ones_like", "empty_like", "rand_like", "randn_like" } do

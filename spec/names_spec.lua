@@ -127,7 +127,7 @@ local cases = {
   { "percentile", function(x) return x:percentile(30, 2) end },
   { "aminmax", function(x) return x:aminmax(2) end },
   { "ptp", function(x) return x:ptp(1) end },
-  { "var_mean", function(x) return x:var_mean(2, false, { correction = 0 }) end },
+  { "var_mean", function(x) return x:var_mean { dims = 2, correction = 0 } end },
   { "std_mean", function(x) return x:std_mean(1, true) end },
   { "average", function(x, w) return x:average(2, w) end },
   { "cov", function(x) return x:cov() end },
@@ -353,6 +353,17 @@ describe("special functions of f64", function()
       end
     end)
   end
+
+  it("have the gradients of their orders, which a compiled function may read", function()
+    local own = { order = 2 }
+    local f = ty.compile(function(x) return ty.polygamma(own.order, x):sum() end)
+    for _, order in ipairs { 2, 2, 0, 3, 1, 2 } do
+      own.order = order
+      local x = ty.tensor({ 0.4, 1.5, 3 }, F64):requires_grad_()
+      f(x):backward()
+      H.same(ty.polygamma(order + 1, x:detach()), x.grad)
+    end
+  end)
 end)
 
 describe("other names of functions", function()

@@ -667,22 +667,3 @@ Record *ty_traced_call_real(Record *r) {
   const TracedCall *c = r->edge[0].from->call;
   return c && c->made ? c->made[c->tape->output[r->dim].from] : r;
 }
-
-static bool split(State *S, const Tensor *dst, const Tensor *x) {
-  Record *r = ty_needs_grad(x) ? x->st->tape : NULL;
-  bool reads = false;
-  if (!r || r->kind != K_RESULT || !r->n || S->capture) return true;
-  TracedCall *c = r->edge[0].from->call;
-  for (i32 i = 0; c && i < c->tape->nvalue; i++) reads |= c->saved[i] == dst->st->snapshot;
-  if (!reads) return true;
-  if (!ty_traced_call_expand(S, c)) return false;
-  x->st->tape = ty_record_hold(ty_traced_call_real(r));
-  ty_record_drop(r);
-  return true;
-}
-
-bool ty_traced_call_assign(State *S, const char *who, const Tensor *dst, const Given *x) {
-  if (TY_UNLIKELY(dst->st->snapshot != NULL) && x->kind == O_TENSOR && !split(S, dst, x->t))
-    return false;
-  return ty_record_assign(S, who, dst, x);
-}

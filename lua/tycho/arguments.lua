@@ -47,6 +47,14 @@ return function(ty)
     return fail(who, "argument %d must be a tensor, got %s", i, show(x))
   end
 
+  --- A tensor of other numbers than complex ones.
+  function M.real(who, i, x)
+    M.tensor(who, i, x)
+    if not ty.is_complex(x) then return x end
+    local hint = "not for complex numbers: take :real(), :imag() or :abs()"
+    return fail(who, "argument %d must be real, got %s (%s)", i, M.text(x), hint)
+  end
+
   --- A tensor of so many dims.
   function M.rank(who, i, x, want)
     M.tensor(who, i, x)
@@ -99,6 +107,14 @@ return function(ty)
       if type(v) == "boolean" then fail(who, "argument %d must be a tensor or a number, got %s", i, show(v)) end
     end
     return M.pair(who, a, b)
+  end
+
+  --- The same of numbers that have an order.
+  function M.reals(who, a, b)
+    M.numbers(who, a, b)
+    for i, v in pairs { a, b } do
+      if is_tensor(v) then M.real(who, i, v) end
+    end
   end
 
   --- Argument i broadcasts with the tensor x.

@@ -13,6 +13,7 @@ return function(ty, check, row)
 
   local floats = { f16 = true, bf16 = true, f32 = true, f64 = true, c64 = true, c128 = true } -- and pairs of them
   local halves = { f16 = true, bf16 = true }
+  local unsigned = { bool = true, u8 = true, u16 = true, u32 = true, u64 = true }
 
   --- x in f32 and its dtype when that is a half float; else x alone.
   local function wide(x)
@@ -75,14 +76,12 @@ return function(ty, check, row)
   ---@return tycho.Tensor # shape and dtype of x; bool gives i64
   local function sign(x)
     check.tensor("sign", 1, x)
-    local dtype = x.dtype
     if is_complex(x) then
       local size = abs(x)
       local none = eq(size, 0)
       return where(none, 0, x) / where(none, 1, size)
     end
-    local below = (dtype == "u8" or dtype == "bool") and x or where(x:lt(0), -1, x)
-    return where(x:gt(0), 1, below)
+    return where(x:gt(0), 1, unsigned[x.dtype] and x or where(x:lt(0), -1, x))
   end
 
   --- Whether x is not a number.
@@ -259,7 +258,7 @@ return function(ty, check, row)
   ---@param max? tycho.Tensor|number
   ---@return tycho.Tensor # the broadcast shape, the promoted dtype
   local function clamp(x, min, max)
-    check.tensor("clamp", 1, x)
+    check.real("clamp", 1, x)
     if min == nil and max == nil then fail("clamp", "needs min, max or both") end
     if min ~= nil then check.operand("clamp", 2, min) end
     if max ~= nil then check.operand("clamp", 3, max) end

@@ -405,7 +405,7 @@ return function(ty, check, row)
   ---@param x tycho.Tensor
   ---@return tycho.Tensor # shape and dtype of x
   local function msort(x)
-    check.tensor("msort", 1, x)
+    check.real("msort", 1, x)
     local y = x:sort(check.dim("msort", 1, x.ndim))
     return y
   end
@@ -419,7 +419,7 @@ return function(ty, check, row)
   ---@return tycho.Tensor values, tycho.Tensor positions # x without the dim; positions are i64 from 1
   local function kthvalue(x, k, dim, keepdim)
     local who = "kthvalue"
-    check.tensor(who, 1, x)
+    check.real(who, 1, x)
     dim = check.dim(who, dim, x.ndim, -1)
     k = check.whole(who, 2, k, "k")
     keepdim = check.boolean(who, 4, keepdim, "keepdim", false)
@@ -438,7 +438,7 @@ return function(ty, check, row)
   ---@return tycho.Tensor values, tycho.Tensor positions # x without the dim; positions are i64 from 1
   local function mode(x, dim, keepdim)
     local who = "mode"
-    check.tensor(who, 1, x)
+    check.real(who, 1, x)
     dim = check.dim(who, dim, x.ndim, -1)
     keepdim = check.boolean(who, 3, keepdim, "keepdim", false)
     local n = x:size(dim)
