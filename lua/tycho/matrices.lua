@@ -12,7 +12,8 @@ return function(ty, ruled, pinv_rule)
   local INF = math.huge
   local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
 
-  local function t(x) return x:transpose(-2, -1) end
+  --- The transpose, of complex matrices the conjugate one.
+  local function t(x) return ty.adjoint(x) end
 
   --- Adds a function with its line of help.
   local function define(name, args, help, fn)
@@ -20,13 +21,13 @@ return function(ty, ruled, pinv_rule)
     describe("linalg." .. name, args, help)
   end
 
-  --- Matrices: at least two dims, floats; half floats by way of f32.
+  --- Matrices: at least two dims, floats or complex; half floats by way of f32.
   local function matrices(who, x, square)
     check.tensor(who, 1, x)
     if x.ndim < 2 then fail(who, "needs a matrix, got %s", check.text(x)) end
     if square and x:size(-1) ~= x:size(-2) then fail(who, "needs square matrices, got %s", check.text(x)) end
     local dtype = x.dtype
-    if dtype == "f32" or dtype == "f64" then return x end
+    if dtype == "f32" or dtype == "f64" or ty.is_complex(x) then return x end
     return x:to(floats[dtype] and "f32" or ty.default_dtype())
   end
 
