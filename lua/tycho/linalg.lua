@@ -6,7 +6,8 @@
 -- gives the gradient of each argument. G stands for the gradient of X; t(X) for the transpose of the last two dims, of
 -- complex matrices the conjugate one: with it the rules of real matrices are those of complex ones.
 -- 1. Rules are made of operations that have gradients themselves. While a gradient is to be differentiated again, the
---    results are computed again from the arguments: those that were kept know no past.
+--    results lead back to the function once more; inside of a vmap they are computed again from the arguments, since
+--    those that were kept know no past there.
 -- 2. Leading dims are stacks. What was broadcast is summed at the end.
 -- 3. Decompositions are differentiable where they are unique up to signs: full rank, and for gradients of vectors
 --    different singular values or eigenvalues. Elsewhere gradients are infinite or NaN, as they are in the limit.
@@ -21,7 +22,8 @@
 ---@param ty table the core module
 ---@param grad table of grad.lua: taped, keep, no_grad
 return function(ty, grad)
-  local linalg, mode = ty.linalg, ty.internals.grad.mode
+  local linalg, core = ty.linalg, ty.internals.grad
+  local mode = core.mode
   local no_grad, taped, keep, all_examples = grad.no_grad, grad.taped, grad.keep, grad.all_examples
   local is_live, tracked = ty.internals.is_live, ty.internals.vmap.tracked
 
@@ -241,8 +243,12 @@ return function(ty, grad)
 
   --- The arguments of a rule: results, then arguments, cast to the results' dtype, then what the function was given
   --- beside them.
-  local function operands(fn, kept, results, more)
-    if mode() then
+  local function operands(fn, kept, results, more, back)
+    if mode() and back then
+      local past = {}
+      for i, y in ipairs(results) do past[i] = core.result(back, i, y) end
+      results = past
+    elseif mode() then
       local args = { unpack(kept, 1, kept.n) }
       for i = 1, more.n do args[kept.n + i] = more[i] end
       results = { fn(unpack(args, 1, kept.n + more.n)) }
@@ -271,8 +277,8 @@ return function(ty, grad)
       local more = { n = math.max(0, select("#", ...) - wants), select(wants + 1, ...) }
       local results = { no_grad(all_examples, name, fn, ...) }
       local kept, known = keep(args), keep(results)
-      return unpack(taped(args, results, function(gradients)
-        local list, n = operands(again, kept, known, more)
+      return unpack(taped(args, results, function(gradients, back)
+        local list, n = operands(again, kept, known, more, back)
         local given = { rule(gradients, unpack(list, 1, n)) }
         for i = 1, kept.n do given[i] = given[i] and needs(kept[i]) and fit(given[i], kept[i]) or nil end
         return given

@@ -271,13 +271,12 @@ return function(ty, ruled, pinv_rule)
   local function matrix_exp(a)
     a = matrices("matrix_exp", a, true)
     if a:numel() == 0 then return a:clone() end
-    local norm = a:abs():sum(-2):max():item()
-    local one = ty.eye(a:size(-1), { dtype = a.dtype, device = a.device })
-    if norm ~= norm or norm == INF then return a * (0 / 0) end
-    local squarings = norm > 1 and math.ceil(math.log(norm) / math.log(2)) or 0
-    local y = taylor(a * 2 ^ -squarings, one)
-    for _ = 1, squarings do y = y:matmul(y) end
-    return y
+    local norm = a:abs():sum(-2):max(-1, true):unsqueeze(-1)
+    local finite, one = norm:lt(INF), ty.eye(a:size(-1), { dtype = a.dtype, device = a.device })
+    local squarings = where(finite, norm, 1):log2():ceil():maximum(0)
+    local y = taylor(a * ty.exp2(-squarings), one)
+    for i = 1, squarings:max():item() do y = where(squarings:ge(i), y:matmul(y), y) end
+    return where(finite, y, 0 / 0)
   end
   --- The derivative of exp at a^T towards g is the upper right block of exp of [[a^T, g], [0, a^T]].
   ruled("matrix_exp", matrix_exp, function(g, _, a)

@@ -451,9 +451,10 @@ return function(ty, check, row)
   ---@return tycho.Tensor # the broadcast shape, floats
   local function logaddexp2(a, b)
     check.numbers("logaddexp2", a, b)
-    local larger = maximum(a, b)
-    local y = larger + ty.log1p(ty.exp2(-abs(a - b))) * (1 / math.log(2))
-    return where(eq(a, b), larger + 1, y)
+    local swap = ty.lt(a, b)
+    local larger, other = where(swap, b, a), where(swap, a, b)
+    local none = ty.bitwise_and(eq(a, b), eq(abs(larger), INF)) -- equal infinities have no difference
+    return larger + ty.log1p(ty.exp2(where(none, 0, other - larger))) * (1 / math.log(2))
   end
 
   --- x * 2^n.
