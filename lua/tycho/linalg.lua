@@ -287,7 +287,7 @@ return function(ty, grad)
     linalg[name] = again
   end
 
-  --- linalg.eigvals(a): by eig where a gradient may be wanted, since it is made of the vectors.
+  -- By eig where a gradient may be wanted, since it is made of the vectors.
   local eigvals = linalg.eigvals
   function linalg.eigvals(a)
     if not (is_live(a) and mode() and tracked(a)) then return all_examples("eigvals", eigvals, a) end

@@ -283,7 +283,7 @@ return function(ty, check, row)
     check.together("lerp", a, b, weight)
     local half = half_of(a, b, weight)
     a, b, weight = wide(a), wide(b), wide(weight)
-    return back(a + (b - a) * weight, half)
+    return back(check.under("lerp", function() return a + (b - a) * weight end), half)
   end
 
   local largest = {
@@ -319,7 +319,7 @@ return function(ty, check, row)
       if is_complex(v) then check.float("hypot", i, v) end
     end
     local half = half_of(a, b)
-    a, b = (wide(a)), (wide(b))
+    a, b = check.floats((wide(a)), (wide(b)))
     local function magnitude(v) return is_tensor(v) and abs(v) or math.abs(v) end
     local function infinite(v) return is_tensor(v) and eq(v, INF) or v == INF end
     local p, q = magnitude(a), magnitude(b)
@@ -338,7 +338,7 @@ return function(ty, check, row)
   local function logaddexp(a, b)
     check.numbers("logaddexp", a, b)
     local half = half_of(a, b)
-    a, b = (wide(a)), (wide(b))
+    a, b = check.floats((wide(a)), (wide(b)))
     local swap = ty.lt(a, b)
     local larger, other = where(swap, b, a), where(swap, a, b)
     local none = bitwise_and(eq(a, b), eq(abs(larger), INF)) -- equal infinities have no difference

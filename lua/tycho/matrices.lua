@@ -339,8 +339,9 @@ return function(ty, ruled, pinv_rule)
     for d = 1, #given do
       if given[d] ~= sizes[d] then fail(who, "sizes do not fit, %s and %s", check.text(a), check.text(b)) end
     end
-    for d = #given + 1, #sizes do y[#y + 1] = sizes[d] end
-    if n * n ~= a:numel() then fail(who, "the sizes of %s do not make a square", check.text(a)) end
+    local columns = 1
+    for d = #given + 1, #sizes do y[#y + 1], columns = sizes[d], columns * sizes[d] end
+    if n ~= columns then fail(who, "the sizes of %s do not make a square", check.text(a)) end
     return check.named(who, "solve", linalg.solve, a:reshape(n, n), b:reshape(n)):reshape(y)
   end)
 end

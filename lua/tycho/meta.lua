@@ -10521,13 +10521,29 @@ function linalg.cond(a, p) end
 ---@return tycho.Tensor # [...]; 0 of a singular matrix
 function linalg.det(a) end
 
+---two results: eigenvalues and eigenvectors as columns, complex, of any square matrices.
+---Of a real matrix, too, the results are complex; eigenvalues that are not real come in conjugate pairs. Each vector
+---has length 1, and its largest component is real. In no order. The gradient needs eigenvalues that differ.
+---Raises where a matrix is not square, holds NaN or infinities, or OpenBLAS is missing; in the backward pass where the loss depends on the vectors' phases, which are arbitrary.
+---@param a tycho.Tensor # [..., n, n]
+---@return tycho.Tensor values
+---@return tycho.Tensor vectors # [..., n] and [..., n, n], a column for each value; c64 or c128
+function linalg.eig(a) end
+
 ---two results: eigenvalues in ascending order and eigenvectors as columns, symmetric matrices.
 ---Only the lower triangle is read.
 ---Raises where a matrix is not square, or OpenBLAS is missing.
----@param a tycho.Tensor # [..., n, n], symmetric
+---@param a tycho.Tensor # [..., n, n], symmetric; complex ones Hermitian
 ---@return tycho.Tensor values
----@return tycho.Tensor vectors # [..., n] and [..., n, n], a column for each value
+---@return tycho.Tensor vectors # reals [..., n] and [..., n, n], a column for each value
 function linalg.eigh(a) end
+
+---the eigenvalues of square matrices, complex.
+---In no order.
+---Raises where a matrix is not square, holds NaN or infinities, or OpenBLAS is missing.
+---@param a tycho.Tensor # [..., n, n]
+---@return tycho.Tensor # [..., n]; c64 or c128
+function linalg.eigvals(a) end
 
 ---the eigenvalues of symmetric matrices, in ascending order; the lower triangle is read.
 ---Raises where a matrix is not square, or OpenBLAS is missing.
@@ -10629,8 +10645,9 @@ function linalg.qr(a) end
 function linalg.slogdet(a) end
 
 ---x with a x = b, for square matrices a; b: a vector or columns.
----Stands on OpenBLAS's LAPACK: `make deps` installs it.
----Raises where it is missing, sizes do not fit, or a matrix is singular.
+---Stands on OpenBLAS's LAPACK: `make deps` installs it. All of ty.linalg takes complex matrices, too; a transpose is
+---the conjugate one there.
+---Raises where the library is missing, sizes do not fit, or a matrix is singular.
 ---@param a tycho.Tensor # [..., n, n]
 ---@param b tycho.Tensor # [..., n] or [..., n, m]
 ---@return tycho.Tensor # the sizes of b; floats, half floats by way of f32
