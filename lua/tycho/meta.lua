@@ -3164,6 +3164,12 @@ function Tensor:requires_grad_(on) end
 ---@return tycho.Tensor # these sizes; the dtype of x
 function Tensor:reshape(sizes, ...) end
 
+---Keeps the gradient of a tensor that is no leaf: backward passes fill its grad, adding to what is there, after all
+---of its hooks. A leaf has it anyway. Writes to x keep it: it is the gradient of what x holds then.
+---Raises where x requires no grad, or is a view of part of another tensor.
+---@return tycho.Tensor # x
+function Tensor:retain_grad() end
+
 ---the same as round: the nearest whole number, half to even
 ---Accuracy: exact, or rounded once.
 ---Raises where an argument is neither a tensor nor a number.
