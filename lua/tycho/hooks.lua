@@ -106,7 +106,7 @@ return function(ty, define)
   --- of its hooks. A leaf has it anyway. Writes to x keep it: it is the gradient of what x holds then.
   --- Raises where x requires no grad, or is a view of part of another tensor.
   ---@param x tycho.Tensor
-  ---@return tycho.Tensor # x
+  ---@return tycho.Tensor # the same tensor x
   local function retain_grad(x)
     check.tensor("retain_grad", 1, x)
     if x.is_leaf and x.requires_grad then return x end

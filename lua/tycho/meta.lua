@@ -3167,7 +3167,7 @@ function Tensor:reshape(sizes, ...) end
 ---Keeps the gradient of a tensor that is no leaf: backward passes fill its grad, adding to what is there, after all
 ---of its hooks. A leaf has it anyway. Writes to x keep it: it is the gradient of what x holds then.
 ---Raises where x requires no grad, or is a view of part of another tensor.
----@return tycho.Tensor # x
+---@return tycho.Tensor # the same tensor x
 function Tensor:retain_grad() end
 
 ---the same as round: the nearest whole number, half to even
@@ -7957,7 +7957,7 @@ function ty.progress(what, opts) end
 
 ---The dtype in which two meet, as in a sum of tensors of both: the larger of a kind, the float of a float and an
 ---integer; i16 for u8 and i8, f32 for f16 and bf16; of unsigned and signed integers the smallest that holds both,
----f64 for u64 and a signed one.
+---f64 for u64 and a signed one. ty.help "promotion" shows all pairs.
 ---Shape of the result: a dtype
 ---Raises where a name is no dtype.
 ---@param a tycho.dtype
@@ -8771,7 +8771,7 @@ function ty.stance(name) end
 ---@return tycho.Run # run.done tells whether the call has ended; methods: run:step, run:results, run:cancel
 function ty.start(f, ...) end
 
----a table: memory in bytes, caches of kernels, plans and packed weights, operations counted
+---a table: memory in bytes, caches of kernels, plans, packed weights and transforms' tables (fft: entries, bytes of at most limit), operations counted
 ---Raises never. A table that prints well.
 ---@return table # what is allocated, cached, compiled, run; bytes and counts
 function ty.stats() end
