@@ -362,7 +362,9 @@ describe("gradients of linear algebra", function()
 
   it("of eigenvalues that are equal are infinite or NaN, of the values alone they are there", function()
     local a = ty.eye(2, F64)
-    assert.falsy(ty.grad(function(x) return (select(2, la.eig(x)):abs() * ty.tensor({ { 1, 2 }, { 3, 5 } }, F64)):sum() end)(a):isfinite():all():item())
+    local weights = ty.tensor({ { 1, 2 }, { 3, 5 } }, F64)
+    local g = ty.grad(function(x) return (select(2, la.eig(x)):abs() * weights):sum() end)(a)
+    assert.falsy(g:isfinite():all():item())
     H.same(a, ty.grad(function(x) return la.eigvals(x):real():sum() end)(a))
   end)
 

@@ -197,9 +197,9 @@ static BackState back_step(lua_State *L, State *S, Back *b) {
 typedef struct Hooks {
   Owner hook; /* first */
   Binding *B;
-  int ref;      /* in the registry: the list, with `back` as kept tables have it, and `grad` where it is kept */
+  int ref; /* in the registry: the list, with `back` as kept tables have it, and `grad` where it is kept */
   bool counted; /* in the State's hooks */
-  Type type; /* of the tensor on which it was registered */
+  Type type;    /* of the tensor on which it was registered */
 } Hooks;
 
 static void hooks_drop(void *ctx) {

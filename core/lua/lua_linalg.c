@@ -502,8 +502,7 @@ static int l_qr(lua_State *L) {
   State *S;
   Stack a = matrices(L, &S, "qr", false);
   Geqrf *geqrf = (Geqrf *)routine(L, "qr", a.dtype, "geqrf");
-  Orgqr *orgqr =
-      (Orgqr *)routine(L, "qr", a.dtype, ty_is_complex(a.dtype) ? "ungqr" : "orgqr");
+  Orgqr *orgqr = (Orgqr *)routine(L, "qr", a.dtype, ty_is_complex(a.dtype) ? "ungqr" : "orgqr");
   int k = TY_MIN(a.m, a.n), info = 0, query = -1;
   Stack r = stack_new(L, "qr", &a.lead, a.dtype, TY_MAX(k, 1), a.n);
   if (k > 0 && a.count > 0) {
@@ -642,8 +641,8 @@ static void run_geev(void *arg) {
     char *re = c->values, *im = re + (size_t)n * a->bytes;
     if (ty_is_complex(a->dtype)) {
       if (c->y) v = matrix(c->y, i);
-      ((CGeev *)c->fn)("N", job, &n, m, &n, matrix(c->x, i), NULL, &one, v, &n, c->work,
-                       &c->length, re, &c->info, 1, 1);
+      ((CGeev *)c->fn)("N", job, &n, m, &n, matrix(c->x, i), NULL, &one, v, &n, c->work, &c->length,
+                       re, &c->info, 1, 1);
       continue;
     }
     ((Geev *)c->fn)("N", job, &n, m, &n, re, im, NULL, &one, v, &n, c->work, &c->length, &c->info,

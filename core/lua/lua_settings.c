@@ -208,7 +208,8 @@ void ty_lua_open_settings(lua_State *L, int m, int t) {
       {"synchronize", l_synchronize, 'm', "",
        "waits until devices have done what they were asked for; raises what went wrong there"},
       {"stats", l_stats, 'm', "",
-       "a table: memory in bytes, caches of kernels, plans, packed weights and transforms' tables (fft: "
+       "a table: memory in bytes, caches of kernels, plans, packed weights and transforms' tables "
+       "(fft: "
        "entries, bytes of at most limit), operations counted"},
       {NULL, NULL, 0, NULL, NULL}};
   ty_lua_define(L, m, t, fns);

@@ -135,9 +135,10 @@ local of_lua = {
 }
 for _, name in ipairs { "squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims", "permute", "reshape", "expand",
   "as_strided", "resize" } do
-  of_lua[name .. "_"] = ("x:%s_()\n  There is none: a tensor keeps its sizes, so that nobody who has it sees others.\n  ")
-    :format(name) .. (help[name] and ("x = x:%s(...) is a view of the same memory: writes to it are writes to x.")
-      :format(name) or "x = x:reshape(...) has others, ty.cat and x:pad more elements.")
+  local instead = help[name] and "x = x:" .. name .. "(...) is a view of the same memory: writes to it are writes to x."
+    or "x = x:reshape(...) has others, ty.cat and x:pad more elements."
+  of_lua[name .. "_"] = "x:" .. name .. "_()\n  There is none: a tensor keeps its sizes, so that nobody who has it sees "
+    .. "others.\n  " .. instead
 end
 of_lua["~="], of_lua[">"], of_lua["<="], of_lua[">="] = of_lua["=="], of_lua["<"], of_lua["<"], of_lua["<"]
 

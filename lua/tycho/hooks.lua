@@ -116,7 +116,9 @@ return function(ty, define)
     return x
   end
 
-  for _, f in ipairs { add, callable, run, fits, register_hook, retain_grad, Handle.remove } do core.inline[f] = true end
+  for _, f in ipairs { add, callable, run, fits, register_hook, retain_grad, Handle.remove } do
+    core.inline[f] = true
+  end
 
   define("register_hook", "t", "x, fn",
     "calls fn(g) with x's complete gradient in each backward pass; what it gives replaces g; a handle, to :remove()",
