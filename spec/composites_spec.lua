@@ -120,6 +120,24 @@ describe("composites follow their formulas:", function()
   end)
 end)
 
+describe("gradients of composites where branches meet", function()
+  local F64 = { dtype = "f64" }
+
+  it("hypot, logaddexp, logaddexp2 are smooth there: first and second order against differences", function()
+    local places = { hypot = { { 3, 0 }, { 0, -3 }, { 2, 2 }, { -2, 2 } }, logaddexp = { { 1, 1 }, { -4, -4 } },
+      logaddexp2 = { { 1, 1 }, { 0, 0 } } }
+    for name, list in pairs(places) do
+      local function of(v) return ty[name](v[1], v[2]) end
+      local function slope(v) return (ty.grad(of)(v) * ty.tensor({ 1, 2 }, F64)):sum() end
+      for _, p in ipairs(list) do
+        assert.is_true(ty.gradcheck(of, ty.tensor(p, F64)), name)
+        assert.is_true(ty.gradcheck(slope, ty.tensor(p, F64)), name)
+      end
+    end
+    assert.same({ 0.5, 0.5 }, ty.grad(function(v) return ty.logaddexp(v[1], v[2]) end)(ty.ones(2)):totable())
+  end)
+end)
+
 describe("reductions follow their formulas:", function()
   local x = ty.tensor({ { 1.5, -2, 3 }, { 0.25, 4, -1 } }, { dtype = "f64" })
   local rows = x:totable()

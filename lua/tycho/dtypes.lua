@@ -19,7 +19,7 @@ return function(ty, check, row)
 
   --- The dtype in which two meet, as in a sum of tensors of both: the larger of a kind, the float of a float and an
   --- integer; i16 for u8 and i8, f32 for f16 and bf16; of unsigned and signed integers the smallest that holds both,
-  --- f64 for u64 and a signed one.
+  --- f64 for u64 and a signed one. ty.help "promotion" shows all pairs.
   --- Raises where a name is no dtype.
   ---@param a tycho.dtype
   ---@param b tycho.dtype

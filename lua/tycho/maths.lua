@@ -282,7 +282,7 @@ return function(ty, check, row)
     check.together("lerp", a, b, weight)
     local half = half_of(a, b, weight)
     a, b, weight = wide(a), wide(b), wide(weight)
-    return back(a + (b - a) * weight, half)
+    return back(check.under("lerp", function() return a + (b - a) * weight end), half)
   end
 
   local largest = {
@@ -318,16 +318,16 @@ return function(ty, check, row)
       if is_complex(v) then check.float("hypot", i, v) end
     end
     local half = half_of(a, b)
-    local function magnitude(v) return is_tensor(v) and abs((wide(v))) or math.abs(v) end
+    a, b = check.floats((wide(a)), (wide(b)))
+    local function magnitude(v) return is_tensor(v) and abs(v) or math.abs(v) end
     local function infinite(v) return is_tensor(v) and eq(v, INF) or v == INF end
-    a, b = magnitude(a), magnitude(b)
-    local most, least = maximum(a, b), minimum(a, b)
-    local ratio = least / where(eq(most, 0), 1, most)
-    local y = where(bitwise_or(infinite(a), infinite(b)), INF, most * sqrt(ratio * ratio + 1))
-    return back(y, half)
+    local p, q = magnitude(a), magnitude(b)
+    local none = bitwise_or(infinite(p), infinite(q))
+    local swap = ty.lt(p, q)
+    p, q = where(swap, b, a), where(swap, a, b) -- with their signs: smooth where q is 0
+    local ratio = q / where(eq(p, 0), 1, p)
+    return back(where(none, INF, abs(p) * sqrt(ratio * ratio + 1)), half)
   end
-
-  local LN2 = math.log(2)
 
   --- log(exp(a) + exp(b)) without overflow.
   --- Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
@@ -337,10 +337,11 @@ return function(ty, check, row)
   local function logaddexp(a, b)
     check.numbers("logaddexp", a, b)
     local half = half_of(a, b)
-    a, b = wide(a), wide(b)
-    local larger = check.named("logaddexp", "maximum", maximum, a, b)
-    local y = larger + log1p(exp(-abs(a - b)))
-    return back(where(eq(a, b), a + LN2, y), half) -- equal infinities have no difference
+    a, b = check.floats((wide(a)), (wide(b)))
+    local swap = ty.lt(a, b)
+    local larger, other = where(swap, b, a), where(swap, a, b)
+    local none = bitwise_and(eq(a, b), eq(abs(larger), INF)) -- equal infinities have no difference
+    return back(larger + log1p(exp(where(none, 0, other - larger))), half)
   end
 
   row { "clamp", "x, min, max", clamp, "x, not below min and not above max; either may be nil",

@@ -614,6 +614,6 @@ return function(ty, define, own)
 
   return { within, is_float, flatten, build, step, match, recorded, append, slice, tracked, any, chosen, watched,
     flattened, noting, loop, level_of, wrapped, whole, lifted, turn_of_all, loop_of_all, like, back_through, with,
-    made_of, told_of_all, back_turn, giving, compare, zeros, kinds, go_back, scan_back, led_back, join, differentiable, turn_of, turns_of, in_pieces,
-    scan }, scan_back
+    made_of, told_of_all, back_turn, giving, compare, zeros, kinds, go_back, scan_back, led_back, join, differentiable,
+    turn_of, turns_of, in_pieces, scan }, scan_back
 end

@@ -341,7 +341,7 @@ return function(ty, check, row)
   local function logit(x, eps)
     check.real("logit", 1, x)
     local dtype = float_of(x)
-    if dtype == "f16" or dtype == "bf16" then x = x:to("f32") end
+    if dtype == "f16" or dtype == "bf16" or not floats[x.dtype] then x = x:to(dtype == "f64" and "f64" or "f32") end
     if eps ~= nil then x = x:clamp(check.number("logit", 2, eps, "eps"), 1 - eps) end
     local y = log(x / (1 - x))
     return y.dtype == dtype and y or y:to(dtype)
@@ -397,7 +397,9 @@ return function(ty, check, row)
   --- The other one where an operand is NaN, else what `of` gives.
   local function without_nan(who, of, a, b)
     check.reals(who, a, b)
-    return where(ty.ne(b, b), a, where(ty.ne(a, a), b, of(a, b)))
+    return check.under(who, function()
+      return where(ty.ne(b, b), a, where(ty.ne(a, a), b, of(a, b)))
+    end)
   end
 
   --- The larger; a number is larger than NaN.
@@ -445,7 +447,7 @@ return function(ty, check, row)
   local function heaviside(x, value)
     check.real("heaviside", 1, x)
     check.fits("heaviside", 2, x, value)
-    return where(eq(x, 0), value, where(ne(x, x), x, lt(0, x):to(x.dtype)))
+    return check.named("heaviside", "where", where, eq(x, 0), value, where(ne(x, x), x, lt(0, x):to(x.dtype)))
   end
 
   --- log2(2^a + 2^b) without overflow.
@@ -455,9 +457,11 @@ return function(ty, check, row)
   ---@return tycho.Tensor # the broadcast shape, floats
   local function logaddexp2(a, b)
     check.reals("logaddexp2", a, b)
-    local larger = maximum(a, b)
-    local y = larger + ty.log1p(ty.exp2(-abs(a - b))) * (1 / math.log(2))
-    return where(eq(a, b), larger + 1, y)
+    a, b = check.floats(a, b)
+    local swap = ty.lt(a, b)
+    local larger, other = where(swap, b, a), where(swap, a, b)
+    local none = ty.bitwise_and(eq(a, b), eq(abs(larger), INF)) -- equal infinities have no difference
+    return larger + ty.log1p(ty.exp2(where(none, 0, other - larger))) * (1 / math.log(2))
   end
 
   --- x * 2^n.
@@ -491,8 +495,7 @@ return function(ty, check, row)
     half = (half == "f16" or half == "bf16") and half or nil
     if half then x = x:to("f32") end
     local v = opts.value or 1
-    local term = v == 1 and fn(a, b) or fn(a * v, b)
-    local y = x + term
+    local y = check.under(who, function() return x + (v == 1 and fn(a, b) or fn(a * v, b)) end)
     return half and y:to(half) or y
   end
 

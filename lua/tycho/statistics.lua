@@ -592,6 +592,7 @@ return function(ty, check, row)
   local function polyval(p, x)
     vector("polyval", 1, p)
     check.operand("polyval", 2, x)
+    if not is_tensor(x) then check.number("polyval", 2, x, "x") end
     local y = is_tensor(x) and ty.zeros_like(x) or 0
     for k = 1, p:numel() do y = y * x + p[k] end
     return y
