@@ -1,32 +1,15 @@
 /*
 ** jobs.c -- what the CUDA device does that is no loop program of a plan: products, copies, scatters, sorts, searches, checks.
 ** In:  jobs and addresses.  Out: kernels are launched. Fails when out of memory, and where the driver refuses a text.
-** Copies and products of one column are loop programs of our own. What is refused: attention, products that OpenBLAS was
-** asked for, sorts of long rows; the CPU does these with copies.
+** Copies and products of one column are loop programs of our own. What is refused: products that OpenBLAS was asked
+** for, sorts of long rows; the CPU does these with copies.
 */
 #include "base/system.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda/jobs.h"
 #include "device/cuda/ptx_move.h"
-#include "device/cuda/ptx_product.h"
 #include "device/cuda/ptx_program.h"
 
 /* --- kernels, by what they are made for */
-
-typedef struct Key {
-  u8 kind, dtype, flag, dims;
-  ProductVariant product;
-} Key;
-
-enum {
-  OF_PRODUCT = 1,
-  OF_COLUMN,
-  OF_COPY,
-  OF_SCATTER,
-  OF_POSITIONS,
-  OF_POSITIONS_END,
-  OF_SORT,
-  OF_SEARCH
-};
 
 static struct {
   Lock lock;
@@ -42,6 +25,7 @@ static Text text_of(const Key *k) {
   switch (k->kind) {
   case OF_PRODUCT:
     return k->product.tiles ? ty_ptx_tiles(&k->product) : ty_ptx_product(&k->product);
+  case OF_ATTEND: return ty_ptx_attend(&k->attend);
   case OF_SCATTER: return ty_ptx_scatter(k->dtype, k->flag, k->dims);
   case OF_POSITIONS: return ty_ptx_positions();
   case OF_POSITIONS_END: return ty_ptx_positions_end();
@@ -93,8 +77,7 @@ static Kernel *make_column(const Key *k) {
   return ty_machine_cuda.make(&u.p);
 }
 
-/* They are made once and stay. False: out of memory, or the driver refuses a text. */
-static bool find(const Key *key, CudaCode *code, Kernel **kernel) {
+bool ty_cuda_find(const Key *key, CudaCode *code, Kernel **kernel) {
   bool ok = false;
   ty_lock(&found.lock);
   for (i32 i = 0; i < found.n && !ok; i++)
@@ -125,8 +108,6 @@ static bool find(const Key *key, CudaCode *code, Kernel **kernel) {
   return ok;
 }
 
-static i64 blocks_of(i64 count, int threads) { return TY_MIN((count - 1) / threads + 1, 32768); }
-
 static i64 address(const void *p) { return (i64)(uintptr_t)p; }
 
 /* --- copies */
@@ -145,7 +126,7 @@ static bool copy(const Job *j, void *const *buf, Stream *s, const char **err) {
   }
   ty_type_strides(t, l.strides[COPY_TO]);
   const Run r = {.launch = &l, .buf = buf, .stream = s};
-  return find(&key, NULL, &k) && ty_machine_cuda.run(k, &r);
+  return ty_cuda_find(&key, NULL, &k) && ty_machine_cuda.run(k, &r);
 }
 
 /* --- products */
@@ -168,7 +149,7 @@ static bool column(const Gemm *g, const char *a, const char *b, void *y, Stream 
     rows *= g->lead[d];
   }
   const Run r = {.launch = &l, .buf = buf, .stream = s};
-  return find(&key, NULL, &k) && ty_machine_cuda.run(k, &r);
+  return ty_cuda_find(&key, NULL, &k) && ty_machine_cuda.run(k, &r);
 }
 
 static Side side_of(const Im2col *p) {
@@ -228,10 +209,10 @@ static bool matrix(const Gemm *g, const char *a, const char *b, void *y, Stream 
   }
   bind_side((char *)block, l.side[0], g->a_im2col, g->ars, g->acs, g->m, g->k, size);
   bind_side((char *)block, l.side[1], g->b_im2col, g->brs, g->bcs, g->k, g->n, size);
-  if (!find(&key, &code, NULL)) return false;
+  if (!ty_cuda_find(&key, &code, NULL)) return false;
   const int threads = tiles ? TILE_THREADS : PRODUCT_THREADS;
-  return ty_cuda_launch(&code, blocks_of(block[PRODUCT_COUNT / 8], tiles ? 1 : threads), threads,
-                        block);
+  return ty_cuda_launch(&code, ty_cuda_blocks(block[PRODUCT_COUNT / 8], tiles ? 1 : threads),
+                        threads, block);
 }
 
 static bool product(const Job *j, void *const *buf, const u64 *scalar, Stream *s) {
@@ -254,13 +235,23 @@ static bool product(const Job *j, void *const *buf, const u64 *scalar, Stream *s
   return ok;
 }
 
+static bool attend(const Job *j, void *const *buf, Stream *s) {
+  void *x[AT_OPERANDS] = {NULL};
+  const int n = j->noperands - 1;
+  memcpy(x, buf, (size_t)n * sizeof *x);
+  return ty_cuda_attend(j->attend, x, buf[n], s);
+}
+
 /* --- moves */
 
 static bool scatter(const Job *j, void *const *buf, Stream *s) {
   const Type *y = &j->type[0], *src = &j->type[2];
   const int dim = j->node->arg.k, dims = src->rank - 1;
   const i64 size = ty_dtypes[y->dtype].bytes;
-  const Key key = {OF_SCATTER, y->dtype, j->node->op == OP_SCATTER_ADD, (u8)dims, {0}};
+  const Key key = {.kind = OF_SCATTER,
+                   .dtype = y->dtype,
+                   .flag = j->node->op == OP_SCATTER_ADD,
+                   .dims = (u8)dims};
   i64 to[MAX_RANK], from[MAX_RANK], block[SCATTER_DIMS / 8 + 4 * MAX_RANK], count = 1;
   CudaCode code;
   ty_type_strides(y, to);
@@ -278,8 +269,8 @@ static bool scatter(const Job *j, void *const *buf, Stream *s) {
   block[SCATTER_Y_STEP / 8] = to[dim] * size, block[SCATTER_SRC_STEP / 8] = from[dim] * size;
   block[SCATTER_INDEX_STEP / 8] = j->strides[dim] * 8;
   return !count || !src->dims[dim] ||
-         (find(&key, &code, NULL) &&
-          ty_cuda_launch(&code, blocks_of(count, MOVE_THREADS), MOVE_THREADS, block));
+         (ty_cuda_find(&key, &code, NULL) &&
+          ty_cuda_launch(&code, ty_cuda_blocks(count, MOVE_THREADS), MOVE_THREADS, block));
 }
 
 static bool positions(const Job *j, void *const *buf, Stream *s, const char **err) {
@@ -288,7 +279,7 @@ static bool positions(const Job *j, void *const *buf, Stream *s, const char **er
   const Key key = {.kind = OF_POSITIONS}, key_end = {.kind = OF_POSITIONS_END};
   CudaCode code, code_end;
   if (!count) return true;
-  if (!find(&key, &code, NULL) || !find(&key_end, &code_end, NULL)) return false;
+  if (!ty_cuda_find(&key, &code, NULL) || !ty_cuda_find(&key_end, &code_end, NULL)) return false;
   i64 block[] = {(i64)ty_cuda_word(s), address(buf[0]), address(buf[1]),         count,
                  (i64)n->arg.bits,     n->arg.k,        (i64)ty_cuda_check(s, n)};
   if (!block[POSITIONS_CHECK / 8]) {
@@ -296,14 +287,14 @@ static bool positions(const Job *j, void *const *buf, Stream *s, const char **er
     *err = ty_cuda_trouble();
     return true;
   }
-  return ty_cuda_launch(&code, blocks_of(count, MOVE_THREADS), MOVE_THREADS, block) &&
+  return ty_cuda_launch(&code, ty_cuda_blocks(count, MOVE_THREADS), MOVE_THREADS, block) &&
          ty_cuda_launch(&code_end, 1, 32, block);
 }
 
 static bool sort(const Job *j, void *const *buf, Stream *s) {
   const Type *t = j->type;
   const int dim = j->node->arg.k;
-  const Key key = {OF_SORT, t->dtype, j->node->arg.k2 == SORT_DESCENDING, 0, {0}};
+  const Key key = {.kind = OF_SORT, .dtype = t->dtype, .flag = j->node->arg.k2 == SORT_DESCENDING};
   i64 inner = 1;
   CudaCode code;
   for (int d = dim + 1; d < t->rank; d++) inner *= t->dims[d];
@@ -315,21 +306,21 @@ static bool sort(const Job *j, void *const *buf, Stream *s) {
                  j->node->type.dims[dim],
                  inner};
   return !block[SORT_COUNT / 8] ||
-         (find(&key, &code, NULL) &&
-          ty_cuda_launch(&code, blocks_of(block[SORT_COUNT / 8], MOVE_THREADS), MOVE_THREADS,
+         (ty_cuda_find(&key, &code, NULL) &&
+          ty_cuda_launch(&code, ty_cuda_blocks(block[SORT_COUNT / 8], MOVE_THREADS), MOVE_THREADS,
                          block));
 }
 
 static bool search(const Job *j, void *const *buf, Stream *s) {
   const Type *t = j->type;
-  const Key key = {OF_SEARCH, t->dtype, j->node->arg.k == SIDE_RIGHT, 0, {0}};
+  const Key key = {.kind = OF_SEARCH, .dtype = t->dtype, .flag = j->node->arg.k == SIDE_RIGHT};
   CudaCode code;
   i64 block[] = {(i64)ty_cuda_word(s),    address(buf[0]),      address(buf[1]),
                  address(buf[2]),         ty_type_numel(&t[1]), t[0].dims[t[0].rank - 1],
                  t[1].dims[t[1].rank - 1]};
   return !block[SEARCH_COUNT / 8] ||
-         (find(&key, &code, NULL) &&
-          ty_cuda_launch(&code, blocks_of(block[SEARCH_COUNT / 8], MOVE_THREADS), MOVE_THREADS,
+         (ty_cuda_find(&key, &code, NULL) &&
+          ty_cuda_launch(&code, ty_cuda_blocks(block[SEARCH_COUNT / 8], MOVE_THREADS), MOVE_THREADS,
                          block));
 }
 
@@ -347,7 +338,7 @@ bool ty_cuda_takes(const Job *j) {
   case JOB_SORT: return !is_composed(j->type->dtype) && j->type->dims[j->node->arg.k] <= SORT_MOST;
   case JOB_SEARCH:
   case JOB_SCATTER: return !is_composed(j->node->type.dtype) && !is_composed(j->type->dtype);
-  case JOB_ATTEND:
+  case JOB_ATTEND: return ty_cuda_attend_takes(j->attend);
   case JOB_FFT: return false;
   default: return true;
   }
@@ -361,6 +352,7 @@ bool ty_cuda_perform(const Job *j, void *const *buf, const u64 *scalar, const vo
   bool ok = false;
   switch (j->kind) {
   case JOB_PRODUCT: ok = product(j, buf, scalar, s); break;
+  case JOB_ATTEND: ok = attend(j, buf, s); break;
   case JOB_SORT: ok = sort(j, buf, s); break;
   case JOB_SEARCH: ok = search(j, buf, s); break;
   case JOB_SCATTER: ok = scatter(j, buf, s); break;

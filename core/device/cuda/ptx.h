@@ -49,6 +49,8 @@ Text ty_ptx_end(Ptx *E, int end, i32 params, int threads);
 Reg ty_ptx_primitive(Ptx *E, const Instr *in, int ta, Reg a, Reg b, Reg c);
 /* a op b of a reduction or scan: P_ADD, P_MUL, P_MAX, P_MIN. */
 Reg ty_ptx_binary(Ptx *E, int prim, int ctype, Reg a, Reg b);
+/* Philox4x32-10: the counter's four words become the random ones. low, high: the key. */
+void ty_ptx_philox(Ptx *E, Reg w[4], Reg low, Reg high);
 /* A value as a dtype holds it, in the compute type: wrapped or rounded. */
 Reg ty_ptx_narrow(Ptx *E, int dtype, Reg a);
 /* Memory: an element of a dtype at an address, as the compute type; and back, narrowed already. */
