@@ -96,8 +96,8 @@ Text ty_ptx_end(Ptx *E, int end, i32 params, int threads) {
     if (E->luts >> i & 1) put_lut(&t, i);
   ty_text_printf(&t,
                  ".visible .entry kernel(.param .align 8 .b8 block[%d])\n.maxntid %d, 1, "
-                 "1\n.minnctapersm 2\n{\n",
-                 params, threads);
+                 "1\n.minnctapersm %d\n{\n",
+                 params, threads, E->blocks ? E->blocks : 2);
   for (int k = 0; k < 4; k++)
     if (E->n[k]) ty_text_printf(&t, "\t.reg %s %s<%d>;\n", types[k], prefix[k], E->n[k] + 1);
   if (E->local) ty_text_printf(&t, "\t.local .align 8 .b8 waiting[%d];\n", E->local);

@@ -223,23 +223,21 @@ static void pairs(Gen *G, int of_queries, int of_keys, i32 features, Own y) {
   ty_ptx(E, "@$ bra @", more, next);
 }
 
-/* What a thread has of a result: 4 of what is kept, 4 features, for 64 features at a time. `features` goes from the first of
+/* What a thread has of a result: 4 of what is kept, 4 features, for 64 features at a time. `feature` goes from the first of
 ** the thread's to those of the next 64. */
 typedef struct Result {
-  Reg row[OWN], there[OWN];
+  Reg row, step, own,
+      left; /* the first row's address; to the next; its number, those below `left` are there */
   Reg all, feature, first; /* features; the thread's first; the block's first */
   int next, out;
 } Result;
 
 static void result_begin(Gen *G, Result *r, i32 base, i32 n, i32 features, Reg first, Reg left) {
   Ptx *E = &G->E;
-  const Reg four = constant(G, OWN), own = op(E, "mul.lo", G->slow, four);
-  r->all = param(E, features);
-  for (int i = 0; i < OWN; i++) {
-    const Reg at = op(E, "add", own, constant(G, i));
-    r->there[i] = compare(G, "lt", "s64", at, left);
-    r->row[i] = place_of(G, param(E, base), param(E, n), r->all, op(E, "add", first, at));
-  }
+  r->all = param(E, features), r->left = left;
+  r->own = op(E, "mul.lo", G->slow, constant(G, OWN));
+  r->row = place_of(G, param(E, base), param(E, n), r->all, op(E, "add", first, r->own));
+  r->step = op(E, "mul.lo", op(E, "mul.lo", r->all, param(E, ATTEND_HEADS)), constant(G, G->size));
   r->first = ty_ptx_reg(E, REG_64), r->feature = ty_ptx_reg(E, REG_64);
 }
 
@@ -268,12 +266,15 @@ typedef enum { ZERO, ADD, SCALE, TURN } Change;
 static void change(Gen *G, Result *r, Change how, Own acc, const Reg *by, Reg fresh) {
   Ptx *E = &G->E;
   const int dtype = G->v->dtype;
-  Reg at[OWN][OWN], p[OWN][OWN], was[OWN][OWN];
-  for (int i = 0; i < OWN; i++)
+  Reg at[OWN][OWN], p[OWN][OWN], was[OWN][OWN],
+      row = mad(E, r->feature, constant(G, G->size), r->row);
+  for (int i = 0; i < OWN; i++) {
+    const Reg there = compare(G, "lt", "s64", op(E, "add", r->own, constant(G, i)), r->left);
+    if (i) row = op(E, "add", row, r->step);
     for (int j = 0; j < OWN; j++) {
       const Reg c = op(E, "add", r->feature, constant(G, j));
-      p[i][j] = both(G, r->there[i], compare(G, "lt", "s64", c, r->all));
-      at[i][j] = mad(E, c, constant(G, G->size), r->row[i]);
+      p[i][j] = both(G, there, compare(G, "lt", "s64", c, r->all));
+      at[i][j] = op(E, "add", row, constant(G, (i64)j * G->size));
       if (how == ZERO) continue;
       Reg old = p[i][j];
       if (fresh) ty_ptx(E, "not.pred $, $", old = ty_ptx_reg(E, REG_PRED), fresh);
@@ -281,6 +282,7 @@ static void change(Gen *G, Result *r, Change how, Own acc, const Reg *by, Reg fr
       was[i][j] = ty_ptx_load(E, dtype, at[i][j]);
       E->guard = 0;
     }
+  }
   for (int i = 0; i < OWN; i++)
     for (int j = 0; j < OWN; j++) {
       Reg y;
@@ -648,7 +650,7 @@ static void of_keys(Gen *G, Reg block) {
   Result k, v;
   Own s, d;
   ty_ptx(E, "mul.lo.s64 $, $, #", G->key, block, (i64)ATTEND_SIDE);
-  const Reg left = op(E, "sub", m, G->key);
+  const Reg left = copy(G, op(E, "sub", m, G->key));
   result_begin(G, &k, ATTEND_DK, ATTEND_M, ATTEND_FEATURES, G->key, left);
   result_begin(G, &v, ATTEND_DV, ATTEND_M, ATTEND_VALUES, G->key, left);
   change_all(G, &k, ZERO, NULL);
@@ -658,11 +660,8 @@ static void of_keys(Gen *G, Reg block) {
   queries_from(G, first);
   ty_ptx(E, "mov.b64 $, $", G->keys_left, seen(G, G->key));
   branch(G, "le", G->keys_left, zero, skip);
-  for (int i = 0; i < OWN; i++) { /* keys that none of these queries sees stay as they are */
-    const Reg at = mad(E, G->slow, constant(G, OWN), constant(G, i));
-    ty_ptx(E, "setp.lt.s64 $, $, $", k.there[i], at, G->keys_left);
-    ty_ptx(E, "setp.lt.s64 $, $, $", v.there[i], at, G->keys_left);
-  }
+  ty_ptx(E, "mov.b64 $, $", left,
+         G->keys_left); /* keys that none of these queries sees stay as they are */
   pairs(G, AT_Q, AT_K, ATTEND_FEATURES, s);
   pairs(G, AT_G, AT_V, ATTEND_VALUES, d);
   mask(G, s);
@@ -737,6 +736,7 @@ Text ty_ptx_attend(const AttendVariant *v) {
   }
   ty_ptx(E, "add.s64 $, $, $", unit, unit, step);
   ty_ptx(E, "bra @", next);
+  if (G->size == 8) E->blocks = 1;
   const Text t = ty_ptx_end(E, end, ATTEND_LEAD + v->nlead * ATTEND_LEAD_EACH, threads);
   ty_mem_free(G);
   return t;
