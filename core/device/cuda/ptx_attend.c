@@ -263,41 +263,39 @@ static void result_next(Gen *G, Result *r) {
 ** `fresh` holds. */
 typedef enum { ZERO, ADD, SCALE, TURN } Change;
 
+static Reg changed(Gen *G, Change how, Reg was, Reg acc, Reg by, Reg fresh) {
+  switch (how) {
+  case ZERO: return number(G, 0);
+  case ADD: return arith(G, P_ADD, was, acc);
+  case SCALE: return arith(G, P_MUL, was, by);
+  default: return pick(G, fresh, acc, arith(G, P_ADD, arith(G, P_MUL, was, by), acc));
+  }
+}
+
 static void change(Gen *G, Result *r, Change how, Own acc, const Reg *by, Reg fresh) {
   Ptx *E = &G->E;
   const int dtype = G->v->dtype;
-  Reg at[OWN][OWN], p[OWN][OWN], was[OWN][OWN],
-      row = mad(E, r->feature, constant(G, G->size), r->row);
+  Reg row = mad(E, r->feature, constant(G, G->size), r->row), old = 0;
+  if (fresh) ty_ptx(E, "not.pred $, $", old = ty_ptx_reg(E, REG_PRED), fresh);
   for (int i = 0; i < OWN; i++) {
     const Reg there = compare(G, "lt", "s64", op(E, "add", r->own, constant(G, i)), r->left);
+    Reg at[OWN], p[OWN], was[OWN] = {0};
     if (i) row = op(E, "add", row, r->step);
-    for (int j = 0; j < OWN; j++) {
+    for (int j = 0; j < OWN; j++) { /* four on their way */
       const Reg c = op(E, "add", r->feature, constant(G, j));
-      p[i][j] = both(G, there, compare(G, "lt", "s64", c, r->all));
-      at[i][j] = op(E, "add", row, constant(G, (i64)j * G->size));
+      p[j] = both(G, there, compare(G, "lt", "s64", c, r->all));
+      at[j] = op(E, "add", row, constant(G, (i64)j * G->size));
       if (how == ZERO) continue;
-      Reg old = p[i][j];
-      if (fresh) ty_ptx(E, "not.pred $, $", old = ty_ptx_reg(E, REG_PRED), fresh);
-      E->guard = fresh ? both(G, old, p[i][j]) : old;
-      was[i][j] = ty_ptx_load(E, dtype, at[i][j]);
-      E->guard = 0;
+      E->guard = old ? both(G, old, p[j]) : p[j];
+      was[j] = ty_ptx_load(E, dtype, at[j]);
     }
-  }
-  for (int i = 0; i < OWN; i++)
     for (int j = 0; j < OWN; j++) {
-      Reg y;
-      switch (how) {
-      case ZERO: y = number(G, 0); break;
-      case ADD: y = arith(G, P_ADD, was[i][j], acc[i][j]); break;
-      case SCALE: y = arith(G, P_MUL, was[i][j], by[i]); break;
-      default:
-        y = pick(G, fresh, acc[i][j],
-                 arith(G, P_ADD, arith(G, P_MUL, was[i][j], by[i]), acc[i][j]));
-      }
-      E->guard = p[i][j];
-      ty_ptx_store(E, dtype, at[i][j], y);
-      E->guard = 0;
+      E->guard = p[j];
+      ty_ptx_store(E, dtype, at[j],
+                   changed(G, how, was[j], acc ? acc[i][j] : 0, by ? by[i] : 0, fresh));
     }
+    E->guard = 0;
+  }
 }
 
 static void change_all(Gen *G, Result *r, Change how, const Reg *by) {

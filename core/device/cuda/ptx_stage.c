@@ -18,24 +18,26 @@ Reg ty_ptx_cut(Ptx *E, Reg x, i64 n, Reg *rest) {
 }
 
 void ty_ptx_bring_begin(Ptx *E, const Stage *S, const Piece *p, Bring *y) {
-  const int size = size_of(S->ctype);
-  *y = (Bring){.n = STAGE_SIDE * S->depth / STAGE_THREADS, .by = p->by};
+  const i64 size = size_of(S->ctype), pitch = ty_ptx_pitch(S),
+            fast = p->along_k ? S->depth : STAGE_SIDE, hop = STAGE_THREADS / fast;
+  Reg slow;
+  const Reg first = ty_ptx_cut(E, S->thread, fast, &slow), k = p->along_k ? first : slow,
+            i0 = p->along_k ? slow : first;
+  *y = (Bring){.n = STAGE_SIDE * S->depth / STAGE_THREADS, .by = p->by, .depth = k};
+  y->lines = p->along_k ? 0 : hop;
+  y->bytes = p->along_k ? hop * size : hop * pitch;
   y->step = op(E, "mul.lo", p->along, constant(E, S->depth));
-  if (p->line && p->line_along_k) {
+  y->to = mad(E, k, constant(E, pitch),
+              mad(E, i0, constant(E, size), op(E, "add", S->memory, constant(E, p->to))));
+  if (p->line && p->line_along_k)
     ty_ptx(E, "mov.b64 $, $", y->line = ty_ptx_reg(E, REG_64), p->line);
-  }
   for (int q = 0; q < y->n; q++) {
-    Reg slow;
-    const Reg e = op(E, "add", S->thread, constant(E, (i64)q * STAGE_THREADS)),
-              fast = ty_ptx_cut(E, e, p->along_k ? S->depth : STAGE_SIDE, &slow),
-              k = p->along_k ? fast : slow, i = p->along_k ? slow : fast;
-    y->depth[q] = k;
+    const Reg i = p->along_k ? op(E, "add", i0, constant(E, q * hop)) : i0,
+              line = op(E, "add", k, constant(E, q * y->lines)),
+              from = mad(E, i, p->across, mad(E, line, p->along, p->base));
     y->inside[q] = ty_ptx_reg(E, REG_PRED);
     ty_ptx(E, "setp.lt.s64 $, $, $", y->inside[q], i, p->left);
-    const Reg from = mad(E, i, p->across, mad(E, k, p->along, p->base));
     ty_ptx(E, "mov.b64 $, $", y->at[q] = ty_ptx_reg(E, REG_64), from);
-    y->to[q] = mad(E, k, constant(E, ty_ptx_pitch(S)),
-                   mad(E, i, constant(E, size), op(E, "add", S->memory, constant(E, p->to))));
     if (!p->line || p->line_along_k) continue;
     E->guard = y->inside[q];
     y->times[q] = ty_ptx_load(E, S->dtype, mad(E, i, constant(E, size), p->line));
@@ -50,12 +52,15 @@ void ty_ptx_bring(Ptx *E, const Stage *S, Bring *b, Reg left, u64 beyond) {
   Reg there[STAGE_MOST], v[STAGE_MOST];
   for (int q = 0; q < b->n; q++) { /* all of them on their way, before the first is waited for */
     there[q] = ty_ptx_reg(E, REG_PRED);
-    ty_ptx(E, "setp.lt.s64 $, $, $", there[q], b->depth[q], left);
+    ty_ptx(E, "setp.lt.s64 $, $, $", there[q], b->depth,
+           q && b->lines ? op(E, "sub", left, constant(E, q * b->lines)) : left);
     ty_ptx(E, "and.pred $, $, $", there[q], there[q], b->inside[q]);
     E->guard = there[q];
     v[q] = ty_ptx_load(E, S->dtype, b->at[q]);
     if (b->line)
-      b->times[q] = ty_ptx_load(E, S->dtype, mad(E, b->depth[q], constant(E, size), b->line));
+      b->times[q] = ty_ptx_load(
+          E, S->dtype,
+          mad(E, op(E, "add", b->depth, constant(E, q * b->lines)), constant(E, size), b->line));
     E->guard = 0;
     ty_ptx(E, "add.s64 $, $, $", b->at[q], b->at[q], b->step);
   }
@@ -64,7 +69,7 @@ void ty_ptx_bring(Ptx *E, const Stage *S, Bring *b, Reg left, u64 beyond) {
     const Reg times = b->by ? b->by : b->times[q], y = ty_ptx_value(E, S->ctype);
     if (times) v[q] = ty_ptx_binary(E, P_MUL, S->ctype, v[q], times);
     ty_ptx(E, "selp.~ $, $, $, $", bits, y, v[q], none, there[q]);
-    ty_ptx(E, "st.shared.~ [$], $", bits, b->to[q], y);
+    ty_ptx(E, "st.shared.~ [$+#], $", bits, b->to, q * b->bytes, y);
   }
 }
 

@@ -30,11 +30,13 @@ typedef struct Piece {
   i64 to;       /* in shared memory */
 } Piece;
 
-/* What a thread brings of it at a time. */
+/* What a thread brings of it at a time: n elements, which are so many lines or columns apart. */
 typedef struct Bring {
-  Reg at[STAGE_MOST], inside[STAGE_MOST], depth[STAGE_MOST], to[STAGE_MOST], times[STAGE_MOST];
+  Reg at[STAGE_MOST], inside[STAGE_MOST], times[STAGE_MOST];
+  Reg depth, to;      /* of the first one: its place along k, its address in shared memory */
   Reg step, by, line; /* line: along k, the first of the lines at hand */
   int n;
+  i64 lines, bytes; /* from one to the next: lines; bytes of shared memory */
 } Bring;
 
 void ty_ptx_bring_begin(Ptx *E, const Stage *S, const Piece *p, Bring *y);
