@@ -1,13 +1,15 @@
 /*
-** jobs.c -- what the CUDA device does that is no loop program of a plan: products, copies, scatters, sorts, searches, checks.
+** jobs.c -- what the CUDA device does that is no loop program of a plan: products, copies, checks; the rest by way of files of
+** their own.
 ** In:  jobs and addresses.  Out: kernels are launched. Fails when out of memory, and where the driver refuses a text.
-** Copies and products of one column are loop programs of our own. What is refused: products that OpenBLAS was asked
-** for, sorts of long rows; the CPU does these with copies.
+** Copies and products of one column are loop programs of our own. What is refused, the CPU does with copies:
+** products that OpenBLAS was asked for, and transforms.
 */
 #include "base/system.h"
 #include "device/cuda/jobs.h"
 #include "device/cuda/ptx_move.h"
 #include "device/cuda/ptx_program.h"
+#include "device/cuda/ptx_sort.h"
 
 /* --- kernels, by what they are made for */
 
@@ -26,7 +28,8 @@ static Text text_of(const Key *k) {
   case OF_PRODUCT:
     return k->product.tiles ? ty_ptx_tiles(&k->product) : ty_ptx_product(&k->product);
   case OF_ATTEND: return ty_ptx_attend(&k->attend);
-  case OF_SCATTER: return ty_ptx_scatter(k->dtype, k->flag, k->dims);
+  case OF_SCATTER: return ty_ptx_scatter((ScatterWay)k->way, k->dtype, k->flag, k->dims);
+  case OF_RADIX: return ty_ptx_radix((RadixStep)k->way, k->dtype, k->flag & 1, k->flag & 2);
   case OF_POSITIONS: return ty_ptx_positions();
   case OF_POSITIONS_END: return ty_ptx_positions_end();
   case OF_SORT: return ty_ptx_sort(k->dtype, k->flag);
@@ -108,7 +111,11 @@ bool ty_cuda_find(const Key *key, CudaCode *code, Kernel **kernel) {
   return ok;
 }
 
-static i64 address(const void *p) { return (i64)(uintptr_t)p; }
+bool ty_cuda_run_each(const Key *key, i64 count, int threads, i64 *block) {
+  CudaCode code;
+  return !count || (ty_cuda_find(key, &code, NULL) &&
+                    ty_cuda_launch(&code, ty_cuda_blocks(count, threads), threads, block));
+}
 
 /* --- copies */
 
@@ -199,8 +206,8 @@ static bool matrix(const Gemm *g, const char *a, const char *b, void *y, Stream 
     v->tiles = TILES | (g->acs == 1 ? TILES_A_K : 0) | (g->brs == 1 && g->bcs != 1 ? TILES_B_K : 0);
   const ProductLayout l = ty_ptx_product_layout(v);
   block[PRODUCT_WORD / 8] = (i64)ty_cuda_word(s);
-  block[PRODUCT_A / 8] = address(a), block[PRODUCT_B / 8] = address(b),
-                    block[PRODUCT_Y / 8] = address(y);
+  block[PRODUCT_A / 8] = ty_cuda_address(a), block[PRODUCT_B / 8] = ty_cuda_address(b),
+                    block[PRODUCT_Y / 8] = ty_cuda_address(y);
   block[PRODUCT_M / 8] = g->m, block[PRODUCT_N / 8] = g->n, block[PRODUCT_K / 8] = g->k;
   block[PRODUCT_COUNT / 8] = tiles ? tiles : g->batch * g->m * g->n;
   for (int d = 0; d < g->nlead; d++) {
@@ -244,35 +251,6 @@ static bool attend(const Job *j, void *const *buf, Stream *s) {
 
 /* --- moves */
 
-static bool scatter(const Job *j, void *const *buf, Stream *s) {
-  const Type *y = &j->type[0], *src = &j->type[2];
-  const int dim = j->node->arg.k, dims = src->rank - 1;
-  const i64 size = ty_dtypes[y->dtype].bytes;
-  const Key key = {.kind = OF_SCATTER,
-                   .dtype = y->dtype,
-                   .flag = j->node->op == OP_SCATTER_ADD,
-                   .dims = (u8)dims};
-  i64 to[MAX_RANK], from[MAX_RANK], block[SCATTER_DIMS / 8 + 4 * MAX_RANK], count = 1;
-  CudaCode code;
-  ty_type_strides(y, to);
-  ty_type_strides(src, from);
-  i64 *at = &block[SCATTER_DIMS / 8];
-  for (int d = 0; d < src->rank; d++) {
-    if (d == dim) continue;
-    *at++ = src->dims[d], *at++ = to[d] * size, *at++ = from[d] * size, *at++ = j->strides[d] * 8;
-    count *= src->dims[d];
-  }
-  block[SCATTER_WORD / 8] = (i64)ty_cuda_word(s);
-  block[SCATTER_Y / 8] = address(buf[2]), block[SCATTER_SRC / 8] = address(buf[1]);
-  block[SCATTER_INDEX / 8] = address(buf[0]) + j->start[0];
-  block[SCATTER_COUNT / 8] = count, block[SCATTER_N / 8] = src->dims[dim];
-  block[SCATTER_Y_STEP / 8] = to[dim] * size, block[SCATTER_SRC_STEP / 8] = from[dim] * size;
-  block[SCATTER_INDEX_STEP / 8] = j->strides[dim] * 8;
-  return !count || !src->dims[dim] ||
-         (ty_cuda_find(&key, &code, NULL) &&
-          ty_cuda_launch(&code, ty_cuda_blocks(count, MOVE_THREADS), MOVE_THREADS, block));
-}
-
 static bool positions(const Job *j, void *const *buf, Stream *s, const char **err) {
   const Node *n = j->node;
   const i64 count = ty_type_numel(&n->type);
@@ -280,8 +258,10 @@ static bool positions(const Job *j, void *const *buf, Stream *s, const char **er
   CudaCode code, code_end;
   if (!count) return true;
   if (!ty_cuda_find(&key, &code, NULL) || !ty_cuda_find(&key_end, &code_end, NULL)) return false;
-  i64 block[] = {(i64)ty_cuda_word(s), address(buf[0]), address(buf[1]),         count,
-                 (i64)n->arg.bits,     n->arg.k,        (i64)ty_cuda_check(s, n)};
+  i64 block[] = {(i64)ty_cuda_word(s),    ty_cuda_address(buf[0]),
+                 ty_cuda_address(buf[1]), count,
+                 (i64)n->arg.bits,        n->arg.k,
+                 (i64)ty_cuda_check(s, n)};
   if (!block[POSITIONS_CHECK / 8]) {
     if (!ty_cuda_trouble()) return false;
     *err = ty_cuda_trouble();
@@ -291,53 +271,14 @@ static bool positions(const Job *j, void *const *buf, Stream *s, const char **er
          ty_cuda_launch(&code_end, 1, 32, block);
 }
 
-static bool sort(const Job *j, void *const *buf, Stream *s) {
-  const Type *t = j->type;
-  const int dim = j->node->arg.k;
-  const Key key = {.kind = OF_SORT, .dtype = t->dtype, .flag = j->node->arg.k2 == SORT_DESCENDING};
-  i64 inner = 1;
-  CudaCode code;
-  for (int d = dim + 1; d < t->rank; d++) inner *= t->dims[d];
-  i64 block[] = {(i64)ty_cuda_word(s),
-                 address(buf[0]),
-                 address(buf[1]),
-                 ty_type_numel(t),
-                 t->dims[dim],
-                 j->node->type.dims[dim],
-                 inner};
-  return !block[SORT_COUNT / 8] ||
-         (ty_cuda_find(&key, &code, NULL) &&
-          ty_cuda_launch(&code, ty_cuda_blocks(block[SORT_COUNT / 8], MOVE_THREADS), MOVE_THREADS,
-                         block));
-}
-
-static bool search(const Job *j, void *const *buf, Stream *s) {
-  const Type *t = j->type;
-  const Key key = {.kind = OF_SEARCH, .dtype = t->dtype, .flag = j->node->arg.k == SIDE_RIGHT};
-  CudaCode code;
-  i64 block[] = {(i64)ty_cuda_word(s),    address(buf[0]),      address(buf[1]),
-                 address(buf[2]),         ty_type_numel(&t[1]), t[0].dims[t[0].rank - 1],
-                 t[1].dims[t[1].rank - 1]};
-  return !block[SEARCH_COUNT / 8] ||
-         (ty_cuda_find(&key, &code, NULL) &&
-          ty_cuda_launch(&code, ty_cuda_blocks(block[SEARCH_COUNT / 8], MOVE_THREADS), MOVE_THREADS,
-                         block));
-}
-
 /* --- the device's */
-
-/* Unsigned integers beyond u8 are composed where loop programs are made; there are no kernels of them. */
-static bool is_composed(int dtype) { return dtype > T_F64; }
 
 bool ty_cuda_takes(const Job *j) {
   const Gemm *g = j->gemm;
   switch (j->kind) {
   case JOB_PRODUCT:
-    return !is_composed(g->dtype) && !j->blas && !g->k0 && !g->kstep &&
-           !(g->n == 1 && (g->a_im2col || g->b_im2col));
-  case JOB_SORT: return !is_composed(j->type->dtype) && j->type->dims[j->node->arg.k] <= SORT_MOST;
-  case JOB_SEARCH:
-  case JOB_SCATTER: return !is_composed(j->node->type.dtype) && !is_composed(j->type->dtype);
+    return !j->blas && !g->k0 && !g->kstep && !(g->n == 1 && (g->a_im2col || g->b_im2col));
+  case JOB_SORT: return ty_cuda_sort_takes(j);
   case JOB_ATTEND: return ty_cuda_attend_takes(j->attend);
   case JOB_FFT: return false;
   default: return true;
@@ -353,9 +294,9 @@ bool ty_cuda_perform(const Job *j, void *const *buf, const u64 *scalar, const vo
   switch (j->kind) {
   case JOB_PRODUCT: ok = product(j, buf, scalar, s); break;
   case JOB_ATTEND: ok = attend(j, buf, s); break;
-  case JOB_SORT: ok = sort(j, buf, s); break;
-  case JOB_SEARCH: ok = search(j, buf, s); break;
-  case JOB_SCATTER: ok = scatter(j, buf, s); break;
+  case JOB_SORT: ok = ty_cuda_sort(j, buf, s); break;
+  case JOB_SEARCH: ok = ty_cuda_search(j, buf, s); break;
+  case JOB_SCATTER: ok = ty_cuda_scatter(j, buf, s); break;
   case JOB_POSITIONS: ok = positions(j, buf, s, err); break;
   case JOB_COPY: ok = copy(j, buf, s, err); break;
   default: break;
