@@ -112,6 +112,15 @@ describe("loop programs on cuda give the CPU's bits:", function()
   each("scans", { "f32", "f64", "i32", "f16" }, function(x)
     return x:cumsum(2), x:cumsum(1), (x / 20):cumprod(2), x:cummax(2)
   end, 3, 4200)
+  probe("scans of rows of several blocks, in three kernels and in one", function()
+    for _, dtype in ipairs { "f32", "f64", "i32" } do
+      same(dtype, function(x) return x:cumsum(1), x:cumprod(1), x:cummax(1), (x:cummin(1)) end, H.mixed(dtype, { 9000 }, 1))
+    end
+    same("two at once", function(x) return x:cumsum(2) - x:cumprod(2), x:logcumsumexp(2) end, numbers("f32", 2, 8200) / 20)
+    if os.getenv "CUDA_DEFAULT" then -- many rows
+      same("many", function(x) return x:cumsum(2):sum() end, numbers("f32", 2048, 4100))
+    end
+  end)
   each("sums of exponentials that run", { "f32", "f64" }, function(x) return x:logcumsumexp(2), (x:round()):cummin(1) end, 4, 150)
   probe("rows that are empty", function()
     same("empty", function(x) return x:sum(2), x:t():sum(1), x:cumsum(2) end, ty.zeros(3, 0))

@@ -15,6 +15,7 @@ typedef struct Made {
 struct Kernel {
   Program *p;
   bool split;
+  i32 scans; /* that may be split */
   Lock lock;
   Made *made;
   i32 n, cap;
@@ -37,6 +38,7 @@ static Kernel *make(const Program *p) {
   }
   memcpy(k->p, p, n);
   k->split = ty_ptx_is_split(p);
+  k->scans = ty_ptx_split_scans(p);
   k->bytes = sizeof *k + n;
   ty_lock_init(&k->lock);
   return k;
@@ -185,6 +187,28 @@ static bool run_split(const Kernel *k, Variant v, i64 groups, i64 each, i64 *at)
   return true;
 }
 
+/* Scans of few long rows as three kernels. False as above. */
+static bool run_scans(const Kernel *k, Variant v, i64 *at) {
+  static const u8 mode[] = {MODE_TOTALS, MODE_OFFSETS, MODE_SCAN};
+  enum { N = TY_COUNT(mode) };
+  CudaCode code[N];
+  const i64 units = at[PARAM_COUNT / 8], groups = (at[PARAM_R / 8] + BLOCK - 1) / BLOCK,
+            bytes = units * groups * k->scans * 8;
+  for (int i = 0; i < N; i++) {
+    v.mode = mode[i];
+    if (!find(k, &v, &code[i])) return false;
+  }
+  void *scratch = ty_cuda_allocate(bytes);
+  if (!scratch) return false;
+  at[PARAM_SCRATCH / 8] = (i64)(uintptr_t)scratch;
+  at[PARAM_GROUPS / 8] = groups;
+  ty_cuda_launch(&code[0], grid(k->p, units * groups), PROGRAM_THREADS, at);
+  ty_cuda_launch(&code[1], (units - 1) / PROGRAM_THREADS + 1, PROGRAM_THREADS, at);
+  ty_cuda_launch(&code[2], grid(k->p, units * groups), PROGRAM_THREADS, at);
+  ty_cuda_free(scratch, bytes);
+  return true;
+}
+
 static bool run(const Kernel *k, const Run *r) {
   static _Thread_local i64 at[BLOCK_MOST / 8]; /* stacks are small */
   Shape s;
@@ -198,6 +222,7 @@ static bool run(const Kernel *k, const Run *r) {
   if (!bind(k->p, &v, &s, r, at)) return ty_cuda_trouble() != NULL;
   const i64 groups = groups_of(k, &s, &v, &each);
   if (groups && run_split(k, v, groups, each, at)) return true;
+  if (k->scans && !v.one && units < 2048 && run_scans(k, v, at)) return true;
   if (!find(k, &v, &code)) return ty_cuda_trouble() != NULL;
   ty_cuda_launch(&code, grid(k->p, units), PROGRAM_THREADS, at);
   return true;

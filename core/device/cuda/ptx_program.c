@@ -7,7 +7,8 @@
 **   rows     a warp a row: thread t has the elements t and t + 32 of every 64, so lanes t and t + 32 of the canonical
 **            order, or, where a lane is 8 bytes, lane t twice. Passes over the row compute anew what they need.
 **   columns  a thread a column, going down R by the four lanes
-**   scans    a warp a row, 32 elements at a time: two groups of 16
+**   scans    a warp a row, 32 elements at a time: two groups of 16. Where rows are few and long, three kernels: a warp a
+**            block for what the block comes to, a thread a row for what comes before each block, a warp a block again
 ** The canonical order (device/cpu/tile.c) holds throughout: blocks of BLOCK elements (COL_BLOCK rows) are complete
 ** nodes, which wait in local memory and are joined as a binary counter counts; lanes join last.
 ** PART and FINISH do the same in two kernels, where rows are few and long: groups are subtrees, their nodes go by way
@@ -564,7 +565,7 @@ static void emit_scan(Gen *G, int i) {
               y = ty_ptx_value(E, ctype);
     ty_ptx(E, "setp.eq.u32 $, $, 0", p, G->lane);
     ty_ptx(E, "selp.~ $, $, $, $", bits, y, s->carry, before, p);
-    G->reg[i] = y;
+    G->reg[i] = G->v.mode == MODE_SCAN ? ty_ptx_binary(E, op, ctype, s->offset, y) : y;
   } else G->reg[i] = ty_ptx_binary(E, op, ctype, s->offset, all);
   move(G, ctype, s->carry, end);
 }
@@ -642,30 +643,30 @@ static void row_elements(Gen *G, Reg from, Reg to) {
   ty_ptx_here(E, out);
 }
 
-/* The same of a scan: all threads of the warp go along. */
-static void scan_elements(Gen *G) {
+/* The same of a scan: all threads of the warp go along. Blocks end in a row that is not cut. */
+static void scan_elements(Gen *G, Reg from, Reg to) {
   Ptx *E = &G->E;
   const Reg base = index_reg(G), lane = index_of(G, G->lane), p = ty_ptx_reg(E, REG_PRED);
   const Reg last = index_reg(G), mask = index_reg(G);
-  const int next = ty_ptx_label(E), out = ty_ptx_label(E), on = ty_ptx_label(E);
-  begin_scans(G);
-  ty_ptx(E, "mov.~ $, 0", G->v.wide ? "b64" : "b32", base);
+  const int next = ty_ptx_label(E), out = ty_ptx_label(E);
+  index_move(G, base, from);
   ty_ptx(E, "mov.~ $, #", G->v.wide ? "b64" : "b32", mask, (i64)BLOCK - 1);
   ty_ptx_here(E, next);
-  jump(G, "ge", base, G->r_all, out);
+  jump(G, "ge", base, to, out);
   G->r = index_op(G, "add", base, lane);
-  ty_ptx(E, "setp.lt.~ $, $, $", G->index, p, G->r, G->r_all);
+  ty_ptx(E, "setp.lt.~ $, $, $", G->index, p, G->r, to);
   E->guard = p;
   decompose(G, G->r, G->v.no, G->v.no + G->v.nr);
   element(G, 0);
   E->guard = 0;
   ty_ptx(E, "add.~ $, $, 32", G->index, base, base);
-  ty_ptx(E, "and.~ $, $, $", G->v.wide ? "b64" : "b32", last, base, mask);
-  const Reg q = ty_ptx_reg(E, REG_PRED);
-  ty_ptx(E, "setp.ne.~ $, $, 0", G->index, q, last);
-  ty_ptx(E, "@$ bra @", q, on);
-  end_scan_block(G);
-  ty_ptx_here(E, on);
+  if (G->v.mode == MODE_WHOLE) {
+    const Reg q = ty_ptx_reg(E, REG_PRED);
+    ty_ptx(E, "and.~ $, $, $", G->v.wide ? "b64" : "b32", last, base, mask);
+    ty_ptx(E, "setp.ne.~ $, $, 0", G->index, q, last);
+    ty_ptx(E, "@$ bra @", q, next);
+    end_scan_block(G);
+  }
   ty_ptx(E, "bra @", next);
   ty_ptx_here(E, out);
 }
@@ -731,7 +732,7 @@ static void whole_unit(Gen *G) {
   for (int phase = 0; phase < G->C.phases; phase++) {
     need_of(G, phase);
     begin_accs(G, phase);
-    if (G->C.scans) scan_elements(G);
+    if (G->C.scans) begin_scans(G), scan_elements(G, zero_index(G), G->r_all);
     else blocks(G, zero_index(G), G->r_all);
     finish_accs(G);
     emit_class(G, CLASS_ROW, phase + 1);
@@ -760,6 +761,92 @@ static void part_unit(Gen *G, Reg unit, Reg group) {
   store_node(G, unit, group);
 }
 
+/* What scans of a row need of each element: their operands alone. */
+static void need_of_scans(Gen *G) {
+  memset(G->need, 0, sizeof G->need);
+  for (int i = G->p->nbody - 1; i >= 0; i--) {
+    const Instr *in = &G->p->body[i];
+    G->need[i] |= ty_ptx_is_scan(in->op) && G->C.class[i];
+    const i16 ops[3] = {in->a, in->b, in->c};
+    for (int k = 0; k < 3 && G->need[i]; k++)
+      if (ops[k] >= 0) G->need[ops[k]] = true;
+  }
+}
+
+/* Where scratch has the numbers of a row's block, 8 bytes for each scan; *step: from block to block. */
+static Reg scan_place(Gen *G, Reg unit, Reg group, i64 *step) {
+  Ptx *E = &G->E;
+  const Reg at = index_op(G, "add", index_op(G, "mul.lo", unit, index_param(G, PARAM_GROUPS)),
+                          group),
+            y = ty_ptx_reg(E, REG_64);
+  *step = (i64)8 * G->nscan;
+  ty_ptx(E, G->v.wide ? "mad.lo.s64 $, $, #, $" : "mad.wide.u32 $, $, #, $", y, at, *step,
+         ty_ptx_param(E, REG_64, PARAM_SCRATCH));
+  return y;
+}
+
+/* A block of a row: TOTALS stores what its scans come to, SCAN begins with what the blocks before came to. */
+static void scan_unit(Gen *G, Reg unit, Reg group) {
+  Ptx *E = &G->E;
+  const Reg size = index_reg(G);
+  i64 step;
+  ty_ptx(E, "mov.~ $, #", G->v.wide ? "b64" : "b32", size, (i64)BLOCK);
+  const Reg from = index_op(G, "mul.lo", group, size),
+            to = index_op(G, "min", G->r_all, index_op(G, "add", from, size));
+  emit_class(G, CLASS_ROW, 0);
+  begin_scans(G);
+  const Reg at = scan_place(G, unit, group, &step);
+  if (G->v.mode == MODE_TOTALS) need_of_scans(G);
+  else {
+    need_of(G, 0);
+    for (int n = 0; n < G->nscan; n++)
+      ty_ptx(E, "ld.global.~ $, [$+#]", bits_type(G->p->body[G->scan[n].instr].type),
+             G->scan[n].offset, at, (i64)8 * n);
+  }
+  scan_elements(G, from, to);
+  for (int n = 0; n < G->nscan && G->v.mode == MODE_TOTALS; n++)
+    ty_ptx(E, "@$ st.global.~ [$+#], $", G->one_lane, bits_type(G->p->body[G->scan[n].instr].type),
+           at, (i64)8 * n, G->scan[n].carry);
+}
+
+/* A row's totals become what comes before each block, one after another; AHEAD of them are read at a time. */
+static void offsets_unit(Gen *G, Reg unit) {
+  enum { AHEAD = 16 };
+  static const u8 joins[] = {P_ADD, P_MUL, P_MAX, P_MIN, P_MAX};
+  Ptx *E = &G->E;
+  const Reg groups = index_param(G, PARAM_GROUPS);
+  begin_scans(G);
+  for (int n = 0; n < G->nscan; n++) {
+    const Scan *s = &G->scan[n];
+    const Instr *in = &G->p->body[s->instr];
+    const char *bits = bits_type(in->type);
+    const int next = ty_ptx_label(E), out = ty_ptx_label(E);
+    const Reg group = index_reg(G), zero = zero_index(G);
+    i64 step;
+    Reg at = ty_ptx_reg(E, REG_64), there[AHEAD], total[AHEAD];
+    index_move(G, group, zero);
+    ty_ptx(E, "add.s64 $, $, #", at, scan_place(G, unit, zero, &step), (i64)8 * n);
+    ty_ptx_here(E, next);
+    jump(G, "ge", group, groups, out);
+    for (int k = 0; k < AHEAD; k++) {
+      const Reg own = index_reg(G);
+      ty_ptx(E, "add.~ $, $, #", G->index, own, group, (i64)k);
+      ty_ptx(E, "setp.lt.~ $, $, $", G->index, there[k] = ty_ptx_reg(E, REG_PRED), own, groups);
+      set(G, in->type, total[k] = ty_ptx_value(E, in->type), 0);
+      ty_ptx(E, "@$ ld.global.~ $, [$+#]", there[k], bits, total[k], at, k * step);
+    }
+    for (int k = 0; k < AHEAD; k++) {
+      ty_ptx(E, "@$ st.global.~ [$+#], $", there[k], bits, at, k * step, s->offset);
+      move(G, in->type, s->offset,
+           ty_ptx_binary(E, joins[in->op - P_SSUM], in->type, s->offset, total[k]));
+    }
+    ty_ptx(E, "add.~ $, $, #", G->index, group, group, (i64)AHEAD);
+    ty_ptx(E, "add.s64 $, $, #", at, at, AHEAD * step);
+    ty_ptx(E, "bra @", next);
+    ty_ptx_here(E, out);
+  }
+}
+
 static void finish_unit(Gen *G, Reg unit) {
   Ptx *E = &G->E;
   const int next = ty_ptx_label(E), last = ty_ptx_label(E);
@@ -784,15 +871,18 @@ static void finish_unit(Gen *G, Reg unit) {
 static void reduce_kernel(Gen *G) {
   Ptx *E = &G->E;
   Reg i, step, units = G->count, unit, group = 0;
-  const bool row = G->p->kind == K_ROW;
+  const Mode mode = G->v.mode;
+  const bool row = G->p->kind == K_ROW,
+             cut = mode == MODE_PART || mode == MODE_TOTALS || mode == MODE_SCAN;
   const int next = ty_ptx_label(E), out = ty_ptx_label(E);
-  number(G, row ? 5 : 0, &i, &step);
-  if (row) ty_ptx(E, "setp.eq.u32 $, $, 0", G->one_lane = ty_ptx_reg(E, REG_PRED), G->lane);
-  if (G->v.mode == MODE_PART) units = index_op(G, "mul.lo", units, index_param(G, PARAM_GROUPS));
+  number(G, row && mode != MODE_OFFSETS ? 5 : 0, &i, &step);
+  if (row && mode != MODE_OFFSETS)
+    ty_ptx(E, "setp.eq.u32 $, $, 0", G->one_lane = ty_ptx_reg(E, REG_PRED), G->lane);
+  if (cut) units = index_op(G, "mul.lo", units, index_param(G, PARAM_GROUPS));
   ty_ptx_here(E, next);
   jump(G, "ge", i, units, out);
   unit = i;
-  if (G->v.mode == MODE_PART) { /* neighbours have the same group: columns are read side by side */
+  if (cut) { /* neighbours have the same group: columns are read side by side */
     const Reg n = row ? index_param(G, PARAM_GROUPS) : G->count, q = index_op(G, "div", i, n),
               rest = index_op(G, "sub", i, index_op(G, "mul.lo", q, n));
     unit = row ? q : rest, group = row ? rest : q;
@@ -805,9 +895,14 @@ static void reduce_kernel(Gen *G) {
   }
   decompose(G, o, 0, G->v.no);
   begin_unit(G);
-  if (G->v.mode == MODE_PART) part_unit(G, unit, group);
-  else if (G->v.mode == MODE_FINISH) finish_unit(G, unit);
-  else whole_unit(G), row_stores(G);
+  switch (mode) {
+  case MODE_PART: part_unit(G, unit, group); break;
+  case MODE_FINISH: finish_unit(G, unit); break;
+  case MODE_TOTALS:
+  case MODE_SCAN: scan_unit(G, unit, group); break;
+  case MODE_OFFSETS: offsets_unit(G, unit); break;
+  default: whole_unit(G), row_stores(G);
+  }
   ty_ptx(E, "add.~ $, $, $", G->index, i, i, step);
   ty_ptx(E, "bra @", next);
   ty_ptx_here(E, out);

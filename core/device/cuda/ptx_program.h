@@ -17,7 +17,10 @@ enum { SUM_OF_PRODUCTS = 1 };
 typedef enum {
   MODE_WHOLE, /* all of the program */
   MODE_PART, /* reductions of one level: the element steps of groups of blocks, whose nodes go to scratch */
-  MODE_FINISH, /* and the rest: nodes to row values */
+  MODE_FINISH,  /* and the rest: nodes to row values */
+  MODE_TOTALS,  /* scans: what each block of a row comes to, */
+  MODE_OFFSETS, /* what comes before it, */
+  MODE_SCAN,    /* and the elements */
   MODE_COUNT
 } Mode;
 typedef struct Variant {
@@ -49,6 +52,9 @@ Layout ty_ptx_layout(const Program *p, const Variant *v);
 i32 ty_ptx_node_words(const Program *p);
 /* Whether its long rows may be cut: one level of reductions, whose values no element reads. */
 bool ty_ptx_is_split(const Program *p);
+
+/* The number of scans whose long rows may be cut, 8 bytes of scratch for each block; 0: they may not. */
+i32 ty_ptx_split_scans(const Program *p);
 
 Text ty_ptx_program(const Program *p, const Variant *v);
 
