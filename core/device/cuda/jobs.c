@@ -26,6 +26,7 @@ static struct {
 static Text text_of(const Key *k) {
   switch (k->kind) {
   case OF_PRODUCT:
+    if (k->product.tiles & TILES_LARGE) return ty_ptx_tiles_large(&k->product);
     return k->product.tiles ? ty_ptx_tiles(&k->product) : ty_ptx_product(&k->product);
   case OF_ATTEND: return ty_ptx_attend(&k->attend);
   case OF_SCATTER: return ty_ptx_scatter((ScatterWay)k->way, k->dtype, k->flag, k->dims);
@@ -185,25 +186,46 @@ static void bind_side(char *block, SideLayout l, const Im2col *p, i64 rs, i64 cs
   }
 }
 
-/* Tiles of a product that is large enough for them; 0: it is not. */
-static i64 tiles_of(const Gemm *g) {
-  const i64 side = TILE_SIDE;
+/* Tiles of a product that is large enough for those of that side; 0: it is not. */
+static i64 tiles_of(const Gemm *g, i64 side) {
   if (!ty_is_float(g->dtype) || g->a_im2col || g->b_im2col || !g->k || g->m < side / 4 ||
       g->n < side / 4)
     return 0;
   return g->batch * ((g->m - 1) / side + 1) * ((g->n - 1) / side + 1);
 }
 
+/* Whether elements that are `across` apart, lines that are `along` apart, and items lie in aligned groups of 16 bytes. */
+static bool in_vectors(const void *p, i64 across, i64 along, const i64 *items, int n) {
+  bool ok = across == 1 && !(along % 4) && !((uintptr_t)p % 16);
+  for (int d = 0; d < n; d++) ok &= !(items[d] % 4);
+  return ok;
+}
+
+/* How a product goes: by large tiles where they are enough to keep half of the card busy. *tiles: how many; 0: by none. */
+static u8 way_of(const Gemm *g, const char *a, const char *b, const void *y, i64 *tiles) {
+  const u8 along = (g->acs == 1 ? TILES_A_K : 0) | (g->brs == 1 && g->bcs != 1 ? TILES_B_K : 0);
+  const int capability = 10 * ty_cuda.major + ty_cuda.minor;
+  *tiles = tiles_of(g, TILES_LARGE_SIDE);
+  if (g->dtype == T_F32 && capability >= 80 && 2 * *tiles >= ty_cuda.processors) {
+    const bool va = !(along & TILES_A_K) && in_vectors(a, g->ars, g->acs, g->abs, g->nlead),
+               vb = !(along & TILES_B_K) && in_vectors(b, g->bcs, g->brs, g->bbs, g->nlead);
+    return (u8)(TILES | TILES_LARGE | along | (va ? TILES_A_VECTORS : 0) |
+                (vb ? TILES_B_VECTORS : 0) |
+                (!(g->n % 4) && !((uintptr_t)y % 16) ? TILES_Y_VECTORS : 0));
+  }
+  *tiles = tiles_of(g, TILE_SIDE);
+  return *tiles ? (u8)(TILES | along) : 0;
+}
+
 static bool matrix(const Gemm *g, const char *a, const char *b, void *y, Stream *s) {
   Key key = {.kind = OF_PRODUCT};
   CudaCode code;
-  i64 block[256];
-  const i64 size = ty_dtypes[g->dtype].bytes, tiles = tiles_of(g);
+  i64 block[256], tiles;
+  const i64 size = ty_dtypes[g->dtype].bytes;
   ProductVariant *v = &key.product;
   v->dtype = (u8)g->dtype, v->nlead = (u8)g->nlead;
   v->side[0] = side_of(g->a_im2col), v->side[1] = side_of(g->b_im2col);
-  if (tiles)
-    v->tiles = TILES | (g->acs == 1 ? TILES_A_K : 0) | (g->brs == 1 && g->bcs != 1 ? TILES_B_K : 0);
+  v->tiles = way_of(g, a, b, y, &tiles);
   const ProductLayout l = ty_ptx_product_layout(v);
   block[PRODUCT_WORD / 8] = (i64)ty_cuda_word(s);
   block[PRODUCT_A / 8] = ty_cuda_address(a), block[PRODUCT_B / 8] = ty_cuda_address(b),

@@ -19,6 +19,7 @@ typedef struct Ptx {
   Reg guard;  /* not 0: memory is accessed under this predicate, and what is not read is 0 */
   i32 local;  /* bytes of local memory, aligned to 8 */
   i32 shared; /* bytes of shared memory, aligned to 16 */
+  i32 target; /* the processor from which on the text is for; 0: 75 */
   i32 blocks; /* that a multiprocessor must hold; 0: 2 */
   u32 luts;   /* constant tables that are read, as bits */
 } Ptx;
