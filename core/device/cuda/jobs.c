@@ -194,9 +194,10 @@ static i64 tiles_of(const Gemm *g, i64 side) {
   return g->batch * ((g->m - 1) / side + 1) * ((g->n - 1) / side + 1);
 }
 
-/* Whether elements that are `across` apart, lines that are `along` apart, and items lie in aligned groups of 16 bytes. */
-static bool in_vectors(const void *p, i64 across, i64 along, const i64 *items, int n) {
-  bool ok = across == 1 && !(along % 4) && !((uintptr_t)p % 16);
+/* Whether `extent` elements that are `across` apart, lines that are `along` apart, and items lie in aligned groups of 16
+** bytes. */
+static bool in_vectors(const void *p, i64 extent, i64 across, i64 along, const i64 *items, int n) {
+  bool ok = across == 1 && !(extent % 4) && !(along % 4) && !((uintptr_t)p % 16);
   for (int d = 0; d < n; d++) ok &= !(items[d] % 4);
   return ok;
 }
@@ -207,8 +208,8 @@ static u8 way_of(const Gemm *g, const char *a, const char *b, const void *y, i64
   const int capability = 10 * ty_cuda.major + ty_cuda.minor;
   *tiles = tiles_of(g, TILES_LARGE_SIDE);
   if (g->dtype == T_F32 && capability >= 80 && 2 * *tiles >= ty_cuda.processors) {
-    const bool va = !(along & TILES_A_K) && in_vectors(a, g->ars, g->acs, g->abs, g->nlead),
-               vb = !(along & TILES_B_K) && in_vectors(b, g->bcs, g->brs, g->bbs, g->nlead);
+    const bool va = !(along & TILES_A_K) && in_vectors(a, g->m, g->ars, g->acs, g->abs, g->nlead),
+               vb = !(along & TILES_B_K) && in_vectors(b, g->n, g->bcs, g->brs, g->bbs, g->nlead);
     return (u8)(TILES | TILES_LARGE | along | (va ? TILES_A_VECTORS : 0) |
                 (vb ? TILES_B_VECTORS : 0) |
                 (!(g->n % 4) && !((uintptr_t)y % 16) ? TILES_Y_VECTORS : 0));

@@ -28,16 +28,15 @@ enum {
 
 /* How an operand is copied, and read again. */
 typedef struct Copy {
-  bool along_k, vectors; /* vectors: 16 bytes at a time */
-  int n;                 /* copies of a thread */
-  Reg at[COPIES];        /* addresses, */
-  Reg bytes[COPIES];     /* what is there of each */
-  Reg step;              /* to the next chunk */
-  Reg k;                 /* of the first copy; */
-  int lines[COPIES];     /* the others are so many lines on */
-  int shared[COPIES];    /* where they go, from the first */
-  Reg to;                /* that one's place in stage 0, 32 bits */
-  Reg read[8];           /* the thread's groups, by k mod 8 */
+  bool along_k, vectors;            /* vectors: 16 bytes at a time */
+  int n;                            /* copies of a thread */
+  Reg at[COPIES];                   /* addresses */
+  Reg step;                         /* to the next chunk */
+  Reg k;                            /* of the first copy; */
+  int lines[COPIES];                /* the others are so many lines on */
+  int from[COPIES], shared[COPIES]; /* bytes behind the address; where they go, from the first */
+  Reg to;                           /* that one's place in stage 0, 32 bits */
+  Reg read[8];                      /* the thread's groups, by k mod 8 */
 } Copy;
 
 typedef struct Large {
@@ -70,34 +69,30 @@ static Reg high_part(Ptx *E, Reg x, i64 n) {
   return y;
 }
 
-/* Bytes of four elements from `i` on that are below `left`, each of `each` bytes: 0 .. most. */
-static Reg bytes_from(Ptx *E, Reg i, Reg left, i64 most) {
-  const Reg rest = op(E, "sub", left, i), bytes = ty_ptx_reg(E, REG_64);
-  ty_ptx(E, "shl.b64 $, $, 2", bytes, rest);
-  return word_of(E, op(E, "min", op(E, "max", bytes, number_of(E, 0)), number_of(E, most)));
-}
-
-/* left: rows or columns from the tile's first on. base: its first element. */
+/* left: rows or columns from the tile's first on; what lies beyond is nobody's, and the last one is copied in its place.
+** base: the tile's first element. */
 static void copy_begin(Large *T, Copy *c, Reg base, Reg left, Reg along, Reg across, int shared) {
   Ptx *E = &T->E;
-  const int fast = c->along_k ? 8 : c->vectors ? SIDE / 4 : SIDE;
-  const Reg first = low_part(E, T->thread, fast), rest = high_part(E, T->thread, fast);
-  c->n = c->vectors ? COPIES / 4 : COPIES;
+  const int fast = c->along_k ? 8 : c->vectors ? SIDE / 4 : SIDE, each = c->vectors ? 4 : 1;
+  const Reg first = low_part(E, T->thread, fast), rest = high_part(E, T->thread, fast),
+            last = op(E, "sub", left, number_of(E, each));
+  c->n = COPIES / each;
   c->step = op(E, "mul.lo", along, number_of(E, DEPTH));
   c->k = c->along_k ? first : rest;
   for (int q = 0; q < c->n; q++) {
     const int half = c->along_k ? q % 2 : 0, part = c->along_k ? q / 2 : q;
-    const int lines = c->along_k ? 8 * half : TILE_THREADS / fast * part;
+    c->lines[q] = c->along_k ? 8 * half : TILE_THREADS / fast * part;
+    c->shared[q] = c->along_k ? 8 * half * LINE + 32 * 4 * part : c->lines[q] * LINE;
+    c->from[q] = 8 * half * 4; /* elements lie side by side */
+    c->at[q] = half ? c->at[q - 1] : ty_ptx_reg(E, REG_64);
+    if (half) continue;
     Reg i = c->along_k ? op(E, "add", rest, number_of(E, 32 * part)) : first;
-    if (c->vectors) i = op(E, "mul.lo", i, number_of(E, 4));
-    const Reg k = op(E, "add", c->k, number_of(E, lines)),
-              from = mad(E, i, across, mad(E, k, along, base));
-    c->lines[q] = lines;
-    c->shared[q] = c->along_k ? 8 * half * LINE + 32 * 4 * part : lines * LINE;
-    ty_ptx(E, "mov.b64 $, $", c->at[q] = ty_ptx_reg(E, REG_64), from);
-    c->bytes[q] = bytes_from(E, i, left, c->vectors ? 16 : 4);
+    if (c->vectors) i = op(E, "mul.lo", i, number_of(E, each));
+    const Reg k = op(E, "add", c->k, number_of(E, c->lines[q]));
+    ty_ptx(E, "mov.b64 $, $", c->at[q],
+           mad(E, op(E, "min", i, last), across, mad(E, k, along, base)));
   }
-  Reg to = op(E, "mul.lo", first, number_of(E, c->vectors ? 16 : 4));
+  Reg to = op(E, "mul.lo", first, number_of(E, 4 * each));
   if (c->along_k) { /* group (rest / 4) xor k */
     const Reg group = ty_ptx_reg(E, REG_64);
     ty_ptx(E, "xor.b64 $, $, $", group, high_part(E, rest, 4), first);
@@ -121,27 +116,28 @@ static void read_begin(Large *T, Copy *c, Reg group, int shared) {
   }
 }
 
-/* Copies the next chunk to the stage at hand, under a predicate that it is whole, or what there is of it: `left` of k. */
-static void copy_chunk(Large *T, Copy *c, Reg whole, Reg left) {
+/* Copies the next chunk to the stage at hand where `whole` holds, */
+static void copy_chunk(Large *T, Copy *c, Reg whole) {
   Ptx *E = &T->E;
   const Reg to = word(E);
-  const char *how = c->vectors ? "cg" : "ca";
+  ty_ptx(E, "add.u32 $, $, $", to, c->to, T->stage_in);
+  for (int q = 0; q < c->n; q++)
+    ty_ptx(E, "@$ cp.async.~.shared.global [$+#], [$+#], #", whole, c->vectors ? "cg" : "ca", to,
+           (i64)c->shared[q], c->at[q], (i64)c->from[q], (i64)(c->vectors ? 16 : 4));
+  for (int q = 0; q < c->n; q++)
+    if (!c->from[q]) ty_ptx(E, "add.s64 $, $, $", c->at[q], c->at[q], c->step);
+}
+
+/* or `left` of k of the last one, behind which addresses are two chunks already. */
+static void copy_rest(Large *T, const Copy *c, Reg left) {
+  Ptx *E = &T->E;
+  const Reg to = word(E), back = op(E, "mul.lo", c->step, number_of(E, STAGES - 1));
   ty_ptx(E, "add.u32 $, $, $", to, c->to, T->stage_in);
   for (int q = 0; q < c->n; q++) {
-    Reg bytes = c->bytes[q];
-    if (left) { /* addresses are two chunks ahead */
-      const Reg p = ty_ptx_reg(E, REG_PRED),
-                back = op(E, "mul.lo", c->step, number_of(E, STAGES - 1)),
-                at = op(E, "sub", c->at[q], back);
-      ty_ptx(E, "setp.lt.s64 $, $, $", p, op(E, "add", c->k, number_of(E, c->lines[q])), left);
-      ty_ptx(E, "selp.b32 $, $, 0, $", bytes = word(E), c->bytes[q], p);
-      ty_ptx(E, "cp.async.~.shared.global [$+#], [$], #, $", how, to, (i64)c->shared[q], at,
-             (i64)(c->vectors ? 16 : 4), bytes);
-    } else {
-      ty_ptx(E, "@$ cp.async.~.shared.global [$+#], [$], #, $", whole, how, to, (i64)c->shared[q],
-             c->at[q], (i64)(c->vectors ? 16 : 4), bytes);
-    }
-    if (!left) ty_ptx(E, "add.s64 $, $, $", c->at[q], c->at[q], c->step);
+    const Reg p = ty_ptx_reg(E, REG_PRED), at = op(E, "sub", c->at[q], back);
+    ty_ptx(E, "setp.lt.s64 $, $, $", p, op(E, "add", c->k, number_of(E, c->lines[q])), left);
+    ty_ptx(E, "@$ cp.async.~.shared.global [$+#], [$+#], #", p, c->vectors ? "cg" : "ca", to,
+           (i64)c->shared[q], at, (i64)c->from[q], (i64)(c->vectors ? 16 : 4));
   }
 }
 
@@ -154,8 +150,8 @@ static void next_stage(Ptx *E, Reg stage) {
 
 /* Both operands' next chunk, as one group of copies; there is none where `whole` does not hold. */
 static void copy_next(Large *T, Reg whole) {
-  copy_chunk(T, &T->a, whole, 0);
-  copy_chunk(T, &T->b, whole, 0);
+  copy_chunk(T, &T->a, whole);
+  copy_chunk(T, &T->b, whole);
   ty_ptx(&T->E, "cp.async.commit_group");
   next_stage(&T->E, T->stage_in);
 }
@@ -196,8 +192,8 @@ static void last_chunk(Large *T, Reg rest) {
   const Reg k = ty_ptx_reg(E, REG_64), a = word(E), b = word(E), line = word(E);
   Reg x[OWN], y[OWN];
   ty_ptx(E, "bar.sync 0");
-  copy_chunk(T, &T->a, 0, rest);
-  copy_chunk(T, &T->b, 0, rest);
+  copy_rest(T, &T->a, rest);
+  copy_rest(T, &T->b, rest);
   ty_ptx(E, "cp.async.commit_group");
   ty_ptx(E, "cp.async.wait_group 0");
   ty_ptx(E, "bar.sync 0");
@@ -240,44 +236,55 @@ static void sums_begin(Large *T) {
   ty_ptx(E, "mov.b32 $, 0", T->stage_out = word(E));
 }
 
-/* The sums over k. */
+static void word_branch(Ptx *E, const char *how, Reg a, i64 b, int label) {
+  const Reg p = ty_ptx_reg(E, REG_PRED);
+  ty_ptx(E, "setp.~.s32 $, $, #", how, p, a, b);
+  ty_ptx(E, "@$ bra @", p, label);
+}
+
+/* The next chunk is copied where there is one; ahead: how many there are. */
+static void copy_ahead(Large *T, Reg ahead) {
+  const Reg p = ty_ptx_reg(&T->E, REG_PRED);
+  ty_ptx(&T->E, "setp.gt.s32 $, $, 0", p, ahead);
+  copy_next(T, p);
+  ty_ptx(&T->E, "sub.s32 $, $, 1", ahead, ahead);
+}
+
+/* The sums over k, block by block: so many whole chunks, and the rest, if there is one. */
 static void sums(Large *T) {
+  enum { EACH = K_BLOCK / DEPTH };
   Ptx *E = &T->E;
   const Reg k = param(E, PRODUCT_K), rest = copy_of(E, low_part(E, k, DEPTH)),
-            whole = op(E, "sub", k, rest), zero = number_of(E, 0), at = copy_of(E, zero),
-            start = ty_ptx_reg(E, REG_64), end = ty_ptx_reg(E, REG_64),
-            ahead = copy_of(E, number_of(E, STAGES * DEPTH)), /* of the chunk that is copied next */
-      p = ty_ptx_reg(E, REG_PRED), block = number_of(E, K_BLOCK);
+            zero = number_of(E, 0), chunks = word(E), ahead = word(E), block = word(E),
+            todo = word(E);
   const int outer = ty_ptx_label(E), inner = ty_ptx_label(E), out = ty_ptx_label(E),
             add = ty_ptx_label(E);
   sums_begin(T);
-  for (i64 s = 1; s < STAGES; s++) {
-    ty_ptx(E, "setp.ge.s64 $, $, #", p, whole, s * DEPTH);
-    copy_next(T, p);
-  }
+  ty_ptx(E, "mov.b32 $, $", chunks, word_of(E, high_part(E, k, DEPTH)));
+  ty_ptx(E, "mov.b32 $, $", ahead, chunks);
+  for (int s = 1; s < STAGES; s++) copy_ahead(T, ahead);
   ty_ptx_here(E, outer);
-  ty_ptx(E, "mov.b64 $, $", start, at);
-  ty_ptx(E, "min.s64 $, $, $", end, op(E, "add", at, block), whole);
-  branch(E, "ge", at, end, out);
+  ty_ptx(E, "min.s32 $, $, #", block, chunks, (i64)EACH);
+  ty_ptx(E, "mov.b32 $, $", todo, block);
+  word_branch(E, "le", todo, 0, out);
   ty_ptx_here(E, inner);
   ty_ptx(E, "cp.async.wait_group #", (i64)STAGES - 2);
   ty_ptx(E, "bar.sync 0");
-  ty_ptx(E, "setp.le.s64 $, $, $", p, ahead, whole);
-  copy_next(T, p);
+  copy_ahead(T, ahead);
   work(T);
   next_stage(E, T->stage_out);
-  ty_ptx(E, "add.s64 $, $, #", at, at, (i64)DEPTH);
-  ty_ptx(E, "add.s64 $, $, #", ahead, ahead, (i64)DEPTH);
-  branch(E, "lt", at, end, inner);
+  ty_ptx(E, "sub.s32 $, $, 1", todo, todo);
+  word_branch(E, "gt", todo, 0, inner);
   ty_ptx_here(E, out);
-  branch(E, "lt", at, whole, add);
+  ty_ptx(E, "sub.s32 $, $, $", chunks, chunks, block);
+  word_branch(E, "gt", chunks, 0, add);
   branch(E, "le", rest, zero, add);
-  branch(E, "ge", op(E, "sub", at, start), block, add); /* it is of the next block */
+  word_branch(E, "eq", block, EACH, add); /* the rest is of the next block */
   last_chunk(T, rest);
   ty_ptx(E, "mov.b64 $, 0", rest);
   ty_ptx_here(E, add);
   add_block(T);
-  branch(E, "lt", at, whole, outer);
+  word_branch(E, "gt", chunks, 0, outer);
   branch(E, "gt", rest, zero, outer);
   ty_ptx(E, "cp.async.wait_all");
   ty_ptx(E, "bar.sync 0"); /* the next tile writes where others read */
