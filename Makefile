@@ -61,7 +61,7 @@ FILES   := $(filter $(B)/obj/file/%,$(OBJECTS)) $(addprefix $(B)/obj/base/,mem_g
 OBJ     := $(filter-out $(B)/obj/file/% $(B)/obj/embed/% $(B)/obj/device/cuda/%,$(OBJECTS))
 # With copies of what it stands on: it shares nothing with core.so but what Device says.
 CUDA    := $(filter $(B)/obj/device/cuda/%,$(OBJECTS)) $(addprefix $(B)/obj/base/,mem.o mem_guard.o text.o $(SYSTEM:=.o)) \
-  $(addprefix $(B)/obj/ir/,type.o tables.o)
+  $(addprefix $(B)/obj/ir/,type.o tables.o program.o)
 EMBED   := $(filter $(B)/obj/embed/%,$(OBJECTS)) $(B)/obj/embed/modules.o
 LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua lua/tycho/*/*.lua))
 RUN     := LUA_PATH="$(CURDIR)/$(B)/?.lua;$(CURDIR)/$(B)/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(B)/?.so;;"

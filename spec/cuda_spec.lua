@@ -379,6 +379,21 @@ describe("without a device,", function()
     assert.truthy(text:find("^false\t.*has failed: .*; it can be used again by a new process\nfalse\t.*has failed.*\n3\n$"), text)
   end)
 
+  probe("that refuses a kernel, the error names operation and log, and other kernels go on", function()
+    local program = [[
+      local ty = require "tycho"
+      local x = ty.tensor({ 3, 1, 2 }, { device = "cuda" })
+      local function try(f) print(pcall(function() return f(x):sum():item() end)) end
+      try(function(v) return v * 2 end)
+      try(function(v) return v:argsort(1) end)
+      try(function(v) return v * 2 end)]]
+    local text = on_soft("SOFT_GPU_FAIL_LOAD=1", program)
+    local why = "the CUDA driver [%d.]+ refuses its kernel: CUDA_ERROR_INVALID_PTX, refused, as was asked for"
+    assert.truthy(text:find("^false\t.*a map: MUL: " .. why .. "\ntrue\t6\ntrue\t12\n$"), text)
+    text = on_soft("SOFT_GPU_FAIL_LOAD=3", program)
+    assert.truthy(text:find("^true\t12\nfalse\t.*sort: " .. why .. "\ntrue\t12\n$"), text)
+  end)
+
   probe("memory that has run out raises, after what is cached was given back", function()
     local text = on_soft("SOFT_GPU_MEMORY=67108864", [[
       local ty = require "tycho"

@@ -308,6 +308,15 @@ bool ty_cuda_takes(const Job *j) {
   }
 }
 
+static const char *name_of(const Job *j) {
+  static const char *const names[JOB_COUNT] = {
+      [JOB_PRODUCT] = "matmul",  [JOB_ATTEND] = "attention",
+      [JOB_SORT] = "sort",       [JOB_SEARCH] = "searchsorted",
+      [JOB_SCATTER] = "scatter", [JOB_POSITIONS] = "check of positions",
+      [JOB_COPY] = "copy"};
+  return names[j->kind] ? names[j->kind] : "job";
+}
+
 bool ty_cuda_perform(const Job *j, void *const *buf, const u64 *scalar, const void *panels,
                      Stream *s, const char **err) {
   (void)panels;
@@ -324,5 +333,8 @@ bool ty_cuda_perform(const Job *j, void *const *buf, const u64 *scalar, const vo
   case JOB_COPY: ok = copy(j, buf, s, err); break;
   default: break;
   }
-  return ok || ty_cuda_trouble() != NULL;
+  if (ok || ty_cuda_trouble()) return true;
+  const char *refusal = ty_cuda_refusal(name_of(j));
+  if (refusal) *err = refusal;
+  return false;
 }

@@ -209,6 +209,27 @@ static bool run_scans(const Kernel *k, Variant v, i64 *at) {
   return true;
 }
 
+/* What the program computes, by its primitives, for errors. */
+static void name_of(const Program *p, char *y, size_t room) {
+  static const char *const kinds[] = {"a map", "rows", "columns"};
+  size_t n = (size_t)ty_system_format(y, room, "%s", kinds[p->kind]);
+  for (int i = 0; i < p->nbody && n + 24 < room; i++) {
+    const int op = p->body[i].op;
+    if (op > P_STORE && op != P_NARROW && (!i || op != p->body[i - 1].op))
+      n += (size_t)ty_system_format(y + n, room - n, "%s %s", strchr(y, ':') ? "" : ":",
+                                    ty_prims[op]);
+  }
+}
+
+/* What a run says whose code is not there: an error that is told later where the driver has refused it, else no memory. */
+static bool not_found(const Kernel *k, const Run *r) {
+  char name[160];
+  if (ty_cuda_trouble()) return true;
+  name_of(k->p, name, sizeof name);
+  const char *text = ty_cuda_refusal(name);
+  return text && ty_cuda_fail(r->stream, text);
+}
+
 static bool run(const Kernel *k, const Run *r) {
   static _Thread_local i64 at[BLOCK_MOST / 8]; /* stacks are small */
   Shape s;
@@ -223,7 +244,7 @@ static bool run(const Kernel *k, const Run *r) {
   const i64 groups = groups_of(k, &s, &v, &each);
   if (groups && run_split(k, v, groups, each, at)) return true;
   if (k->scans && !v.one && units < 2048 && run_scans(k, v, at)) return true;
-  if (!find(k, &v, &code)) return ty_cuda_trouble() != NULL;
+  if (!find(k, &v, &code)) return not_found(k, r);
   ty_cuda_launch(&code, grid(k->p, units), PROGRAM_THREADS, at);
   return true;
 }
