@@ -7,6 +7,11 @@
 #include "device/cuda/cuda.h"
 #include "device/cuda/ptx_program.h"
 
+enum {
+  FOURS = 4,       /* neighbours that a thread of a map has, */
+  FOURS_MOST = 128 /* where its body is not longer */
+};
+
 typedef struct Made {
   Variant v;
   CudaCode code;
@@ -132,6 +137,45 @@ static void shape_of(const Program *p, const Launch *l, Shape *s, Variant *v) {
   v->one = p->kind == K_MAP || s->extent[1] <= (p->kind == K_ROW ? BLOCK : COL_BLOCK);
 }
 
+/* Whether the operand's elements lie side by side along the last dim, in groups of four that are aligned. */
+static bool in_fours(const Program *p, const Shape *s, int operand, int nd, const Run *r) {
+  const i64 size = ty_dtypes[p->operand[operand].dtype].bytes, whole = TY_MIN(FOURS * size, 16);
+  const i64 at = (i64)(uintptr_t)r->buf[operand] + r->launch->start[operand] * size;
+  bool ok = r->buf[operand] && s->strides[operand][nd - 1] == size && !(at % whole);
+  for (int d = 0; d < nd - 1; d++) ok &= !(s->strides[operand][d] % whole);
+  return ok;
+}
+
+/* A map by fours, where all that it stores lies so: the last dim is cut. */
+static void by_fours(const Program *p, const Run *r, Shape *s, Variant *v) {
+  const int nd = v->ni;
+  const i64 last = nd ? s->dims[nd - 1] : 0;
+  bool stores = false;
+  if (p->kind != K_MAP || p->nbody > FOURS_MOST || nd >= MAX_DIMS || last < FOURS ||
+      (last % FOURS && nd > 1))
+    return;
+  for (int i = 0; i < p->nbody; i++) {
+    const int op = p->body[i].op, operand = (int)p->body[i].imm;
+    if (op != P_LOAD && op != P_STORE) continue;
+    if (in_fours(p, s, operand, nd, r)) v->flat |= 1u << operand;
+    else if (op == P_STORE) {
+      v->flat = v->same = 0;
+      return;
+    }
+    if (!s->strides[operand][nd - 1]) v->same |= 1u << operand;
+    stores |= op == P_STORE;
+  }
+  if (!stores) return;
+  v->four = last % FOURS ? FOUR_TAIL : FOUR_ALL;
+  v->ni++;
+  s->n[2]++;
+  s->dims[nd - 1] = (last + FOURS - 1) / FOURS, s->dims[nd] = FOURS;
+  for (int o = 0; o < p->noperands; o++) {
+    s->strides[o][nd] = s->strides[o][nd - 1];
+    s->strides[o][nd - 1] *= FOURS;
+  }
+}
+
 /* The block of parameters; false: out of memory. */
 static bool bind(const Program *p, const Variant *v, const Shape *s, const Run *r, i64 *at) {
   const Layout l = ty_ptx_layout(p, v);
@@ -139,6 +183,8 @@ static bool bind(const Program *p, const Variant *v, const Shape *s, const Run *
   at[PARAM_WORD / 8] = (i64)ty_cuda_word(r->stream);
   at[PARAM_COUNT / 8] = s->extent[0] * s->extent[2];
   at[PARAM_R / 8] = s->extent[1];
+  if (v->four)
+    at[PARAM_R / 8] = s->extent[2], at[PARAM_COUNT / 8] = (s->extent[2] + FOURS - 1) / FOURS;
   at[PARAM_I / 8] = s->extent[2];
   for (int o = 0; o < p->noperands; o++) {
     const i64 size = size_of(p, o), start = r->launch->start[o];
@@ -240,12 +286,14 @@ static bool run(const Kernel *k, const Run *r) {
   shape_of(k->p, r->launch, &s, &v);
   const i64 units = s.extent[0] * s.extent[2];
   if (!units) return true;
+  by_fours(k->p, r, &s, &v);
+  if (v.four && !find(k, &v, &code)) shape_of(k->p, r->launch, &s, &v); /* what was reserved */
   if (!bind(k->p, &v, &s, r, at)) return ty_cuda_trouble() != NULL;
   const i64 groups = groups_of(k, &s, &v, &each);
   if (groups && run_split(k, v, groups, each, at)) return true;
   if (k->scans && !v.one && units < 2048 && run_scans(k, v, at)) return true;
   if (!find(k, &v, &code)) return not_found(k, r);
-  ty_cuda_launch(&code, grid(k->p, units), PROGRAM_THREADS, at);
+  ty_cuda_launch(&code, grid(k->p, at[PARAM_COUNT / 8]), PROGRAM_THREADS, at);
   return true;
 }
 

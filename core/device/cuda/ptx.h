@@ -58,6 +58,9 @@ Reg ty_ptx_narrow(Ptx *E, int dtype, Reg a);
 /* Memory: an element of a dtype at an address, as the compute type; and back, narrowed already. */
 Reg ty_ptx_load(Ptx *E, int dtype, Reg address);
 void ty_ptx_store(Ptx *E, int dtype, Reg address, Reg v);
+/* n neighbours at once, 2 or 4, of elements of 1 byte 4; the address is aligned to all of them, at most to 16. No guard. */
+void ty_ptx_load_vector(Ptx *E, int dtype, Reg address, int n, Reg *y);
+void ty_ptx_store_vector(Ptx *E, int dtype, Reg address, int n, const Reg *v);
 /* Lane values: v of the lane that `how` (up, down, bfly, idx) and `by` say, among `width` lanes. */
 Reg ty_ptx_shuffle(Ptx *E, const char *how, int ctype, Reg v, Reg by, int width);
 

@@ -3,7 +3,8 @@
 ** In:  a program, and what is known of its launches.  Out: a module. Fails when out of memory alone.
 **
 ** How a domain is shared out:
-**   map      a thread an element, and on by all threads of the grid
+**   map      a thread an element, or four where what is stored lies in aligned groups of four, and on by all threads of the
+**            grid
 **   rows     a warp a row: thread t has the elements t and t + 32 of every 64, so lanes t and t + 32 of the canonical
 **            order, or, where a lane is 8 bytes, lane t twice. Passes over the row compute anew what they need.
 **   columns  a thread a column, going down R by the four lanes
@@ -16,6 +17,8 @@
 ** Stores come last, so that an output may be an operand's memory: an element is read by the thread that writes it.
 */
 #include "device/cuda/ptx_class.h"
+
+enum { FOUR = 4 };
 
 /* A reduction in progress. */
 typedef struct Acc {
@@ -48,10 +51,13 @@ typedef struct Gen {
   i32 nacc;
   Scan scan[MAX_BODY / 2];
   i32 nscan;
-  i32 words;              /* of a node, of one thread */
-  Reg lane, count, r_all; /* of a warp; PARAM_COUNT; PARAM_R */
-  Reg r;                  /* position within R */
-  Reg one_lane;           /* predicate: row stores are this thread's */
+  i32 words;                    /* of a node, of one thread */
+  Reg lane, count, r_all;       /* of a warp; PARAM_COUNT; PARAM_R */
+  Reg r;                        /* position within R */
+  Reg one_lane;                 /* predicate: row stores are this thread's */
+  int part;                     /* of four neighbours the one at hand */
+  Reg four[MAX_OPERANDS][FOUR]; /* values of flat operands: loaded, or to be stored */
+  Reg there[FOUR], all;         /* predicates, of FOUR_TAIL: it is there; all four are */
 } Gen;
 
 /* --- indices: 32 bits wide where they fit */
@@ -118,11 +124,27 @@ static Reg row_place(Gen *G, int operand) {
   if (*at) return *at;
   const int no = G->v.no, nr = G->v.nr;
   *at = place_along(G, operand, ty_ptx_param(&G->E, REG_64, PARAM_OPERANDS + 8 * operand), 0, no);
-  return *at = place_along(G, operand, *at, no + nr, G->l.nd);
+  return *at = place_along(G, operand, *at, no + nr, G->l.nd - (G->v.four != FOUR_NONE));
 }
+
+/* Of four neighbours the one at hand: the last dim is theirs. */
+static Reg part_place(Gen *G, int operand) {
+  Reg *at = &G->place[operand];
+  const Reg first = row_place(G, operand);
+  if (!G->part) return first;
+  if (*at) return *at;
+  const i32 stride = G->l.strides + 8 * (operand * G->l.nd + G->l.nd - 1);
+  *at = ty_ptx_reg(&G->E, REG_64);
+  ty_ptx(&G->E, "mad.lo.s64 $, $, #, $", *at, ty_ptx_param(&G->E, REG_64, stride), (i64)G->part,
+         first);
+  return *at;
+}
+
+static bool is_flat(const Gen *G, int operand) { return G->v.four && G->v.flat >> operand & 1; }
 
 static Reg place(Gen *G, const Instr *in, bool elem) {
   const int operand = (int)in->imm;
+  if (G->v.four) return part_place(G, operand);
   if (!elem || G->p->kind == K_MAP) return row_place(G, operand);
   Reg *at = &G->place[operand];
   return *at ? *at
@@ -145,7 +167,14 @@ static void emit(Gen *G, int i) {
         ty_ptx_param(E, ty_ptx_wide(in->type) ? REG_64 : REG_32, G->l.scalars + 8 * (i32)in->imm);
     return;
   case P_IOTA: G->reg[i] = place(G, in, elem); return;
-  case P_LOAD: G->reg[i] = ty_ptx_load(E, G->p->operand[in->imm].dtype, place(G, in, elem)); return;
+  case P_LOAD:
+    if (is_flat(G, (int)in->imm)) {
+      G->reg[i] = G->four[in->imm][G->part];
+      return;
+    }
+    if (G->v.four && G->part && G->v.same >> in->imm & 1) return; /* as the first one's */
+    G->reg[i] = ty_ptx_load(E, G->p->operand[in->imm].dtype, place(G, in, elem));
+    return;
   case P_GLOAD: {
     const Reg step = ty_ptx_param(E, REG_64, G->l.gstrides + 8 * (i32)in->imm),
               at = ty_ptx_reg(E, REG_64);
@@ -153,7 +182,13 @@ static void emit(Gen *G, int i) {
     G->reg[i] = ty_ptx_load(E, G->p->operand[in->imm].dtype, at);
     return;
   }
-  case P_STORE: ty_ptx_store(E, G->p->operand[in->imm].dtype, place(G, in, elem), a); return;
+  case P_STORE:
+    if (G->v.four) {
+      G->four[in->imm][G->part] = a;
+      return;
+    }
+    ty_ptx_store(E, G->p->operand[in->imm].dtype, place(G, in, elem), a);
+    return;
   default: break;
   }
   if (ty_ptx_is_scan(in->op)) emit_scan(G, i);
@@ -606,6 +641,64 @@ static void begin_unit(Gen *G) {
   for (int o = 0; o < G->p->noperands; o++) row_place(G, o);
 }
 
+/* Four values of an operand, to or from memory at once; at the tail those that are there. */
+static void move_four(Gen *G, int operand, bool store) {
+  Ptx *E = &G->E;
+  const int dtype = G->p->operand[operand].dtype, ctype = ty_dtypes[dtype].ctype;
+  const Reg first = row_place(G, operand);
+  Reg *v = G->four[operand], each[FOUR];
+  const int all = ty_ptx_label(E), done = ty_ptx_label(E);
+  if (G->v.four == FOUR_TAIL) {
+    ty_ptx(E, "@$ bra @", G->all, all);
+    for (G->part = 0; G->part < FOUR; G->part++) {
+      E->guard = G->there[G->part];
+      if (store) ty_ptx_store(E, dtype, part_place(G, operand), v[G->part]);
+      else each[G->part] = ty_ptx_load(E, dtype, part_place(G, operand));
+      G->place[operand] = 0;
+    }
+    E->guard = 0;
+    ty_ptx(E, "bra @", done);
+    ty_ptx_here(E, all);
+  }
+  if (store) ty_ptx_store_vector(E, dtype, first, FOUR, v);
+  else ty_ptx_load_vector(E, dtype, first, FOUR, v);
+  if (G->v.four == FOUR_TAIL) {
+    for (int i = 0; i < FOUR && !store; i++) move(G, ctype, each[i], v[i]);
+    ty_ptx_here(E, done);
+    if (!store) memcpy(v, each, sizeof each);
+  }
+}
+
+/* Four neighbours: all loads first, then each by itself, then the stores. */
+static void four_elements(Gen *G, Reg i) {
+  Ptx *E = &G->E;
+  const Program *p = G->p;
+  if (G->v.four == FOUR_TAIL) {
+    const Reg four = index_reg(G), first = index_reg(G);
+    ty_ptx(E, "mov.~ $, 4", G->v.wide ? "b64" : "b32", four);
+    index_move(G, first, index_op(G, "mul.lo", i, four));
+    for (int k = 0; k < FOUR; k++) {
+      const Reg own = index_reg(G);
+      ty_ptx(E, "add.~ $, $, #", G->index, own, first, (i64)k);
+      ty_ptx(E, "setp.lt.~ $, $, $", G->index, G->there[k] = ty_ptx_reg(E, REG_PRED), own,
+             G->r_all);
+    }
+    G->all = G->there[FOUR - 1];
+  }
+  memset(G->place, 0, sizeof G->place);
+  for (int k = 0; k < p->nbody; k++)
+    if (p->body[k].op == P_LOAD && G->need[k] && is_flat(G, (int)p->body[k].imm))
+      move_four(G, (int)p->body[k].imm, false);
+  for (int part = 0; part < FOUR; part++) {
+    G->part = part;
+    E->guard = G->v.four == FOUR_TAIL ? G->there[part] : 0;
+    element(G, 0);
+    E->guard = 0;
+  }
+  for (int k = 0; k < p->nbody; k++)
+    if (p->body[k].op == P_STORE && G->C.class[k]) move_four(G, (int)p->body[k].imm, true);
+}
+
 static void map_kernel(Gen *G) {
   Ptx *E = &G->E;
   Reg i, step;
@@ -613,10 +706,11 @@ static void map_kernel(Gen *G) {
   number(G, 0, &i, &step);
   ty_ptx_here(E, next);
   jump(G, "ge", i, G->count, out);
-  decompose(G, i, 0, G->l.nd);
+  decompose(G, i, 0, G->l.nd - (G->v.four != FOUR_NONE));
   begin_unit(G);
   need_of(G, 0);
-  element(G, 0);
+  if (G->v.four) four_elements(G, i);
+  else element(G, 0);
   ty_ptx(E, "add.~ $, $, $", G->index, i, i, step);
   ty_ptx(E, "bra @", next);
   ty_ptx_here(E, out);

@@ -27,7 +27,12 @@ typedef struct Variant {
   u8 mode, no, nr, ni;
   bool wide; /* an index or a stride in bytes does not fit 31 bits */
   bool one;  /* all of R is one block */
+  u8 four; /* maps: a thread has four neighbours along the last dim but one, whose last dim is these; FOUR_ */
+  u32 flat; /* operands, as bits, of which they lie side by side, aligned; */
+  u32 same; /* of which they are one element */
 } Variant;
+/* Whether there are always four; of FOUR_TAIL, a map of one dim, PARAM_R says how many elements there are. */
+enum { FOUR_NONE, FOUR_ALL, FOUR_TAIL };
 
 /* The block: i64 throughout, scalars as bits. Addresses of operands are those of the launch's first element; strides are
 ** in bytes, but for IOTA, whose `address` is its first value. */
