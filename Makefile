@@ -58,9 +58,12 @@ SYSTEM  := system system_windows processor fma_windows
 SOURCES := $(wildcard core/*/*.c core/*/*/*.c)
 OBJECTS := $(SOURCES:core/%.c=$(B)/obj/%.o)
 FILES   := $(filter $(B)/obj/file/%,$(OBJECTS)) $(addprefix $(B)/obj/base/,mem_guard.o $(SYSTEM:=.o))
-OBJ     := $(filter-out $(B)/obj/file/% $(B)/obj/embed/% $(B)/obj/device/cuda/%,$(OBJECTS))
+OBJ     := $(filter-out $(B)/obj/file/% $(B)/obj/embed/% $(B)/obj/device/cuda/% $(B)/obj/dist/%,$(OBJECTS))
 # With copies of what it stands on: it shares nothing with core.so but what Device says.
 CUDA    := $(filter $(B)/obj/device/cuda/%,$(OBJECTS)) $(addprefix $(B)/obj/base/,mem.o mem_guard.o text.o $(SYSTEM:=.o)) \
+  $(addprefix $(B)/obj/ir/,type.o tables.o)
+# Messages between ranks, by MPI.
+DIST    := $(filter $(B)/obj/dist/%,$(OBJECTS)) $(addprefix $(B)/obj/base/,mem.o mem_guard.o text.o $(SYSTEM:=.o)) \
   $(addprefix $(B)/obj/ir/,type.o tables.o)
 EMBED   := $(filter $(B)/obj/embed/%,$(OBJECTS)) $(B)/obj/embed/modules.o
 LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua lua/tycho/*/*.lua))
@@ -112,7 +115,7 @@ STALE   := $(filter-out $(LUA),$(wildcard $(B)/tycho/*.lua $(B)/tycho/*/*.lua))
 
 library: modules embedded
 
-modules: $(B)/tycho/core.so $(B)/tycho/files.so $(B)/tycho/cuda.so $(LUA)
+modules: $(B)/tycho/core.so $(B)/tycho/files.so $(B)/tycho/cuda.so $(B)/tycho/dist.so $(LUA)
 	@$(if $(STALE),rm -f $(STALE),:)
 
 $(B)/obj/%.o: core/%.c Makefile
@@ -121,7 +124,7 @@ $(B)/obj/%.o: core/%.c Makefile
 	@$(CC) $(CPPFLAGS) $(CFLAGS) $(FRAMES) -MMD -MP -c $< -o $@
 
 # Nothing unwinds through what knows no Lua: no tables for it. Guards are calls of Lua's API: straight to it.
-$(filter-out $(B)/obj/lua/% $(B)/obj/file/% $(B)/obj/embed/%,$(OBJECTS)): override CFLAGS += -fno-asynchronous-unwind-tables
+$(filter-out $(B)/obj/lua/% $(B)/obj/file/% $(B)/obj/embed/% $(B)/obj/dist/%,$(OBJECTS)): override CFLAGS += -fno-asynchronous-unwind-tables
 $(filter $(B)/obj/lua/% $(B)/obj/embed/%,$(OBJECTS)): override CFLAGS += -fno-plt
 # See the head of attend.c.
 $(B)/obj/device/cpu/attend.o: override CFLAGS += -fno-builtin
@@ -144,6 +147,11 @@ $(B)/tycho/files.so: $(FILES) | $(B)/tycho
 $(B)/tycho/cuda.so: $(CUDA) | $(B)/tycho
 	@echo "ld  $@"
 	@$(CC) $(CUDA) $(LDFLAGS) $(LIBS) -o $@
+
+# Messages between ranks: MPI is found when it is first used.
+$(B)/tycho/dist.so: $(DIST) | $(B)/tycho
+	@echo "ld  $@"
+	@$(CC) $(DIST) $(LDFLAGS) $(LIBS) -o $@
 
 # The C API: the same objects, whose calls of Lua go through embed/lua_table.c, and the Lua files, in one object that
 # shows nothing but ty_*.
@@ -219,7 +227,7 @@ copied: copied-modules copied-embedded
 # The Lua module and the command.
 copied-modules: modules
 	@install -d "$(DESTDIR)$(LUACDIR)/tycho" "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(MANDIR)"
-	@install $(STRIP) -m 755 $(B)/tycho/core.so $(B)/tycho/files.so $(B)/tycho/cuda.so "$(DESTDIR)$(LUACDIR)/tycho/"
+	@install $(STRIP) -m 755 $(B)/tycho/core.so $(B)/tycho/files.so $(B)/tycho/cuda.so $(B)/tycho/dist.so "$(DESTDIR)$(LUACDIR)/tycho/"
 	@for d in '' $(FOLDERS); do \
 	  install -d "$(DESTDIR)$(LUADIR)/tycho/$$d" && install -m 644 lua/tycho/$$d*.lua "$(DESTDIR)$(LUADIR)/tycho/$$d" || exit 1; \
 	done
