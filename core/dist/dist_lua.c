@@ -134,7 +134,7 @@ static int l_exchange(lua_State *L) {
   if (receives) {
     const Type t = result_type(L, 7);
     if (!(to = lent.make(L, &t))) {
-      ty_world_fail("out of memory");
+      ty_world_fail_here(who, "is out of memory");
       return lent.fail(L, "out of memory");
     }
     type.dtype = t.dtype;
@@ -167,9 +167,8 @@ static int l_team(lua_State *L) {
   for (int i = 0; i < n; i++) ranks[i] = (int)number_at(L, 1, i + 1);
   const int e = ty_world.mpi->team(ranks, n, (int)luaL_checknumber(L, 2), &number);
   if (e) {
-    char text[MPI_ERROR_TEXT];
-    ty_world.mpi->error(e, text);
-    return lent.fail(L, text);
+    ty_world_fail_mpi("group", e);
+    return fail(L, 1);
   }
   lua_pushnumber(L, number);
   return 1;
@@ -193,7 +192,7 @@ static int l_reduce(lua_State *L) {
   const u8 *x = lent.read(L, who, 3, &t);
   u8 *y = lent.make(L, &t);
   if (!y) {
-    ty_world_fail("out of memory");
+    ty_world_fail_here(who, "is out of memory");
     return lent.fail(L, "out of memory");
   }
   const i64 n = ty_type_numel(&t), size = ty_dtypes[t.dtype].bytes;
@@ -202,9 +201,7 @@ static int l_reduce(lua_State *L) {
     const int e = ty_world.mpi->reduce(x + at * size, y + at * size, (int)TY_MIN(MOST, n - at),
                                        t.dtype, (MpiOp)op, team, &r);
     if (e) {
-      char text[MPI_ERROR_TEXT];
-      ty_world.mpi->error(e, text);
-      ty_world_fail(text);
+      ty_world_fail_mpi(who, e);
       return fail(L, 3);
     }
     if (!ty_world_wait(who, &r, "a rank")) return fail(L, 3);

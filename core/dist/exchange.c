@@ -35,11 +35,9 @@ static bool *ended; /* by rank */
 static int nended;
 static i64 first_ended, next_file;
 
-static void describe(int code, const char *who, const char *what) {
-  char text[MPI_ERROR_TEXT];
-  ty_world.mpi->error(code, text);
-  ty_system_format(ty_world.failure, sizeof ty_world.failure, "%.60s: %.60s: %.200s", who, what,
-                   text);
+/* The failure as this call tells it. */
+static void set_failure(const char *who, const char *text) {
+  ty_system_format(ty_world.failure, sizeof ty_world.failure, "%.60s: %.239s", who, text);
 }
 
 /* --- notices */
@@ -55,9 +53,16 @@ static void tell(bool failed, const char *text) {
   outgoing = (Notice){.rank = ty_world.rank, .failed = failed};
   ty_system_format(outgoing.text, sizeof outgoing.text, "%.239s", text);
   for (int k = 0; k < ty_world.size; k++)
-    if (k != ty_world.rank && !ended[k] &&
-        !ty_world.mpi->send(&outgoing, sizeof outgoing, k, NOTICE_TAG, &r))
+    if (k != ty_world.rank && !ty_world.mpi->send(&outgoing, sizeof outgoing, k, NOTICE_TAG, &r))
       ty_world.mpi->test(&r, &done); /* small messages leave at once; nothing waits for others */
+}
+
+/* The launcher hears of it too, unless another rank was first. */
+static void write_file(const char *text) {
+  FILE *f = ty_world.file[0] ? fopen(ty_world.file, "wx") : NULL;
+  if (!f) return;
+  fprintf(f, "%s\n", text);
+  fclose(f);
 }
 
 /* What has arrived. False: a rank has failed. */
@@ -66,8 +71,8 @@ static bool hear(const char *who) {
   while (!ty_world.mpi->test(&incoming_request, &done) && done) {
     const Notice n = incoming;
     if (n.failed) {
-      ty_system_format(ty_world.failure, sizeof ty_world.failure,
-                       "%.60s: rank %d has failed: %.239s", who, n.rank, n.text);
+      set_failure(who, n.text);
+      write_file(n.text);
       return false;
     }
     if (n.rank >= 0 && n.rank < ty_world.size && !ended[n.rank]) {
@@ -91,14 +96,28 @@ static bool read_file(const char *who, i64 now) {
   while (n && text[n - 1] == '\n') n--;
   text[n] = 0;
   if (!n) return true;
-  ty_system_format(ty_world.failure, sizeof ty_world.failure, "%.60s: %.239s", who, text);
+  set_failure(who, text);
   return false;
 }
 
-void ty_world_fail(const char *text) {
-  if (ty_world.failure[0] || !ty_world.mpi) return;
-  ty_system_format(ty_world.failure, sizeof ty_world.failure, "%.399s", text);
+void ty_world_fail(const char *who, const char *text) {
+  if (ty_world.failure[0]) return;
+  set_failure(who, text);
+  write_file(text);
   tell(true, text);
+}
+
+void ty_world_fail_here(const char *who, const char *what) {
+  char text[NOTICE_TEXT];
+  ty_system_format(text, sizeof text, "rank %d %.200s", ty_world.rank, what);
+  ty_world_fail(who, text);
+}
+
+void ty_world_fail_mpi(const char *who, int code) {
+  char text[MPI_ERROR_TEXT], what[NOTICE_TEXT];
+  ty_world.mpi->error(code, text);
+  ty_system_format(what, sizeof what, "has an error of MPI: %.180s", text);
+  ty_world_fail_here(who, what);
 }
 
 /* --- waiting */
@@ -138,10 +157,10 @@ static void name_ranks(const Wait *w, char *text, size_t room) {
 }
 
 static void stall(const Wait *w, const char *after) {
-  char ranks[120] = "", text[240];
+  char ranks[120] = "", text[NOTICE_TEXT];
   name_ranks(w, ranks, sizeof ranks);
-  ty_system_format(text, sizeof text, "%.60s: %.100s %.60s", w->who, ranks, after);
-  ty_world_fail(text);
+  ty_system_format(text, sizeof text, "%.119s %.60s", ranks, after);
+  ty_world_fail(w->who, text);
 }
 
 /* Whether a rank that is waited for has ended. */
@@ -157,7 +176,7 @@ static bool look(const Wait *w) {
   char text[60];
   if (!hear(w->who) || !read_file(w->who, now)) return false;
   if (ty_world.interrupted && ty_world.interrupted(ty_world.ctx)) {
-    ty_world_fail("it was interrupted");
+    ty_world_fail_here(w->who, "was interrupted");
     return false;
   }
   if (nended && now - first_ended > ENDED_GRACE && now - w->moved > ENDED_GRACE &&
@@ -187,10 +206,7 @@ static bool finish(Wait *w) {
     for (int i = 0; i < w->n;) {
       int done = 0, e = ty_world.mpi->test(&w->p[i].request, &done);
       if (e) {
-        char what[40];
-        ty_system_format(what, sizeof what, "rank %d", w->p[i].rank);
-        describe(e, w->who, what);
-        tell(true, ty_world.failure);
+        ty_world_fail_mpi(w->who, e);
         return false;
       }
       if (!done) {
@@ -222,8 +238,7 @@ static bool post(const char *who, const Message *m, int tag, Pending *p) {
                  : ty_world.mpi->receive((u8 *)m->p + at, bytes, m->rank, tag, &p->request);
   }
   if (!e) return true;
-  describe(e, who, "a message cannot begin");
-  tell(true, ty_world.failure);
+  ty_world_fail_mpi(who, e);
   return false;
 }
 
@@ -236,7 +251,7 @@ bool ty_world_exchange(const char *who, const Message *m, int n, int tag) {
   for (int i = 0; i < n; i++) count += pieces(m[i].bytes);
   Wait w = {.who = who, .p = few, .n = (int)count};
   if (count > TY_COUNT(few) && !(w.p = ty_mem_alloc((size_t)count * sizeof *w.p))) {
-    ty_world_fail("out of memory");
+    ty_world_fail_here(who, "is out of memory");
     return false;
   }
   bool ok = true;
@@ -294,7 +309,8 @@ static void leave(int status) {
   }
   if (status) {
     char text[60];
-    ty_system_format(text, sizeof text, "it has exited with status %d", status);
+    ty_system_format(text, sizeof text, "rank %d has exited with status %d", ty_world.rank, status);
+    write_file(text);
     tell(true, text);
     linger(20000000);
     return;
