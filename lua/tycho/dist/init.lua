@@ -252,24 +252,30 @@ local function reduce_fast(who, group, x, op)
   return op == "mean" and y / #group.ranks or y
 end
 
-local function all_reduce(who, x, opts)
-  opts = check.options(who, opts, REDUCE)
-  x = exchangeable(who, x)
-  local op = opts.op or "sum"
-  check_op(who, op, x)
-  local group, w = group_of(who, opts)
+--- op over the ranks of what they have alike, on all ranks.
+local function sum_of(who, group, x, op)
   local ranks, n = #group.ranks, x:numel()
-  if ranks == 1 then return x:clone() end
-  local fast = opts.fast and w.C.takes(x.dtype)
-  W.agree(who, group, format("%s of %s (%s%s)", who, kind_of(x), op, fast and ", fast" or ""))
   if n == 0 then return x:clone() end
-  if fast and W.team(group) then return reduce_fast(who, group, x, op) end
   if x.nbytes * ranks <= SMALL then
     local rows = W.exchange(who, group, "data", x, places(ranks, function() return 0, n end), x.dtype, { ranks, n },
       places(ranks, function(i) return (i - 1) * n, n end))
     return fold(op, rows):reshape(x.shape)
   end
   return gather_slices(who, group, fold(op, slices(who, group, x, n)), n, x.shape)
+end
+
+local function all_reduce(who, x, opts)
+  opts = check.options(who, opts, REDUCE)
+  x = exchangeable(who, x)
+  local op = opts.op or "sum"
+  check_op(who, op, x)
+  local group, w = group_of(who, opts)
+  if #group.ranks == 1 then return x:clone() end
+  local fast = opts.fast and w.C.takes(x.dtype)
+  W.agree(who, group, format("%s of %s (%s%s)", who, kind_of(x), op, fast and ", fast" or ""))
+  if x:numel() == 0 then return x:clone() end
+  if fast and W.team(group) then return reduce_fast(who, group, x, op) end
+  return sum_of(who, group, x, op)
 end
 
 --- What the ranks' tensors add up to, element by element, on all ranks: in the order of ranks, by Tycho's operations
@@ -364,5 +370,29 @@ function M.recv(from, opts)
   if n == 0 then return ty.zeros(dims, { dtype = dtype, device = "cpu" }) end
   return W.exchange("recv", two, "body", nil, nil, dtype, dims, { 0, n })
 end
+
+---------------------------------------------------------------------------------------------------------- training
+
+--- This rank's part of a batch: the first dim, or another one, in as many equal parts as there are ranks.
+--- Raises where the dim does not divide by the number of ranks.
+---@param x tycho.Tensor any shape with a dim
+---@param dim? integer 1-based, negative from the end; 1
+---@param opts? {group: tycho.dist.Group?}
+---@return tycho.Tensor # a view: [n / ranks, ...]; x itself in one process
+function M.part(x, dim, opts)
+  local who = "part"
+  opts = check.options(who, opts, OPTIONS)
+  check.tensor(who, 1, x)
+  dim = check.dim(who, dim, x.ndim, 1)
+  local group = group_of(who, opts)
+  local ranks = #group.ranks
+  if ranks == 1 then return x end
+  local n = x:size(dim)
+  if n % ranks ~= 0 then fail(who, "dim %d must divide by %d ranks, got %s", dim, ranks, text(x)) end
+  return x:narrow(dim, (group.index - 1) * (n / ranks) + 1, n / ranks)
+end
+
+local own = { sum_of = sum_of, kind_of = kind_of, broadcast = broadcast, all_reduce = all_reduce }
+require "tycho.dist.replicate"(M, own)
 
 return M

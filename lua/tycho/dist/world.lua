@@ -114,22 +114,37 @@ function M.group_of(group)
   return group, w
 end
 
---- The ranks that say something else than rank `first`, in a text for the error.
-local function differing(group, texts)
+--- A number for a text, and its length: different texts have different ones, but by chance.
+function M.digest(text)
+  local a, b = 1, 0 -- Adler's sums, of two lengths
+  for i = 1, #text do
+    a = (a * 31 + text:byte(i)) % 4294967291
+    b = (b + a) % 4294967279
+  end
+  return format("%d letters %.0f %.0f", #text, a, b)
+end
+
+--- Raises what all ranks raise where they have come to different calls.
+function M.disagree(who, group, texts)
   local parts = {}
   for i, text in ipairs(texts) do
     if #parts < 4 and (i == 1 or text ~= texts[1]) then
       parts[#parts + 1] = format("rank %d calls %s", group.ranks[i], text)
     end
   end
-  return concat(parts, ", ")
+  check.fail(who, "the ranks do not agree: %s", concat(parts, ", "))
+end
+
+--- What the ranks of the group say: true where all say the same, else the texts in their order.
+function M.compare(who, group, call)
+  local own = #call < 250 and call or call:sub(1, 180) .. "... " .. M.digest(call)
+  return C.agree(who, M.tag(group, "agree"), group.ranks, group.index, own)
 end
 
 --- All ranks of the group have come to the same call; else all of them raise the same.
 function M.agree(who, group, call)
-  local own = #call < 256 and call or call:sub(1, 200) .. format("... (%d letters)", #call)
-  local texts = C.agree(who, M.tag(group, "agree"), group.ranks, group.index, own)
-  if texts ~= true then check.fail(who, "the ranks do not agree: %s", differing(group, texts)) end
+  local texts = M.compare(who, group, call)
+  if texts ~= true then M.disagree(who, group, texts) end
 end
 
 --- Exchanges parts of x, and gives what came as a tensor of these dims. sends, receives: see dist_lua.c.
