@@ -26,8 +26,8 @@ local no_grad = ty.no_grad
 return function(M, own)
   local nn = ty.nn
 
-  --- Parameters of replicated models, {name, tensor, op}; a model's list, weak by the model.
-  local replicas = setmetatable({}, { __mode = "k" })
+  --- Parameters of replicated models, in the order in which these were; their modules, as keys.
+  local parameters, replicas, group = {}, {}, nil
 
   local function grad_of(p) return p.grad end
 
@@ -68,32 +68,18 @@ return function(M, own)
 
   ---------------------------------------------------------------------------------------------------- the gradients
 
-  --- All parameters, in an order that ranks share: that in which models were replicated, then that of their names.
-  local function all_parameters()
-    local models = {}
-    for _, r in pairs(replicas) do models[#models + 1] = r end
-    table.sort(models, function(a, b) return a.number < b.number end)
-    local list = {}
-    for _, r in ipairs(models) do
-      for _, p in ipairs(r.parameters) do
-        if ty.internals.is_live(p) then list[#list + 1] = p end
-      end
-    end
-    return list, models
-  end
-
   --- Takes away what is in `grad`, so that the pass gives its own.
   local function hold()
-    local list, held = all_parameters(), {}
-    for i, p in ipairs(list) do
+    local held = {}
+    for i, p in ipairs(parameters) do
       local g = grad_of(p)
       if g ~= nil then held[i], p.grad = g, nil end
     end
-    return { list = list, held = held }
+    return held
   end
 
   --- Which gradients there are on any rank, as a list of true and false. Mostly all ranks have the same ones.
-  local function reached(group, list)
+  local function reached(list)
     local letters = {}
     for i, p in ipairs(list) do letters[i] = grad_of(p) ~= nil and "1" or "0" end
     local pattern = concat(letters)
@@ -134,8 +120,7 @@ return function(M, own)
   end
 
   local function exchange(list, held)
-    local group = W.open().all
-    local some = reached(group, list)
+    local some = reached(list)
     local given, of = gradients_of(list, some)
     for _, bucket in ipairs(buckets_of(given)) do
       split(bucket, own.sum_of("backward", group, join(bucket), "mean"), function(k, part)
@@ -149,9 +134,25 @@ return function(M, own)
   end
 
   --- After a pass; where it raised, `grad` is what it was before.
-  local function finish(state, ok)
-    if ok and #state.list > 0 then return no_grad(exchange, state.list, state.held) end
-    for i, p in ipairs(state.list) do p.grad = state.held[i] end
+  local function finish(held, ok)
+    if ok then return no_grad(exchange, parameters, held) end
+    for i, p in ipairs(parameters) do p.grad = held[i] end
+  end
+
+  --- A list without those of another list.
+  local function without(list, others)
+    local skip, left = {}, {}
+    for _, x in ipairs(others) do skip[x] = true end
+    for _, x in ipairs(list) do
+      if not skip[x] then left[#left + 1] = x end
+    end
+    return left
+  end
+
+  --- Passes exchange the gradients of these parameters from now on; of none, nothing is around them.
+  local function set_parameters(list)
+    parameters, group = list, W.open().all
+    ty.internals.grad.exchange_by(#list > 0 and { hold = hold, finish = finish } or nil)
   end
 
   ------------------------------------------------------------------------------------------------------- the models
@@ -169,8 +170,6 @@ return function(M, own)
   local function copy_into(list, part)
     for i, x in ipairs(list) do x:copy_(part[i]) end
   end
-
-  local count = 0
 
   --- Makes a module one that all ranks train together: it gets the first rank's parameters and buffers, and from now on
   --- each backward pass gives its parameters the mean of the ranks' gradients, summed in the order of ranks: to the bit
@@ -198,12 +197,26 @@ return function(M, own)
         copy_into(bucket, parts)
       end
     end)
-    local _, parameters = nn._parameters(model)
-    if not replicas[model] then
-      count = count + 1
-      replicas[model] = { number = count, parameters = parameters }
-    end
-    ty.internals.grad.exchange_by { hold = hold, finish = finish }
+    local _, of_model = nn._parameters(model)
+    replicas[model] = of_model
+    local list = without(parameters, of_model)
+    for _, p in ipairs(of_model) do list[#list + 1] = p end
+    set_parameters(list)
     return model
   end
+
+  --- Ends what replicate began: the gradients of the module's parameters stay on their rank from now on.
+  --- Raises where the module is not replicated.
+  ---@param model tycho.Module
+  function M.release(model)
+    local who = "release"
+    if W.open().size == 1 then return end
+    local list = replicas[model]
+    if not list then check.fail(who, "argument 1 must be a replicated module, got %s", check.show(model)) end
+    replicas[model] = nil
+    set_parameters(without(parameters, list))
+  end
+
+  local inline = ty.internals.grad.inline
+  for _, f in ipairs { hold, finish, exchange, reached, gradients_of, add_held, grad_of } do inline[f] = true end
 end
