@@ -118,20 +118,24 @@ static Type result_type(lua_State *L, int i) {
   return t;
 }
 
-/* exchange(who, tag, ranks, own index, x or nil, sends, dtype, dims or nil, receives) -> a tensor of these dims or nothing.
-** sends, receives: {at, count, at, count ...} in elements, a pair for each rank; nil: none at all. */
+/* exchange(who, tag, ranks, own index, x or nil, sends, to, dims or nil, receives) -> what was received, or nothing.
+** sends, receives: {at, count, at, count ...} in elements, a pair for each rank; nil: none at all. to: a dtype, for a new
+** tensor of these dims; or a tensor to receive into, which the caller has made, contiguous, and shares with nobody. */
 static int l_exchange(lua_State *L) {
   enter(L);
   const char *who = luaL_checkstring(L, 1);
   const int tag = (int)luaL_checknumber(L, 2), own = (int)luaL_checknumber(L, 4);
   const int n = (int)lua_objlen(L, 3);
-  const bool sends = !lua_isnoneornil(L, 5), receives = !lua_isnoneornil(L, 8);
+  const bool sends = !lua_isnoneornil(L, 5), receives = !lua_isnoneornil(L, 7);
   const u8 *from = NULL;
   u8 *to = NULL;
   Type type = {0};
   Message *m = lua_newuserdata(L, 2 * (size_t)n * sizeof *m);
   if (sends) from = lent.read(L, who, 5, &type);
-  if (receives) {
+  if (receives && lent.is_tensor(L, 7)) {
+    to = (u8 *)(uintptr_t)lent.read(L, who, 7, &type);
+    lua_pushvalue(L, 7);
+  } else if (receives) {
     const Type t = result_type(L, 7);
     if (!(to = lent.make(L, &t))) {
       ty_world_fail_here(who, "is out of memory");

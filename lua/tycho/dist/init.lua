@@ -203,28 +203,30 @@ end
 local add = function(a, b) return a + b end
 local steps = { sum = add, mean = add, max = ty.maximum, min = ty.minimum, prod = function(a, b) return a * b end }
 
---- Rows of [ranks, n] one after the other: compiled it is one kernel, which reads each of them once.
-local folds = {}
-for op, step in pairs(steps) do
-  local function fold(rows)
-    local y = rows[1]
-    for i = 2, #rows do y = step(y, rows[i]) end
-    if op == "mean" then y = y / #rows end
-    return y
-  end
-  folds[op] = fold
-end
-local compiled = {}
-
+local BLOCK = 2 ^ 20 -- bytes of the ranks' slices that are exchanged, summed and given to all before the next: a cache's
 local FEW = 4096 -- elements for which no plan is made
 
-local function fold(op, rows)
-  local f = folds[op]
-  if rows:numel() > FEW then
-    compiled[op] = compiled[op] or ty.internals.compile(f)
-    f = compiled[op]
+--- Functions (to, own, others): what rank `index` of so many folds from its own elements and those of the others,
+--- [ranks - 1, n]. Compiled it is one kernel, which reads each of them once.
+local folds = {}
+
+local function fold_of(op, ranks, index)
+  local key = format("%s %d %d", op, ranks, index)
+  if folds[key] then return folds[key] end
+  local step, is_mean = steps[op], op == "mean"
+  local function fold(to, own, others)
+    local y = index == 1 and own or others[1]
+    for i = 2, ranks do y = step(y, i == index and own or others[i < index and i or i - 1]) end
+    to:copy_(is_mean and y / ranks or y)
   end
-  return ty.no_grad(f, rows)
+  folds[key] = { plain = fold, compiled = ty.internals.compile(fold) }
+  return folds[key]
+end
+
+local function fold(op, group, to, own, others)
+  local f = fold_of(op, #group.ranks, group.index)
+  ty.no_grad(to:numel() > FEW and f.compiled or f.plain, to, own, others)
+  others:release() -- for the next block, before the collector knows
 end
 
 local function check_op(who, op, x)
@@ -238,12 +240,17 @@ local function check_op(who, op, x)
   if (op == "max" or op == "min") and ty.is_complex(x) then fail(who, "complex numbers have no %s", op) end
 end
 
---- x's slice of each rank, stacked [ranks, own]: what this rank folds.
-local function slices(who, group, x, n)
-  local ranks = #group.ranks
-  local _, own = W.slice(n, ranks, group.index)
-  return W.exchange(who, group, "data", x, places(ranks, function(i) return W.slice(n, ranks, i) end), x.dtype, { ranks, own },
-    places(ranks, function(i) return (i - 1) * own, own end))
+--- The others' elements `from` to `from + n` of x's vector, for this rank, whose slice of them is that: [ranks - 1, own];
+--- slice(i): where the slice of rank i begins, and how many it holds.
+local function others_of(who, group, x, slice)
+  local ranks, index = #group.ranks, group.index
+  local _, own = slice(index)
+  return W.exchange(who, group, "data", x, places(ranks, function(i)
+    if i == index then return 0, 0 end
+    return slice(i)
+  end), x.dtype, { ranks - 1, own }, places(ranks, function(i)
+    return (i < index and i - 1 or i - 2) * own, i ~= index and own or 0
+  end))
 end
 
 --- MPI's own, where it knows the dtype.
@@ -252,16 +259,43 @@ local function reduce_fast(who, group, x, op)
   return op == "mean" and y / #group.ranks or y
 end
 
+--- One block of y, n elements behind `from`: each rank folds its slice of it, and gives that to all.
+local function reduce_block(who, group, op, x, y, from, n)
+  local ranks, index = #group.ranks, group.index
+  local function slice(i)
+    local at, count = W.slice(n, ranks, i)
+    return from + at, count
+  end
+  local at, count = slice(index)
+  local others = others_of(who, group, x, slice)
+  fold(op, group, y:narrow(1, at + 1, count), x:narrow(1, at + 1, count), others)
+  W.exchange(who, group, "data", y, places(ranks, function(i) return at, i ~= index and count or 0 end), y, nil,
+    places(ranks, function(i)
+      if i == index then return 0, 0 end
+      return slice(i)
+    end))
+end
+
 --- op over the ranks of what they have alike, on all ranks.
 local function sum_of(who, group, x, op)
   local ranks, n = #group.ranks, x:numel()
   if n == 0 then return x:clone() end
+  local result = ty.empty(x.shape, { dtype = x.dtype, device = "cpu" })
+  local y = result:reshape(-1)
+  x = x:reshape(-1)
   if x.nbytes * ranks <= SMALL then
-    local rows = W.exchange(who, group, "data", x, places(ranks, function() return 0, n end), x.dtype, { ranks, n },
-      places(ranks, function(i) return (i - 1) * n, n end))
-    return fold(op, rows):reshape(x.shape)
+    local index = group.index
+    local others = W.exchange(who, group, "data", x, places(ranks, function(i) return 0, i ~= index and n or 0 end),
+      x.dtype, { ranks - 1, n }, places(ranks, function(i)
+        return (i < index and i - 1 or i - 2) * n, i ~= index and n or 0
+      end))
+    fold(op, group, y, x, others)
+  else
+    local block = math.max(1, math.floor(BLOCK * ranks * n / x.nbytes))
+    for from = 0, n - 1, block do reduce_block(who, group, op, x, y, from, math.min(block, n - from)) end
   end
-  return gather_slices(who, group, fold(op, slices(who, group, x, n)), n, x.shape)
+  y:release() -- the result has its memory alone
+  return result
 end
 
 local function all_reduce(who, x, opts)
@@ -316,7 +350,11 @@ function M.reduce_scatter(x, opts)
   W.agree(who, group, format("reduce_scatter of %s (%s)", kind_of(x), op))
   dims[1] = dims[1] / ranks
   if n == 0 then return ty.zeros(dims, { dtype = x.dtype, device = "cpu" }) end
-  return fold(op, slices(who, group, x, n)):reshape(dims)
+  x = x:reshape(-1)
+  local y = ty.empty({ n / ranks }, { dtype = x.dtype, device = "cpu" })
+  local at, count = W.slice(n, ranks, group.index)
+  fold(op, group, y, x:narrow(1, at + 1, count), others_of(who, group, x, function(i) return W.slice(n, ranks, i) end))
+  return y:reshape(dims)
 end
 
 ---------------------------------------------------------------------------------------------------------- two ranks

@@ -148,8 +148,8 @@ function M.agree(who, group, call)
 end
 
 --- Exchanges parts of x, and gives what came as a tensor of these dims. sends, receives: see dist_lua.c.
-function M.exchange(who, group, kind, x, sends, dtype, dims, receives)
-  return C.exchange(who, M.tag(group, kind), group.ranks, group.index, x, sends, dtype, dims, receives)
+function M.exchange(who, group, kind, x, sends, to, dims, receives)
+  return C.exchange(who, M.tag(group, kind), group.ranks, group.index, x, sends, to, dims, receives)
 end
 
 ---------------------------------------------------------------------------------------------------------- groups
