@@ -69,10 +69,12 @@ static int l_open(lua_State *L) {
   return 3;
 }
 
-/* settings(seconds of patience, the launcher's file) */
+/* settings(seconds of patience, the launcher's file, ranks on this machine) */
 static int l_settings(lua_State *L) {
   ty_world.patience = (i64)(luaL_checknumber(L, 1) * 1e9);
   ty_system_format(ty_world.file, sizeof ty_world.file, "%.511s", luaL_optstring(L, 2, ""));
+  const int processors = ty_system_processors();
+  ty_world.crowded = processors && luaL_optnumber(L, 3, 1) > processors;
   return 0;
 }
 

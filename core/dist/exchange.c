@@ -191,11 +191,13 @@ static bool look(const Wait *w) {
   return false;
 }
 
-/* Ranks may outnumber processors: who waits lets others work, soon without asking every microsecond. */
+/* Ranks may outnumber processors: then who waits lets others work soon. Else a yield may cost a whole turn of another
+** process, and comes where a message is not under way. */
 static void pause_after(int spins) {
-  if (spins < 200) ty_relax();
-  else if (spins < 4000) ty_thread_yield();
-  else ty_dist_sleep(spins < 8000 ? 20000 : 200000);
+  const int busy = ty_world.crowded ? 50 : 4000;
+  if (spins < busy) ty_relax();
+  else if (spins < 2 * busy) ty_thread_yield();
+  else ty_dist_sleep(spins < 3 * busy ? 20000 : 200000);
 }
 
 /* Until none is left. */
@@ -219,7 +221,7 @@ static bool finish(Wait *w) {
     }
     if (!w->n) break;
     pause_after(spins);
-    if (spins < 200 || (spins < 4000 && spins % 64)) continue;
+    if (spins % 64 && spins < 4000) continue;
     if (ty_system_now() < next_look) continue;
     next_look = ty_system_now() + LOOK_EVERY;
     if (!look(w)) return false;

@@ -206,7 +206,7 @@ local steps = { sum = add, mean = add, max = ty.maximum, min = ty.minimum, prod 
 local BLOCK = 2 ^ 20 -- bytes of the ranks' slices that are exchanged, summed and given to all before the next: a cache's
 local FEW = 4096 -- elements for which no plan is made
 
---- Functions (to, own, others): what rank `index` of so many folds from its own elements and those of the others,
+--- Functions (to, own, others), views that are released: what rank `index` of so many folds from its own elements and those of the others,
 --- [ranks - 1, n]. Compiled it is one kernel, which reads each of them once.
 local folds = {}
 
@@ -226,7 +226,10 @@ end
 local function fold(op, group, to, own, others)
   local f = fold_of(op, #group.ranks, group.index)
   ty.no_grad(to:numel() > FEW and f.compiled or f.plain, to, own, others)
-  others:release() -- for the next block, before the collector knows
+  -- their memory is the next block's before the collector knows
+  others:release()
+  own:release()
+  to:release()
 end
 
 local function check_op(who, op, x)
@@ -289,7 +292,7 @@ local function sum_of(who, group, x, op)
       x.dtype, { ranks - 1, n }, places(ranks, function(i)
         return (i < index and i - 1 or i - 2) * n, i ~= index and n or 0
       end))
-    fold(op, group, y, x, others)
+    fold(op, group, y:narrow(1, 1, n), x:narrow(1, 1, n), others)
   else
     local block = math.max(1, math.floor(BLOCK * ranks * n / x.nbytes))
     for from = 0, n - 1, block do reduce_block(who, group, op, x, y, from, math.min(block, n - from)) end
@@ -353,7 +356,7 @@ function M.reduce_scatter(x, opts)
   x = x:reshape(-1)
   local y = ty.empty({ n / ranks }, { dtype = x.dtype, device = "cpu" })
   local at, count = W.slice(n, ranks, group.index)
-  fold(op, group, y, x:narrow(1, at + 1, count), others_of(who, group, x, function(i) return W.slice(n, ranks, i) end))
+  fold(op, group, y:narrow(1, 1, count), x:narrow(1, at + 1, count), others_of(who, group, x, function(i) return W.slice(n, ranks, i) end))
   return y:reshape(dims)
 end
 

@@ -72,6 +72,8 @@ local function all_ranks(size)
   return ranks
 end
 
+local function set_patience(w, seconds) C.settings(seconds, os.getenv "TYCHO_DIST_FAILED" or "", w.near) end
+
 local function connect(opts)
   local libraries, near = launched()
   if not libraries then return { rank = 0, size = 1 } end
@@ -82,15 +84,16 @@ local function connect(opts)
   if named and named ~= "" then libraries = { named } end
   local rank, size, version = C.open(libraries)
   if not rank then check.fail("init", "%s", size) end
-  C.settings(opts.timeout or number_of "TYCHO_DIST_TIMEOUT" or PATIENCE, os.getenv "TYCHO_DIST_FAILED" or "")
   share_threads(near)
-  return { rank = rank, size = size, version = version, C = C }
+  local w = { rank = rank, size = size, version = version, C = C, near = near }
+  set_patience(w, opts.timeout or number_of "TYCHO_DIST_TIMEOUT" or PATIENCE)
+  return w
 end
 
 --- The world, which the first call finds.
 function M.open(opts)
   if world then
-    if opts and opts.timeout and C then C.settings(opts.timeout, os.getenv "TYCHO_DIST_FAILED" or "") end
+    if opts and opts.timeout and C then set_patience(world, opts.timeout) end
     return world
   end
   local w = connect(opts or {})
