@@ -6,7 +6,7 @@
 **    failed or ended, has the launcher (a file), does the user want an end (Ctrl-C), did nothing move for too long.
 ** 2. Who finds that a rank is gone tells all others by a notice: one message for which each rank has a receive ready, so
 **    that all of them raise the same cause, whichever rank they wait for themselves.
-** 3. After a failure no message is exchanged any more: requests that are in progress still own their memory.
+** 3. After a failure MPI is asked nothing any more: requests that are in progress would still write to their memory.
 ** 4. MPI waits in its finalizing for all ranks, and for ever. So a process that exits tells the others, and finalizes MPI
 **    only where all ranks have ended well.
 ** 5. A message of more bytes than an int counts goes in pieces, which MPI keeps in order.
@@ -47,6 +47,16 @@ static bool listen(void) {
                                 &incoming_request);
 }
 
+/* Small messages leave by themselves on one machine; on a network they need a while of tests. */
+static void linger(i64 nanoseconds) {
+  const i64 until = ty_system_now() + nanoseconds;
+  do {
+    int done;
+    ty_world.mpi->test(&incoming_request, &done);
+    ty_dist_sleep(100000);
+  } while (ty_system_now() < until);
+}
+
 static void tell(bool failed, const char *text) {
   Request r;
   int done;
@@ -54,7 +64,8 @@ static void tell(bool failed, const char *text) {
   ty_system_format(outgoing.text, sizeof outgoing.text, "%.239s", text);
   for (int k = 0; k < ty_world.size; k++)
     if (k != ty_world.rank && !ty_world.mpi->send(&outgoing, sizeof outgoing, k, NOTICE_TAG, &r))
-      ty_world.mpi->test(&r, &done); /* small messages leave at once; nothing waits for others */
+      ty_world.mpi->test(&r, &done);
+  if (failed) linger(20000000);
 }
 
 /* The launcher hears of it too, unless another rank was first. */
@@ -276,16 +287,6 @@ bool ty_world_wait(const char *who, Request *r, const char *about) {
 
 /* --- beginning and end */
 
-/* Small messages leave by themselves on one machine; on a network they need a while of tests. */
-static void linger(i64 nanoseconds) {
-  const i64 until = ty_system_now() + nanoseconds;
-  do {
-    int done;
-    ty_world.mpi->test(&incoming_request, &done);
-    ty_dist_sleep(100000);
-  } while (ty_system_now() < until);
-}
-
 /* All others have ended too. False: one has failed. */
 static bool all_end(void) {
   while (nended < ty_world.size - 1) {
@@ -305,16 +306,12 @@ static void close_world(void) {
 }
 
 static void leave(int status) {
-  if (ty_world.failure[0]) {
-    linger(20000000);
-    return;
-  }
+  if (ty_world.failure[0]) return; /* rule 3: what Lua has freed since would be written */
   if (status) {
     char text[60];
     ty_system_format(text, sizeof text, "rank %d has exited with status %d", ty_world.rank, status);
     write_file(text);
     tell(true, text);
-    linger(20000000);
     return;
   }
   tell(false, "");

@@ -433,7 +433,8 @@ function M.part(x, dim, opts)
   return x:narrow(dim, (group.index - 1) * (n / ranks) + 1, n / ranks)
 end
 
-local own = { sum_of = sum_of, kind_of = kind_of, broadcast = broadcast, all_reduce = all_reduce }
+local own = { sum_of = sum_of, kind_of = kind_of, places = places, broadcast = broadcast, all_reduce = all_reduce }
 require "tycho.dist.replicate"(M, own)
+require "tycho.dist.shard"(M, own)
 
 return M

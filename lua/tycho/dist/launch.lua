@@ -96,31 +96,44 @@ local function conclude(dir, n, stopped)
   return missing > 0 and 1 or worst
 end
 
---- Runs `words` on n ranks. only: the output of the first rank alone, as it is.
----@param n integer
----@param words string[]
----@param opts {only: boolean?}
----@return integer status
-return function(n, words, opts)
-  local command = mpirun_words(("%d"):format(n))
+--- One run. Gives its exit code, and whether it was ended from outside.
+local function run(command, n, words, opts)
   local dir = P.directory()
   local pipes = { { fd = P.fifo(dir .. "/out"), to = io.stdout }, { fd = P.fifo(dir .. "/err"), to = io.stderr } }
   P.set("TYCHO_DIST_DIR", dir)
   P.set("TYCHO_DIST_FAILED", dir .. "/failed")
   P.set("TYCHO_DIST_RANKS", ("%d"):format(n))
   P.set("TYCHO_DIST_ONLY", opts.only and "1" or "0")
-  if not os.getenv "TYCHO_THREADS" then
-    P.set("TYCHO_THREADS", ("%d"):format(math.max(1, math.floor(P.processors() / n))))
-  end
-  command[#command + 1] = arg and arg[-1] or "luajit"
-  command[#command + 1] = here .. "rank.lua"
-  for _, word in ipairs(words) do command[#command + 1] = word end
+  if not opts.threads then P.set("TYCHO_THREADS", ("%d"):format(math.max(1, math.floor(P.processors() / n)))) end
+  local all = { unpack(command) }
+  all[#all + 1] = arg and arg[-1] or "luajit"
+  all[#all + 1] = here .. "rank.lua"
+  for _, word in ipairs(words) do all[#all + 1] = word end
   local signals = P.signals { P.INT, P.TERM, P.HUP, P.CHLD }
   local log = dir .. "/mpirun.log"
-  local pid = P.start(command, { [0] = "/dev/null", log, log }, P.TERM, true)
-  local status = conclude(dir, n, supervise(pid, dir, pipes, signals))
+  local pid = P.start(all, { [0] = "/dev/null", log, log }, P.TERM, true)
+  local stopped = supervise(pid, dir, pipes, signals)
+  local status = conclude(dir, n, stopped)
+  for _, p in ipairs(pipes) do P.close(p.fd) end
+  P.close(signals)
   local names = { "out", "err", "lock", "failed", "stop", "mpirun.log" }
   for r = 0, n - 1 do names[#names + 1] = ("status.%d"):format(r) end
   P.remove(dir, names)
-  return status
+  return status, stopped
+end
+
+--- Runs `words` on n ranks. only: the output of the first rank alone, as it is. restarts: so many times a run that has
+--- failed begins anew, with one rank less as long as there are several; the program takes up its last checkpoint.
+---@param n integer
+---@param words string[]
+---@param opts {only: boolean?, restarts: integer?}
+---@return integer status
+return function(n, words, opts)
+  opts.threads = os.getenv "TYCHO_THREADS"
+  for left = opts.restarts or 0, 0, -1 do
+    local status, stopped = run(mpirun_words(("%d"):format(n)), n, words, opts)
+    if status == 0 or stopped or left == 0 then return status end
+    n = math.max(1, n - 1)
+    io.stderr:write(("tycho: starting again with %d rank%s\n"):format(n, n == 1 and "" or "s"))
+  end
 end

@@ -12,7 +12,8 @@ local P = dofile(here .. "process.lua")
 
 local dir, ranks = os.getenv "TYCHO_DIST_DIR", tonumber(os.getenv "TYCHO_DIST_RANKS")
 local rank = tonumber(os.getenv "OMPI_COMM_WORLD_RANK" or os.getenv "PMI_RANK" or os.getenv "PMIX_RANK")
-local GRACE, HARD = tonumber(os.getenv "TYCHO_DIST_GRACE") or 10, 3 -- seconds: to end by itself, to end by a signal
+-- Seconds: to end by itself where another rank has failed; to end after a signal.
+local GRACE, HARD = tonumber(os.getenv "TYCHO_DIST_GRACE") or 10, 3
 local only = os.getenv "TYCHO_DIST_ONLY" == "1" -- of the first rank's output
 
 P.die_with_parent(P.KILL)
@@ -68,7 +69,7 @@ local function insist(now)
   if stop and not told then
     P.kill(pid, tonumber(stop) or P.TERM)
     told = true
-  elseif not hard and now - since > GRACE then
+  elseif not hard and now - since > (stop and HARD or GRACE) then
     P.kill(pid, P.TERM)
     hard = now
   elseif hard and now - hard > HARD then
