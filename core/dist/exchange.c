@@ -146,25 +146,28 @@ typedef struct Wait {
   i64 moved; /* when the last request was done */
 } Wait;
 
-/* The ranks that are waited for: "rank 2", "ranks 1, 3". Those whose messages do not come, if there are any. */
+/* Whether a rank is waited for: those whose messages do not come count, if there are any. */
+static bool is_waiting_for(const Wait *w, int rank, bool receives) {
+  for (int i = 0; i < w->n; i++)
+    if (w->p[i].rank == rank && w->p[i].sends != receives) return true;
+  return false;
+}
+
+/* The ranks that are waited for: "rank 2", "ranks 1, 3". */
 static void name_ranks(const Wait *w, char *text, size_t room) {
   bool receives = false;
-  int named = 0, last = -1;
-  size_t at = 0;
+  int count = 0, named = 0;
   if (w->about) {
     ty_system_format(text, room, "%s", w->about);
     return;
   }
   for (int i = 0; i < w->n; i++) receives |= !w->p[i].sends;
-  for (int rank = 0; rank < ty_world.size && named <= RANKS_NAMED; rank++)
-    for (int i = 0; i < w->n; i++) {
-      const Pending *p = &w->p[i];
-      if (p->rank != rank || p->sends == receives || rank == last) continue;
-      last = rank;
-      if (named++ == RANKS_NAMED) at += (size_t)ty_system_format(text + at, room - at, " ...");
-      else
-        at += (size_t)ty_system_format(text + at, room - at, named == 1 ? "rank %d" : ", %d", rank);
-    }
+  for (int rank = 0; rank < ty_world.size; rank++) count += is_waiting_for(w, rank, receives);
+  size_t at = (size_t)ty_system_format(text, room, count > 1 ? "ranks" : "rank");
+  for (int rank = 0; rank < ty_world.size && named < RANKS_NAMED; rank++)
+    if (is_waiting_for(w, rank, receives))
+      at += (size_t)ty_system_format(text + at, room - at, named++ ? ", %d" : " %d", rank);
+  if (count > named) ty_system_format(text + at, room - at, " and others");
 }
 
 static void stall(const Wait *w, const char *after) {
