@@ -129,7 +129,7 @@ end
 ---@param opts {only: boolean?, restarts: integer?}
 ---@return integer status
 return function(n, words, opts)
-  opts.threads = os.getenv "TYCHO_THREADS"
+  opts.threads = (os.getenv "TYCHO_THREADS" or "") ~= ""
   for left = opts.restarts or 0, 0, -1 do
     local status, stopped = run(mpirun_words(("%d"):format(n)), n, words, opts)
     if status == 0 or stopped or left == 0 then return status end

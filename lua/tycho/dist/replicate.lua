@@ -110,10 +110,7 @@ return function(M, own)
     for i, p in ipairs(list) do
       if some[i] then
         local g = grad_of(p) or ty.zeros(p.shape, { dtype = p.dtype })
-        if g.requires_grad then
-          check.fail("backward", "create_graph: gradients of replicated models have no gradients themselves")
-        end
-        given[#given + 1], of[#given + 1] = g, i
+        given[#given + 1], of[#of + 1] = g, i
       end
     end
     return given, of
@@ -133,10 +130,21 @@ return function(M, own)
     end
   end
 
+  --- Whether what a pass gave has a past, which other ranks would not know.
+  local function has_graph()
+    for _, p in ipairs(parameters) do
+      local g = grad_of(p)
+      if g ~= nil and g.requires_grad then return true end
+    end
+    return false
+  end
+
   --- After a pass; where it raised, `grad` is what it was before.
   local function finish(held, ok)
-    if ok then return no_grad(exchange, parameters, held) end
+    local refused = ok and has_graph()
+    if ok and not refused then return no_grad(exchange, parameters, held) end
     for i, p in ipairs(parameters) do p.grad = held[i] end
+    if refused then check.fail("backward", "create_graph: gradients of replicated models have no gradients themselves") end
   end
 
   --- A list without those of another list.
@@ -218,5 +226,5 @@ return function(M, own)
   end
 
   local inline = ty.internals.grad.inline
-  for _, f in ipairs { hold, finish, exchange, reached, gradients_of, add_held, grad_of } do inline[f] = true end
+  for _, f in ipairs { hold, finish, has_graph, exchange, reached, gradients_of, add_held, grad_of } do inline[f] = true end
 end

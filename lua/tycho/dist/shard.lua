@@ -268,10 +268,12 @@ return function(M, own)
   function M.shard(opt)
     local who = "shard"
     local class = type(opt) == "table" and getmetatable(opt)
-    if not class or type(rawget(opt, "groups")) ~= "table" or not class.update then
+    if not class or type(rawget(opt, "groups")) ~= "table" then
       check.fail(who, "argument 1 must be an optimiser of ty.optim, got %s", check.show(opt))
     end
-    if class.single then check.fail(who, "the state of %s is that of all parameters together", class.class_name) end
+    if class.single or not class.update then
+      check.fail(who, "the state of %s is that of all parameters together", class.class_name)
+    end
     local world = W.open()
     if world.size == 1 or rawget(opt, "owners") then return opt end
     local kinds = {}

@@ -50,7 +50,7 @@ end
 
 --- Ranks that share a machine share its processors, unless TYCHO_THREADS says otherwise.
 local function share_threads(near)
-  if near > 1 and not os.getenv "TYCHO_THREADS" then ty.threads(max(1, floor(ty.threads() / near))) end
+  if near > 1 and (os.getenv "TYCHO_THREADS" or "") == "" then ty.threads(max(1, floor(ty.threads() / near))) end
 end
 
 ---------------------------------------------------------------------------------------------------------- the world
