@@ -296,9 +296,6 @@ function claims.training(out)
       assert(rawequal(m, dist.replicate(m)))
       local step = step_of(m, adam(m), passes)
       if compiled then step = jit.compile(step) end
-      local opt = adam(m)
-      step = step_of(m, opt, passes)
-      if compiled then step = jit.compile(step) end
       assert(together(m, step, 6) == want, ("%d passes, %s"):format(passes, compiled and "compiled" or "plain"))
       if compiled then assert(ty.explain(step).skips > 0) end
       dist.release(m)

@@ -606,8 +606,8 @@ end
 --- such as data.WeightedRandomSampler: which samples an epoch takes; batch_sampler: these in batches of its own;
 --- workers (1) threads that read files in the background, the result does not depend on them; ahead (2): batches that
 --- are read before they are asked for; shard (false): the ranks of ty.dist share each batch, in equal parts in their
---- order, so that `batch` counts the samples of all ranks, the batches are the same for any number of ranks, and a state
---- is taken up by another number of them. A last batch that is smaller loses what is left over.
+--- order, so that `batch` counts the samples of all ranks, the batches are the same for any number of ranks, and a
+--- state is taken up by another number of them. A last batch that is smaller loses what is left over.
 --- Raises where ds is no dataset, or an option is not known or out of range, or excludes another one; where a batch
 --- does not divide by the number of ranks.
 ---@param ds tycho.data.Dataset
@@ -700,9 +700,9 @@ end
 --- The rank's part of each batch of an order (nil: as they lie) of n samples.
 local function shard_of(self, order, n)
   order = order or ty.range(1, n, 1, { dtype = "i64", device = "cpu" })
-  local each, whole, left = self.batch / self.ranks, floor(n / self.batch), floor(n % self.batch / self.ranks)
+  local own, whole, left = self.batch / self.ranks, floor(n / self.batch), floor(n % self.batch / self.ranks)
   local parts = {
-    order:narrow(1, 1, whole * self.batch):reshape(whole, self.ranks, each):narrow(2, self.rank + 1, 1):reshape(-1),
+    order:narrow(1, 1, whole * self.batch):reshape(whole, self.ranks, own):narrow(2, self.rank + 1, 1):reshape(-1),
   }
   if left > 0 then parts[2] = order:narrow(1, whole * self.batch + self.rank * left + 1, left) end
   return ty.cat(parts, 1)
@@ -790,8 +790,8 @@ function Loader:epoch()
     end
     self.left = true -- begun: where the loop is left, the next epoch is another
     local number = at.position + 1
-    local each = self.batch / self.ranks
-    local n = sizes and sizes[number] or min(each, total - at.position * each)
+    local own = self.batch / self.ranks
+    local n = sizes and sizes[number] or min(own, total - at.position * own)
     local values, why
     if self.collate then values, why = collated(self, reader, n) else values, why = reader:batch(n) end
     if values then at.position = number end

@@ -1,15 +1,16 @@
 --- dist/init.lua -- several processes on MPI: `ty.dist`.
--- In: tensors of the CPU, on all ranks of a run that mpirun, srun or `tycho --ranks` started. Out: what the ranks make of
--- them together. Raises on every rank where ranks do not agree, where one is gone, or does not answer.
+-- In: tensors of the CPU, on all ranks of a run that mpirun, srun or `tycho --ranks` started. Out: what the ranks
+-- make of them together. Raises on every rank where ranks do not agree, where one is gone, or does not answer.
 --
 -- 1. Ranks count from 0, as MPI and its launchers number them.
 -- 2. Sums are those of Tycho's own kernels in the order of ranks, ((x0 + x1) + x2) + ...: each rank gets its slice of
---    every rank's elements, sums it, and gives it to all: a ring's bytes. The bits depend neither on the topology nor on
---    the MPI library, and are those of one process that adds the tensors in that order. {fast = true} leaves sums to MPI.
+--    every rank's elements, sums it, and gives it to all: a ring's bytes. The bits depend neither on the topology nor
+--    on the MPI library, and are those of one process that adds the tensors in that order. {fast = true} leaves sums
+--    to MPI.
 -- 3. Ranks first tell each other what they call, with dtype and sizes: what does not fit raises, the same on each rank,
 --    before anything is exchanged. The next call works.
--- 4. A rank that ends, or does not answer for so long (init), ends the exchange on all others. What comes later raises the
---    same.
+-- 4. A rank that ends, or does not answer for so long (init), ends the exchange on all others. What comes later
+--    raises the same.
 -- 5. A process that was started alone is rank 0 of 1, and needs no MPI.
 
 local ty = require "tycho"
@@ -30,10 +31,13 @@ local mode = ty.internals.grad.mode
 --- A tensor that can be exchanged, without its past.
 local function exchangeable(who, x)
   check.tensor(who, 1, x)
-  if x.device ~= "cpu" then fail(who, "argument 1 must be on the CPU, got %s on %s (use :to(\"cpu\"))", text(x), x.device) end
+  if x.device ~= "cpu" then
+    fail(who, "argument 1 must be on the CPU, got %s on %s (use :to(\"cpu\"))", text(x), x.device)
+  end
   if not x.requires_grad then return x end
   if mode() then
-    fail(who, "argument 1, %s, requires grad, and no gradient goes to other ranks (use :detach(), or ty.no_grad)", text(x))
+    fail(who, "argument 1, %s, requires grad, and no gradient goes to other ranks (use :detach(), or ty.no_grad)",
+      text(x))
   end
   return x:detach()
 end
@@ -43,7 +47,9 @@ local REDUCE = { group = "table", op = "string", fast = "boolean" }
 
 local function group_of(who, opts)
   local g = opts.group
-  if g ~= nil and not W.is_group(g) then fail(who, "option group must be what dist.group gave, got %s", check.show(g)) end
+  if g ~= nil and not W.is_group(g) then
+    fail(who, "option group must be what dist.group gave, got %s", check.show(g))
+  end
   return W.group_of(g)
 end
 
@@ -51,8 +57,8 @@ local function rank_of(who, i, rank, group)
   for k, r in ipairs(group.ranks) do
     if r == rank then return k end
   end
-  return fail(who, "argument %d must be a rank, one of %s, got %s", i, concat(group.ranks, " ", 1, math.min(16, #group.ranks)),
-    check.show(rank))
+  local known = concat(group.ranks, " ", 1, math.min(16, #group.ranks))
+  return fail(who, "argument %d must be a rank, one of %s, got %s", i, known, check.show(rank))
 end
 
 --- dtype and dims, which all ranks of a call have alike.
@@ -72,15 +78,15 @@ end
 ---------------------------------------------------------------------------------------------------------- the ranks
 
 --- Finds this process among the ranks of its run: where mpirun, srun or `tycho --ranks` started it, MPI is loaded and
---- started; else it is rank 0 of 1. Every other function of ty.dist does so, too. timeout: after so many seconds without
---- progress a call raises, and names the ranks that it waits for (300; TYCHO_DIST_TIMEOUT). TYCHO_MPI names the MPI
---- library, where it is not found.
+--- started; else it is rank 0 of 1. Every other function of ty.dist does so, too. timeout: after so many seconds
+--- without progress a call raises, and names the ranks that it waits for (300; TYCHO_DIST_TIMEOUT). TYCHO_MPI names
+--- the MPI library, where it is not found.
 --- Raises where several processes were started, and MPI is not found or does not start.
 ---@param opts? {timeout: number?} in seconds
 ---@return integer rank, integer size # from 0; how many there are
 function M.init(opts)
   opts = check.options("init", opts, { timeout = "number" })
-  if opts.timeout and not (opts.timeout > 0) then
+  if opts.timeout and (opts.timeout <= 0 or opts.timeout ~= opts.timeout) then
     fail("init", "option timeout must be a number of seconds, got %g", opts.timeout)
   end
   local w = W.open(opts)
@@ -136,8 +142,9 @@ local function scatter(who, group, x, root)
   local n, ranks = x:numel(), #group.ranks
   local _, own = W.slice(n, ranks, group.index)
   local nothing = places(ranks, function() return 0, 0 end)
-  return W.exchange(who, group, "data", x, group.index == root and places(ranks, function(i) return W.slice(n, ranks, i) end)
-    or nothing, x.dtype, { own }, places(ranks, function(i) return 0, i == root and own or 0 end))
+  local sends = group.index == root and places(ranks, function(i) return W.slice(n, ranks, i) end) or nothing
+  return W.exchange(who, group, "data", x, sends, x.dtype, { own },
+    places(ranks, function(i) return 0, i == root and own or 0 end))
 end
 
 local function broadcast(who, x, from, opts)
@@ -203,11 +210,11 @@ end
 local add = function(a, b) return a + b end
 local steps = { sum = add, mean = add, max = ty.maximum, min = ty.minimum, prod = function(a, b) return a * b end }
 
-local BLOCK = 2 ^ 20 -- bytes of the ranks' slices that are exchanged, summed and given to all before the next: a cache's
+local BLOCK = 2 ^ 20 -- bytes of a slice that is exchanged, summed and given to all before the next: they stay in a cache
 local FEW = 4096 -- elements for which no plan is made
 
---- Functions (to, own, others), views that are released: what rank `index` of so many folds from its own elements and those of the others,
---- [ranks - 1, n]. Compiled it is one kernel, which reads each of them once.
+--- Functions (to, own, others), views that are released: what rank `index` of so many folds from its own elements and
+--- those of the others, [ranks - 1, n]. Compiled it is one kernel, which reads each of them once.
 local folds = {}
 
 local function fold_of(op, ranks, index)
@@ -243,8 +250,8 @@ local function check_op(who, op, x)
   if (op == "max" or op == "min") and ty.is_complex(x) then fail(who, "complex numbers have no %s", op) end
 end
 
---- The others' elements `from` to `from + n` of x's vector, for this rank, whose slice of them is that: [ranks - 1, own];
---- slice(i): where the slice of rank i begins, and how many it holds.
+--- The others' elements `from` to `from + n` of x's vector, for this rank, whose slice of them is that: [ranks - 1,
+--- own]; slice(i): where the slice of rank i begins, and how many it holds.
 local function others_of(who, group, x, slice)
   local ranks, index = #group.ranks, group.index
   local _, own = slice(index)
@@ -317,8 +324,8 @@ end
 
 --- What the ranks' tensors add up to, element by element, on all ranks: in the order of ranks, by Tycho's operations
 --- (f16 rounds after each, integers wrap), so that the bits are those of one process that adds them. op: "sum", "mean"
---- (the sum over the number of ranks), "max", "min", "prod". fast: MPI sums in an order of its own, which may change with
---- sizes and machines; dtypes that it does not know are summed here.
+--- (the sum over the number of ranks), "max", "min", "prod". fast: MPI sums in an order of its own, which may change
+--- with sizes and machines; dtypes that it does not know are summed here.
 --- Raises where ranks do not agree on op, dtype and sizes, x requires grad or is not on the CPU, for sums of bool and
 --- means of integers, or where a rank is gone.
 ---@param x tycho.Tensor of any shape
@@ -356,14 +363,16 @@ function M.reduce_scatter(x, opts)
   x = x:reshape(-1)
   local y = ty.empty({ n / ranks }, { dtype = x.dtype, device = "cpu" })
   local at, count = W.slice(n, ranks, group.index)
-  fold(op, group, y:narrow(1, 1, count), x:narrow(1, at + 1, count), others_of(who, group, x, function(i) return W.slice(n, ranks, i) end))
+  local others = others_of(who, group, x, function(i) return W.slice(n, ranks, i) end)
+  fold(op, group, y:narrow(1, 1, count), x:narrow(1, at + 1, count), others)
   return y:reshape(dims)
 end
 
 ---------------------------------------------------------------------------------------------------------- two ranks
 
 local MESSAGE = { tag = "number" }
-local DTYPES = { "bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "u16", "u32", "u64", "c64", "c128" }
+local DTYPES = { "bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "u16", "u32", "u64", "c64",
+  "c128" }
 local dtype_number = {}
 for i, name in ipairs(DTYPES) do dtype_number[name] = i end
 

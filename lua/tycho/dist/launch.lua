@@ -2,8 +2,8 @@
 -- In: how many, the words that each rank runs. Out: their output; the exit code of the first rank that failed, 0 where
 -- none did, 130 after Ctrl-C. Raises where no mpirun is found.
 --
--- mpirun starts one supervisor for each rank (rank.lua), on this machine; what they tell each other lies in a directory of
--- this run's. mpirun's own words go to a file, and are shown where it could not start the ranks.
+-- mpirun starts one supervisor for each rank (rank.lua), on this machine; what they tell each other lies in a
+-- directory of this run's. mpirun's own words go to a file, and are shown where it could not start the ranks.
 
 local P = require "tycho.dist.process"
 
@@ -28,7 +28,8 @@ local function mpirun_words(n)
   for _, name in ipairs(list) do
     local version = told(quoted(name) .. " --version")
     if version:find "Open MPI" or version:find "OpenRTE" then
-      return { name, "-n", n, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--host", "localhost:" .. n }
+      return { name, "-n", n, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--host",
+        "localhost:" .. n }
     end
     if version:find "HYDRA" or version:find "[Ii]ntel" then return { name, "-n", n, "-launcher", "fork" } end
   end

@@ -1,6 +1,6 @@
 --- dist/process.lua -- processes, pipes and signals of Linux by FFI, for the launcher and what supervises a rank.
--- In: words of a command, file numbers. Out: numbers of processes, bytes, signals. Raises where the system has no more of
--- them. Only processes of the launcher's own load this file.
+-- In: words of a command, file numbers. Out: numbers of processes, bytes, signals. Raises where the system has no
+-- more of them. Only processes of the launcher's own load this file.
 
 local ffi = require "ffi"
 

@@ -3,9 +3,9 @@
 -- lines, each behind its rank, to the launcher's pipes; its end as a file. The process itself ends with 0 and after all
 -- ranks: mpirun would end the others at once where one fails, before they could tell of it.
 --
--- Files in the directory: status.R, the exit code of rank R, 128 + signal; failed, a sentence on the first rank that has
--- failed, which all others raise (exchange.c); stop, a signal for all ranks. Where there is one of the last two, a rank
--- that has not ended after a while is ended.
+-- Files in the directory: status.R, the exit code of rank R, 128 + signal; failed, a sentence on the first rank that
+-- has failed, which all others raise (exchange.c); stop, a signal for all ranks. Where there is one of the last two,
+-- a rank that has not ended after a while is ended.
 
 local here = debug.getinfo(1, "S").source:match "^@(.*)rank%.lua$"
 local P = dofile(here .. "process.lua")
@@ -54,7 +54,9 @@ local streams = { stream(out_read, "out", only and rank > 0), stream(err_read, "
 
 --- How the rank has ended: an exit code, and a sentence where it has failed.
 local function judged(code, signal)
-  if signal then return 128 + signal, ("rank %d was ended by signal %d, %s"):format(rank, signal, P.signal_name(signal)) end
+  if signal then
+    return 128 + signal, ("rank %d was ended by signal %d, %s"):format(rank, signal, P.signal_name(signal))
+  end
   if code == 127 then return code, ("rank %d could not be started: %s"):format(rank, arg[1]) end
   return code, code ~= 0 and ("rank %d has exited with status %d"):format(rank, code) or nil
 end

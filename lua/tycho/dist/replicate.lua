@@ -3,9 +3,9 @@
 -- backward pass gives each parameter the mean of the ranks' gradients. Raises where the modules differ, and as all
 -- exchanges do.
 --
--- 1. What a pass adds to `grad` is exchanged, not what was there: it waits aside meanwhile. So passes add up as they do in
---    one process, and the mean is ((g0 + g1) + g2 ...) / ranks, the bits of a process that goes through the parts of the
---    batch in order.
+-- 1. What a pass adds to `grad` is exchanged, not what was there: it waits aside meanwhile. So passes add up as they
+--    do in one process, and the mean is ((g0 + g1) + g2 ...) / ranks, the bits of a process that goes through the
+--    parts of the batch in order.
 -- 2. Gradients of one dtype go together, in buckets: a few long exchanges instead of many short ones.
 -- 3. Parameters that a rank's pass did not reach count as zeros there, where another rank's did. Where no rank's did,
 --    there is no gradient.
@@ -144,7 +144,9 @@ return function(M, own)
     local refused = ok and has_graph()
     if ok and not refused then return no_grad(exchange, parameters, held) end
     for i, p in ipairs(parameters) do p.grad = held[i] end
-    if refused then check.fail("backward", "create_graph: gradients of replicated models have no gradients themselves") end
+    if refused then
+      check.fail("backward", "create_graph: gradients of replicated models have no gradients themselves")
+    end
   end
 
   --- A list without those of another list.
@@ -207,9 +209,9 @@ return function(M, own)
     end)
     local _, of_model = nn._parameters(model)
     replicas[model] = of_model
-    local list = without(parameters, of_model)
-    for _, p in ipairs(of_model) do list[#list + 1] = p end
-    set_parameters(list)
+    local all = without(parameters, of_model)
+    for _, p in ipairs(of_model) do all[#all + 1] = p end
+    set_parameters(all)
     return model
   end
 
@@ -226,5 +228,7 @@ return function(M, own)
   end
 
   local inline = ty.internals.grad.inline
-  for _, f in ipairs { hold, finish, has_graph, exchange, reached, gradients_of, add_held, grad_of } do inline[f] = true end
+  for _, f in ipairs { hold, finish, has_graph, exchange, reached, gradients_of, add_held, grad_of } do
+    inline[f] = true
+  end
 end

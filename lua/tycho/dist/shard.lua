@@ -256,11 +256,11 @@ return function(M, own)
     return y
   end
 
-  --- Cuts an optimiser's states in shards (ZeRO 1; Rajbhandari and others 2020, arXiv:1910.02054): each rank keeps those
-  --- of its share of the parameters, updates these, and gets the others from their ranks, to the bits of an optimiser
-  --- that is not cut. Gradients must be the same on all ranks, as those of dist.replicate are. step, state_dict and
-  --- load_state_dict are called by all ranks from then on; a state_dict is whole, so a checkpoint loads on any number of
-  --- ranks. In one process it gives the optimiser, and does nothing.
+  --- Cuts an optimiser's states in shards (ZeRO 1; Rajbhandari and others 2020, arXiv:1910.02054): each rank keeps
+  --- those of its share of the parameters, updates these, and gets the others from their ranks, to the bits of an
+  --- optimiser that is not cut. Gradients must be the same on all ranks, as those of dist.replicate are. step,
+  --- state_dict and load_state_dict are called by all ranks from then on; a state_dict is whole, so a checkpoint
+  --- loads on any number of ranks. In one process it gives the optimiser, and does nothing.
   --- Raises where the argument is no optimiser, or one whose state is that of all parameters (LBFGS); where the ranks'
   --- parameters differ.
   ---@param opt tycho.Optimizer
@@ -280,7 +280,8 @@ return function(M, own)
     for _, g in ipairs(opt.groups) do
       for _, p in ipairs(g.params) do kinds[#kinds + 1] = own.kind_of(p) end
     end
-    W.agree(who, world.all, format("shard of %s with %d parameters, %s", class.class_name, #kinds, W.digest(concat(kinds, " "))))
+    W.agree(who, world.all, format("shard of %s with %d parameters, %s", class.class_name, #kinds,
+      W.digest(concat(kinds, " "))))
     opt.owners, opt.shard_group, opt.shard_load = {}, world.all, {}
     for i = 1, world.size do opt.shard_load[i] = 0 end
     assign(opt, 1)
@@ -310,16 +311,18 @@ return function(M, own)
 
   local function has_state(v) return type(v) == "table" and type(v.state_dict) == "function" end
 
-  --- ty.save_checkpoint on several ranks: all of them call it with parts of the same names, the first one writes the file,
-  --- and all get its answer. What sharded optimisers keep is collected. ty.load_checkpoint reads the file, on any
-  --- number of ranks.
+  --- ty.save_checkpoint on several ranks: all of them call it with parts of the same names, the first one writes the
+  --- file, and all get its answer. What sharded optimisers keep is collected. ty.load_checkpoint reads the file, on
+  --- any number of ranks.
   --- Raises where ranks do not agree on path and names, and what ty.save_checkpoint raises.
   ---@param path string
   ---@param parts table<string, any> such as {model = m, optimizer = opt, loader = l, step = 100}
   ---@return true? ok, string? message
   function M.save_checkpoint(path, parts)
     local world = W.open()
-    if world.size == 1 or type(parts) ~= "table" or type(path) ~= "string" then return ty.save_checkpoint(path, parts) end
+    if world.size == 1 or type(parts) ~= "table" or type(path) ~= "string" then
+      return ty.save_checkpoint(path, parts)
+    end
     local names, whole = {}, {}
     for name in pairs(parts) do names[#names + 1] = tostring(name) end
     sort(names)

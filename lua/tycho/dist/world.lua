@@ -44,7 +44,8 @@ local function launched()
   end
   local n = number_of "WORLD_SIZE" or number_of "SLURM_NTASKS" or 1
   if n > 1 and not number_of "OMPI_COMM_WORLD_SIZE" and not number_of "PMI_SIZE" then
-    check.fail("init", "%d processes were started, and none of them by MPI (use mpirun, srun --mpi=pmix, or tycho --ranks)", n)
+    check.fail("init",
+      "%d processes were started, and none of them by MPI (use mpirun, srun --mpi=pmix, or tycho --ranks)", n)
   end
 end
 

@@ -66,7 +66,9 @@ local function parse(list)
     elseif word == "--ranks" then
       i = i + 1
       local n = tonumber(list[i] or "")
-      if not n or n < 1 or n % 1 ~= 0 then die(("--ranks takes a number of processes, got %s"):format(list[i] or "nothing")) end
+      if not n or n < 1 or n % 1 ~= 0 then
+        die(("--ranks takes a number of processes, got %s"):format(list[i] or "nothing"))
+      end
       o.ranks, o.rest = n, { unpack(list, i + 1) }
       return ranks_options(o)
     elseif word == "--onnx" then
@@ -124,7 +126,9 @@ end
 if o.ranks then
   if #o.rest == 0 then die "--ranks takes a script, or -e code, to run" end
   local words = { arg[-1] or "luajit", debug.getinfo(1, "S").source:sub(2), unpack(o.rest) }
-  local ok, status = pcall(function() return require "tycho.dist.launch"(o.ranks, words, { only = o.quiet, restarts = o.restarts }) end)
+  local ok, status = pcall(function()
+    return require "tycho.dist.launch"(o.ranks, words, { only = o.quiet, restarts = o.restarts })
+  end)
   if not ok then die(status) end
   os.exit(status, true)
 end
