@@ -79,7 +79,7 @@ end
 
 --- Finds this process among the ranks of its run: where mpirun, srun or `tycho --ranks` started it, MPI is loaded and
 --- started; else it is rank 0 of 1. Every other function of ty.dist does so, too. timeout: after so many seconds
---- without progress a call raises, and names the ranks that it waits for (300; TYCHO_DIST_TIMEOUT). TYCHO_MPI names
+--- without progress a call raises, and names the ranks that it waits for (300; TYCHO_TIMEOUT). TYCHO_MPI names
 --- the MPI library, where it is not found.
 --- Raises where several processes were started, and MPI is not found or does not start.
 ---@param opts? {timeout: number?} in seconds
@@ -210,7 +210,7 @@ end
 local add = function(a, b) return a + b end
 local steps = { sum = add, mean = add, max = ty.maximum, min = ty.minimum, prod = function(a, b) return a * b end }
 
-local BLOCK = 2 ^ 20 -- bytes of a slice that is exchanged, summed and given to all before the next: they stay in a cache
+local BLOCK = 2 ^ 20 -- bytes of a slice that is exchanged, summed, given to all before the next: they stay in a cache
 local FEW = 4096 -- elements for which no plan is made
 
 --- Functions (to, own, others), views that are released: what rank `index` of so many folds from its own elements and

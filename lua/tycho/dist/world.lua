@@ -87,7 +87,7 @@ local function connect(opts)
   if not rank then check.fail("init", "%s", size) end
   share_threads(near)
   local w = { rank = rank, size = size, version = version, C = C, near = near }
-  set_patience(w, opts.timeout or number_of "TYCHO_DIST_TIMEOUT" or PATIENCE)
+  set_patience(w, opts.timeout or tonumber(os.getenv "TYCHO_TIMEOUT" or "") or PATIENCE)
   return w
 end
 
