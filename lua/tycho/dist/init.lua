@@ -182,7 +182,7 @@ end
 ---@param x tycho.Tensor of any dtype and shape; a leaf that requires grad inside of ty.no_grad
 ---@param from? integer a rank of the world, the first at first
 ---@param opts? {group: tycho.dist.Group?}
----@return tycho.Tensor x
+---@return tycho.Tensor # x itself
 function M.broadcast_(x, from, opts) return copied(x, broadcast("broadcast_", x, from, opts)) end
 
 --- The tensors of all ranks, stacked along a new first dim in the order of ranks.
@@ -337,7 +337,7 @@ function M.all_reduce(x, opts) return all_reduce("all_reduce", x, opts) end
 --- Raises what all_reduce raises.
 ---@param x tycho.Tensor of any shape; a leaf that requires grad inside of ty.no_grad
 ---@param opts? {op: string?, fast: boolean?, group: tycho.dist.Group?}
----@return tycho.Tensor x
+---@return tycho.Tensor # x itself
 function M.all_reduce_(x, opts) return copied(x, all_reduce("all_reduce_", x, opts)) end
 
 --- The rank's own part of all_reduce: the first dim is cut in as many equal parts as there are ranks.

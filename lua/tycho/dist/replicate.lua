@@ -188,7 +188,7 @@ return function(M, own)
   --- calling it once more makes them the first rank's again. In one process it gives the module, and does nothing.
   --- Raises where the argument is no module, or the ranks' modules differ in names, dtypes or sizes.
   ---@param model tycho.Module the same on all ranks, whatever its numbers are
-  ---@return tycho.Module model itself
+  ---@return tycho.Module # model itself
   function M.replicate(model)
     local who = "replicate"
     local names, list = parts_of(who, model)

@@ -264,7 +264,7 @@ return function(M, own)
   --- Raises where the argument is no optimiser, or one whose state is that of all parameters (LBFGS); where the ranks'
   --- parameters differ.
   ---@param opt tycho.Optimizer
-  ---@return tycho.Optimizer opt itself
+  ---@return tycho.Optimizer # opt itself
   function M.shard(opt)
     local who = "shard"
     local class = type(opt) == "table" and getmetatable(opt)
