@@ -12,6 +12,7 @@
 #   make test-cuda specs on a software GPU; ptxas takes its texts
 #   make test-far specs on a second device                        make install, uninstall  PREFIX=/usr/local
 #   make docs     the site: DOCS=build/docs                       make pictures a session at the prompt, as SVG
+#   make bench-dist  several processes beside MPI itself         make deps-dist  Open MPI and MPICH, for these and the specs
 #   make hosts    LÖVE, Neovim, nginx ... run a training step
 #   make clean                                                    make bench-ops  every function beside NumPy, PyTorch
 #   make deb      Debian packages in build/deb                    make test-packages  they and luarocks, in a fresh Debian
@@ -516,6 +517,17 @@ ROUNDS  ?= 3
 bench-ops: build
 	@$(RUN) $(LUAJIT) bench/ops.lua $(ROUNDS) "$(ONLY)"
 
+# Sums over ranks beside MPI's own, data parallel steps, a model of larger runs, on each MPI that is there: RANKS=2.
+RANKS   ?= 2
+bench-dist: build
+	@for m in mpirun.openmpi mpiexec.mpich; do \
+	  command -v $$m >/dev/null && TYCHO_MPIRUN=$$m timeout 300 ./tycho --ranks $(RANKS) -q bench/dist.lua; done; true
+
+# Both MPIs, for specs of several processes, which are skipped without.
+deps-dist:
+	@$(call need,mpirun.openmpi,openmpi-bin)
+	@$(call need,mpiexec.mpich,mpich)
+
 # The floors are for the machine that measures, unlike the library.
 $(B)/bench/floor.so: bench/floor.c Makefile
 	@mkdir -p $(@D)
@@ -590,5 +602,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build windows windows-library test-windows docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo gpu test test-long test-far test-cuda test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
+.PHONY: all deps deps-dist bench-dist build windows windows-library test-windows docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo gpu test test-long test-far test-cuda test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
         coverage covered size clean
