@@ -12,6 +12,7 @@
 #   make test-cuda specs on a software GPU; ptxas takes its texts
 #   make test-far specs on a second device                        make install, uninstall  PREFIX=/usr/local
 #   make docs     the site: DOCS=build/docs                       make pictures a session at the prompt, as SVG
+#   make bench-dist  several processes beside MPI itself         make deps-dist  Open MPI and MPICH, for these and the specs
 #   make hosts    LÖVE, Neovim, nginx ... run a training step
 #   make clean                                                    make bench-ops  every function beside NumPy, PyTorch
 #   make deb      Debian packages in build/deb                    make test-packages  they and luarocks, in a fresh Debian
@@ -58,10 +59,13 @@ SYSTEM  := system system_windows processor fma_windows
 SOURCES := $(wildcard core/*/*.c core/*/*/*.c)
 OBJECTS := $(SOURCES:core/%.c=$(B)/obj/%.o)
 FILES   := $(filter $(B)/obj/file/%,$(OBJECTS)) $(addprefix $(B)/obj/base/,mem_guard.o $(SYSTEM:=.o))
-OBJ     := $(filter-out $(B)/obj/file/% $(B)/obj/embed/% $(B)/obj/device/cuda/%,$(OBJECTS))
+OBJ     := $(filter-out $(B)/obj/file/% $(B)/obj/embed/% $(B)/obj/device/cuda/% $(B)/obj/dist/%,$(OBJECTS))
 # With copies of what it stands on: it shares nothing with core.so but what Device says.
 CUDA    := $(filter $(B)/obj/device/cuda/%,$(OBJECTS)) $(addprefix $(B)/obj/base/,mem.o mem_guard.o text.o $(SYSTEM:=.o)) \
   $(addprefix $(B)/obj/ir/,type.o tables.o program.o)
+# Messages between ranks, by MPI.
+DIST    := $(filter $(B)/obj/dist/%,$(OBJECTS)) $(addprefix $(B)/obj/base/,mem.o mem_guard.o text.o $(SYSTEM:=.o)) \
+  $(addprefix $(B)/obj/ir/,type.o tables.o)
 EMBED   := $(filter $(B)/obj/embed/%,$(OBJECTS)) $(B)/obj/embed/modules.o
 LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua lua/tycho/*/*.lua))
 RUN     := LUA_PATH="$(CURDIR)/$(B)/?.lua;$(CURDIR)/$(B)/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(B)/?.so;;"
@@ -112,7 +116,7 @@ STALE   := $(filter-out $(LUA),$(wildcard $(B)/tycho/*.lua $(B)/tycho/*/*.lua))
 
 library: modules embedded
 
-modules: $(B)/tycho/core.so $(B)/tycho/files.so $(B)/tycho/cuda.so $(LUA)
+modules: $(B)/tycho/core.so $(B)/tycho/files.so $(B)/tycho/cuda.so $(B)/tycho/dist.so $(LUA)
 	@$(if $(STALE),rm -f $(STALE),:)
 
 $(B)/obj/%.o: core/%.c Makefile
@@ -121,7 +125,7 @@ $(B)/obj/%.o: core/%.c Makefile
 	@$(CC) $(CPPFLAGS) $(CFLAGS) $(FRAMES) -MMD -MP -c $< -o $@
 
 # Nothing unwinds through what knows no Lua: no tables for it. Guards are calls of Lua's API: straight to it.
-$(filter-out $(B)/obj/lua/% $(B)/obj/file/% $(B)/obj/embed/%,$(OBJECTS)): override CFLAGS += -fno-asynchronous-unwind-tables
+$(filter-out $(B)/obj/lua/% $(B)/obj/file/% $(B)/obj/embed/% $(B)/obj/dist/%,$(OBJECTS)): override CFLAGS += -fno-asynchronous-unwind-tables
 $(filter $(B)/obj/lua/% $(B)/obj/embed/%,$(OBJECTS)): override CFLAGS += -fno-plt
 # See the head of attend.c.
 $(B)/obj/device/cpu/attend.o: override CFLAGS += -fno-builtin
@@ -144,6 +148,11 @@ $(B)/tycho/files.so: $(FILES) | $(B)/tycho
 $(B)/tycho/cuda.so: $(CUDA) | $(B)/tycho
 	@echo "ld  $@"
 	@$(CC) $(CUDA) $(LDFLAGS) $(LIBS) -o $@
+
+# Messages between ranks: MPI is found when it is first used.
+$(B)/tycho/dist.so: $(DIST) | $(B)/tycho
+	@echo "ld  $@"
+	@$(CC) $(DIST) $(LDFLAGS) $(LIBS) -o $@
 
 # The C API: the same objects, whose calls of Lua go through embed/lua_table.c, and the Lua files, in one object that
 # shows nothing but ty_*.
@@ -219,7 +228,7 @@ copied: copied-modules copied-embedded
 # The Lua module and the command.
 copied-modules: modules
 	@install -d "$(DESTDIR)$(LUACDIR)/tycho" "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(MANDIR)"
-	@install $(STRIP) -m 755 $(B)/tycho/core.so $(B)/tycho/files.so $(B)/tycho/cuda.so "$(DESTDIR)$(LUACDIR)/tycho/"
+	@install $(STRIP) -m 755 $(B)/tycho/core.so $(B)/tycho/files.so $(B)/tycho/cuda.so $(B)/tycho/dist.so "$(DESTDIR)$(LUACDIR)/tycho/"
 	@for d in '' $(FOLDERS); do \
 	  install -d "$(DESTDIR)$(LUADIR)/tycho/$$d" && install -m 644 lua/tycho/$$d*.lua "$(DESTDIR)$(LUADIR)/tycho/$$d" || exit 1; \
 	done
@@ -510,6 +519,17 @@ ROUNDS  ?= 3
 bench-ops: build
 	@$(RUN) $(LUAJIT) bench/ops.lua $(ROUNDS) "$(ONLY)"
 
+# Sums over ranks beside MPI's own, data parallel steps, a model of larger runs, on each MPI that is there: RANKS=2.
+RANKS   ?= 2
+bench-dist: build
+	@for m in mpirun.openmpi mpiexec.mpich; do \
+	  command -v $$m >/dev/null && TYCHO_MPIRUN=$$m timeout 300 ./tycho --ranks $(RANKS) -q bench/dist.lua; done; true
+
+# Both MPIs, for specs of several processes, which are skipped without.
+deps-dist:
+	@$(call need,mpirun.openmpi,openmpi-bin)
+	@$(call need,mpiexec.mpich,mpich)
+
 # The floors are for the machine that measures, unlike the library.
 $(B)/bench/floor.so: bench/floor.c Makefile
 	@mkdir -p $(@D)
@@ -584,5 +604,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build windows windows-library test-windows docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo gpu test test-long test-far test-cuda test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
+.PHONY: all deps deps-dist bench-dist build windows windows-library test-windows docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo gpu test test-long test-far test-cuda test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
         coverage covered size clean
