@@ -502,10 +502,6 @@ describe("complex numbers and Lua:", function()
     for _, name in ipairs { "fmax", "fmin", "xlogy", "logaddexp2", "heaviside" } do
       assert.error_matches(function() ty[name](z, z) end, "%f[%w]" .. name .. ":[^\n]*complex", name)
     end
-    for _, name in ipairs { "inv", "det", "svd", "qr", "eigh", "solve", "pinv", "matrix_exp" } do
-      local a = ty.eye(2, { dtype = "c64" })
-      assert.error_matches(function() ty.linalg[name](a, name == "solve" and a or nil) end, "%f[%w]" .. name .. ":[^\n]*c64%[2,2%]")
-    end
     for _, name in ipairs { "floor", "ceil", "round", "trunc", "max", "min", "argmax", "sort", "argsort", "median", "unique",
       "topk", "cummax", "clamp", "relu", "softmax", "erf", "quantile", "histc", "logsumexp", "bitwise_not", "gelu",
       "nanmedian", "cov", "logcumsumexp", "mse_loss", "layer_norm", "interpolate" } do
@@ -705,8 +701,8 @@ describe("complex numbers elsewhere:", function()
   end)
 
   it("NumPy's files are read, of either order of bytes and of dims", function()
-    local path = os.tmpname() .. ".npy"
     for _, f in ipairs(fixtures.files) do
+      local path = os.tmpname() .. ".npy" -- of its own: Windows keeps files that are mapped
       local file = assert(io.open(path, "wb"))
       file:write((f.bytes:gsub("%x%x", function(h) return string.char(tonumber(h, 16)) end)))
       file:close()
@@ -714,8 +710,8 @@ describe("complex numbers elsewhere:", function()
       assert.equal(f.dtype, z.dtype)
       H.same(R(tensor(f.values):to(f.dtype)), R(z), f.dtype)
       H.same(R(z), R(ty.load(path, { mmap = true })), f.dtype)
+      os.remove(path)
     end
-    os.remove(path)
   end)
 
   it("vmap gives each example its gradient", function()
@@ -817,7 +813,7 @@ describe("where complex numbers are not carried, the error names what is:", func
       "export: argument 1 is complex.*view_as_real")
     local ok, why = pcall(ty.export, function(x) return C(x) * 2 end, path, { ty.zeros(2, 2) })
     assert.truthy(not ok and tostring(why):find "a result is complex: give ty.view_as_real of it", tostring(why))
-    assert.truthy(ty.export(function(x) return R(C(x) * C(x)) end, path, { ty.ones(2, 2) }))
+    assert.truthy(ty.export(function(x) return R(C(x) * C(x)) end, path, { ty.ones(2, 2) }, { name = "square" }))
     os.remove(path)
     os.remove((path:gsub("c$", "h")))
     assert.is_true(ty.gradcheck(function(x) return (C(x) * C(x)):sqrt():abs():sum() end, { R(ty.randn(3, { dtype = "c128" })) }))

@@ -151,7 +151,7 @@ static Stack stack_read(lua_State *L, State *S, const char *who, const Tensor *x
   Tensor *cast = ty_lua_push(L);
   if (S->tracks && x->st->tape && !x->detached)
     ty_lua_error(L, "%s: has no gradient (use detach)", who);
-  if (ty_is_complex(x->type.dtype))
+  if (ty_is_complex(x->type.dtype) && !ty_is_complex(dtype))
     ty_lua_error(L, "%s: needs reals, got %s (take :real(), :imag() or :abs())", who,
                  ty_lua_view_text(L, &x->type));
   TY_LUA_MUST(L, S, ty_record_cast(S, x, dtype, cast));

@@ -23,7 +23,7 @@ return function(ty, ruled, pinv_rule)
 
   --- Matrices: at least two dims, floats or complex; half floats by way of f32.
   local function matrices(who, x, square)
-    check.real(who, 1, x)
+    check.tensor(who, 1, x)
     if x.ndim < 2 then fail(who, "needs a matrix, got %s", check.text(x)) end
     if square and x:size(-1) ~= x:size(-2) then fail(who, "needs square matrices, got %s", check.text(x)) end
     local dtype = x.dtype

@@ -1443,11 +1443,11 @@ function Tensor:flipud() end
 ---@return tycho.Tensor # the sizes of x
 function Tensor:float() end
 
----a to the power b, in f64
+---a^b in f64; of complex numbers in c128.
 ---Shape of the result: broadcast of a and b
 ---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
 ---@param b tycho.Tensor|number # broadcasts with a
----@return tycho.Tensor # the broadcast shape, f64
+---@return tycho.Tensor # the broadcast shape, f64 or c128
 function Tensor:float_power(b) end
 
 ---the next whole number below
@@ -5965,12 +5965,12 @@ function ty.fliplr(x) end
 ---@return tycho.Tensor # the sizes of x, a view
 function ty.flipud(x) end
 
----a to the power b, in f64
+---a^b in f64; of complex numbers in c128.
 ---Shape of the result: broadcast of a and b
 ---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
 ---@param a tycho.Tensor|number
 ---@param b tycho.Tensor|number # broadcasts with a
----@return tycho.Tensor # the broadcast shape, f64
+---@return tycho.Tensor # the broadcast shape, f64 or c128
 function ty.float_power(a, b) end
 
 ---the next whole number below
@@ -9918,7 +9918,7 @@ function dist.all_reduce(x, opts) end
 ---Raises what all_reduce raises.
 ---@param x tycho.Tensor # of any shape; a leaf that requires grad inside of ty.no_grad
 ---@param opts? {op: string?, fast: boolean?, group: tycho.dist.Group?}
----@return tycho.Tensor x
+---@return tycho.Tensor # x itself
 function dist.all_reduce_(x, opts) end
 
 ---Waits until all ranks have come here.
@@ -9939,7 +9939,7 @@ function dist.broadcast(x, from, opts) end
 ---@param x tycho.Tensor # of any dtype and shape; a leaf that requires grad inside of ty.no_grad
 ---@param from? integer # a rank of the world, the first at first
 ---@param opts? {group: tycho.dist.Group?}
----@return tycho.Tensor x
+---@return tycho.Tensor # x itself
 function dist.broadcast_(x, from, opts) end
 
 ---A group of some ranks, for the option `group` of other functions. All of them call this with the same ranks; others
