@@ -609,7 +609,12 @@ describe("a function that is made in each call and breaks", function()
   }
   for name, f in pairs(turns) do
     it("has variables of its own in each turn of a loop: " .. name, function()
-      in_parts(function() return f end, false, a, 2)
+      local _, compiled = in_parts(function() return f end, false, a, 2)
+      local wanted = account(f, false, a, 2)
+      ty.stance "eager"
+      local given = account(compiled, false, a, 2)
+      ty.stance "default"
+      assert.equal(wanted, given)
       same(function() return f end, true, a, 2)
     end)
   end
