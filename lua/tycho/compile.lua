@@ -153,7 +153,7 @@ local function parts_of(core, h)
         if not run then h.parts, h.uncut = false, TOO_LITTLE end
       end,
       does_enough = function(compiled) return handle_of[compiled].does_enough end,
-      has_code = core._has_code, instances = core._instances, within = core._inside,
+      has_code = core._has_code, instances = core._instances, within = core._inside, renews = core._renews,
       is_disabled = function(fn) return disabled[fn] end,
       part_of = function(compiled) return core._part(handle_of[compiled].fn, handle_of[compiled].handle) end,
       link = core._link, link_exit = core._link_exit, unlink = core._unlink,

@@ -361,6 +361,8 @@ M.globals = get_env
 --- An upvalue of a function.
 function M.upvalue(f, i) return (select(2, get_upvalue(f, i))) end
 
+M.set_upvalue = set_upvalue
+
 --- The dump of a function, a text that its prototype has alone; nil: it is not known.
 function M.code(f)
   local proto = bytecode.prototype(f)
