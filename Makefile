@@ -467,7 +467,7 @@ test-export: build
 ARM     := $(B)/arm
 ARM_CC  ?= aarch64-linux-gnu-gcc
 ARM_N   ?= 200
-ARM_SPECS ?= bits ops integers training vmap scan random linalg optim fuzz fuzz_lua fuzz_cells fuzz_vmap fuzz_grad
+ARM_SPECS ?= bits ops integers training vmap scan parts turns closures random linalg optim fuzz fuzz_lua fuzz_cells fuzz_vmap fuzz_grad
 test-arm: build
 	@$(call need,$(ARM_CC),gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
 	@$(call need,qemu-aarch64,qemu-user)

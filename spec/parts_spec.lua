@@ -412,6 +412,29 @@ describe("a function that no trace holds whole", function()
     end, false, a)
   end)
 
+  it("counts in loops as they do, by integers and by others, from numbers of each kind", function()
+    in_parts(function()
+      return function(x)
+        local y, n = work(x), x:size(1)
+        for i = 1, n do
+          y = work(y)
+          say(i, n)
+        end
+        for t = 0, n / 4, 0.25 do
+          say(t)
+          y = y + t
+        end
+        for i = n, 1, -2 do
+          for k = i, n * 0.5 do say(i, k) end
+          i = i + 0.5
+          say(i)
+          y = y * i
+        end
+        return y
+      end
+    end, false, ty.rand(3, 2))
+  end)
+
   it("hands on as many values as there are", function()
     in_parts(function()
       return function(x, ...)

@@ -316,8 +316,7 @@ function Whole:rest(at, put)
   if not rest then
     local handed = at % 1 > 0
     local make_rest = handed and continuation.rest_handed or continuation.rest
-    local raw, n = make_rest(self.f, self.proto, floor(at), self.made_anew)
-    local shift = handed and continuation.SHIFT_HANDED or continuation.SHIFT
+    local raw, n, shift = make_rest(self.f, self.proto, floor(at), self.made_anew)
     local parts = setmetatable({ whole = self, shift = shift, begins = at, raw = raw, code = raw, sites = {},
       cuts = turns_around(self, floor(at), shift) }, Parts)
     local make = raw
