@@ -560,19 +560,19 @@ describe("a function that is made in each call and breaks", function()
     ["variables of several depths"] = function(x)
       local all, out = 0, {}
       for i = 1, 2 do
-        local a = i
+        local o = i
         for k = 1, 2 do
           local b, c = k, nil
           local function both(v)
-            a, b, c, all = a + 1, b + 10, v, all + 100
-            say(a, b, all)
+            o, b, c, all = o + 1, b + 10, v, all + 100
+            say(o, b, all)
             return work(v)
           end
           x = both(x) * 0.5
-          out[#out + 1] = function() b = b + 1 return a, b, c end
+          out[#out + 1] = function() b = b + 1 return o, b, c end
           b = b * 2
         end
-        a = a * 3
+        o = o * 3
       end
       for k, f in ipairs(out) do say(k, f()) end
       for k, f in ipairs(out) do say(k, f()) end

@@ -378,7 +378,7 @@ local M = {
   { file = "core/lua/lua_instance.c", what = "what runs in a loop keeps the variables of the turn before",
     from = "for (int f = 1; f <= n + 1; f += n) {", to = "for (int f = 1; f <= 1; f += n) {" },
   { file = "lua/tycho/capture/natives.lua", what = "a function does not see the globals of who calls it, through functions of its own",
-    from = "if not frame and not below then -- it is about", to = "if self.stack.depth == 1 and not frame and not below then -- it is about" },
+    from = "if not frame and not below then", to = "if self.stack.depth == 1 and not frame and not below then" },
   { file = "lua/tycho/capture/cells.lua", what = "a variable is kept while as many values as there are wait",
     from = " and not gives_many(ins)", to = "" },
   { file = "lua/tycho/capture/cells.lua", what = "closures do not see what `x = x or y` assigns",

@@ -132,12 +132,9 @@ static int instance_has_code(lua_State *L) {
 }
 
 void ty_lua_open_instance(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"_instances", instance_maker},
-                                 {"_inside", instance_inside},
-                                 {"_renews", instance_renews},
-                                 {"_carries", instance_carries},
-                                 {"_has_code", instance_has_code},
-                                 {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"_instances", instance_maker},   {"_inside", instance_inside},
+                                 {"_renews", instance_renews},     {"_carries", instance_carries},
+                                 {"_has_code", instance_has_code}, {NULL, NULL}};
   lua_pushvalue(L, m);
   ty_lua_register(L, fns);
   lua_pop(L, 1);
