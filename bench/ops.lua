@@ -6,7 +6,7 @@
 -- A row "f, gradient" is the call, the sum of its first result, and the backward pass. Ours releases its results as
 -- soon as Python's count of references does; what it makes on the way is left to Lua's collector. Before all that
 -- mean magnitudes of results and gradients are compared with a peer's.
---   luajit bench/ops.lua [rounds = 3] [only rows whose name contains this]
+--   luajit bench/ops.lua [rounds = 3] [only rows whose name contains this, or one of several parted by |]
 --   luajit bench/ops.lua --check     computes each row once, smallest size; raises where a function has no row
 
 local ffi = require "ffi"
@@ -771,6 +771,14 @@ end
 
 ------------------------------------------------------------------------------------------------------------- the run
 
+--- Whether a row of that name is asked for.
+local function chosen(name)
+  for part in (ONLY or ""):gmatch "[^|]+" do
+    if name:find(part, 1, true) then return true end
+  end
+  return not ONLY or ONLY == ""
+end
+
 --- The chosen rows at every size; in a check at the smallest.
 local cases = {}
 local lapack = ty.blas(true)
@@ -779,7 +787,7 @@ for _, group in ipairs(groups) do
   for _, r in ipairs(group) do
     local name = r[1]
     local plain = name:match "^[^,]+"
-    if (not ONLY or name:find(ONLY, 1, true)) and (lapack or not group.lapack) then
+    if chosen(name) and (lapack or not group.lapack) then
       local fn = r[5] or ty[plain] or linalg[plain:match "^linalg%.(.*)$"]
       for _, n in ipairs(group.sizes) do
         cases[#cases + 1] = { row = r, name = name, fn = fn, n = n, fresh = plain:find "_$" or plain == "set" }
