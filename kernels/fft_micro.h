@@ -308,6 +308,38 @@ FAR void NAME(turn_out)(T *re, T *im, i64 row, i64 col, const T *xr, const T *xi
 
 #endif
 
+/* Two numbers. A pair of f64 is one of 16 bytes, which every machine moves at once: so lines of pairs come and go two by
+** two, whatever their length, and memory is passed over in its order. */
+typedef T NAME(Two) __attribute__((vector_size(2 * sizeof(T)), aligned(sizeof(T)), may_alias));
+#define TWO(p) (*(NAME(Two) *)(p))
+#define IS_PAIRS(re, im, row, col) \
+  (sizeof(T) == 8 && (re) && (im) == (re) + 1 && (row) == 2 && (col) > 2)
+
+FAR void NAME(pairs_in)(T *yr, T *yi, const T *x, i64 col, i64 n, i64 cols) {
+  i64 c = 0;
+  for (; c + 2 <= cols; c += 2, x += 2 * col)
+    for (i64 i = 0; i < n; i++) {
+      const NAME(Two) a = *(const NAME(Two) *)(x + 2 * i), b = *(const NAME(Two) *)(x + col + 2 * i);
+      TWO(yr + i * cols + c) = (NAME(Two)){a[0], b[0]};
+      TWO(yi + i * cols + c) = (NAME(Two)){a[1], b[1]};
+    }
+  for (i64 i = 0; c < cols && i < n; i++)
+    yr[i * cols + c] = x[2 * i], yi[i * cols + c] = x[2 * i + 1];
+}
+
+FAR void NAME(pairs_out)(T *y, i64 col, const T *xr, const T *xi, i64 n, i64 cols, T by) {
+  i64 c = 0;
+  for (; c + 2 <= cols; c += 2, y += 2 * col)
+    for (i64 i = 0; i < n; i++) {
+      const i64 at = i * cols + c;
+      const NAME(Two) a = *(const NAME(Two) *)(xr + at) * by, b = *(const NAME(Two) *)(xi + at) * by;
+      TWO(y + 2 * i) = (NAME(Two)){a[0], b[0]};
+      TWO(y + col + 2 * i) = (NAME(Two)){a[1], b[1]};
+    }
+  for (i64 i = 0; c < cols && i < n; i++)
+    y[2 * i] = xr[i * cols + c] * by, y[2 * i + 1] = xi[i * cols + c] * by;
+}
+
 static ATTR void NAME(gather)(void *ar, void *ai, const FftLine *x, i64 col, i64 n, i64 cols) {
   const T *re = x->re, *im = x->im;
   i64 row = x->row;
@@ -319,6 +351,10 @@ static ATTR void NAME(gather)(void *ar, void *ai, const FftLine *x, i64 col, i64
   }
   T *yr = ar, *yi = ai;
   i64 from = 0; /* columns that are done */
+  if (cols > 1 && IS_PAIRS(re, im, row, col)) {
+    NAME(pairs_in)(yr, yi, re, col, n, cols);
+    return;
+  }
   if (cols == 1) cols = n, col = row, n = 1;
 #if LARGE
   else if (re && (row == 1 || (row == 2 && im == re + 1)) && col > 2)
@@ -366,6 +402,10 @@ static ATTR void NAME(scatter)(const FftLine *y, i64 col, const void *ar, const 
   }
   const T *xr = ar, *xi = ai;
   i64 from = 0;
+  if (cols > 1 && IS_PAIRS(re, im, row, col)) {
+    NAME(pairs_out)(re, col, xr, xi, n, cols, by);
+    return;
+  }
   if (cols == 1) cols = n, col = row, n = 1;
 #if LARGE
   else if (re && (row == 1 || (row == 2 && im == re + 1)) && col > 2)
