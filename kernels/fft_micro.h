@@ -327,6 +327,23 @@ FAR void NAME(pairs_in)(T *yr, T *yi, const T *x, i64 col, i64 n, i64 cols) {
     yr[i * cols + c] = x[2 * i], yi[i * cols + c] = x[2 * i + 1];
 }
 
+/* The same of real lines. */
+FAR void NAME(reals_in)(T *yr, T *yi, const T *x, i64 col, i64 n, i64 cols) {
+  memset(yi, 0, (size_t)(n * cols) * sizeof(T));
+  for (i64 c = 0; c < cols; c += 2, x += 2 * col) {
+    i64 i = 0;
+    for (; c + 1 < cols && i + 2 <= n; i += 2) {
+      const NAME(Two) a = *(const NAME(Two) *)(x + i), b = *(const NAME(Two) *)(x + col + i);
+      TWO(yr + i * cols + c) = (NAME(Two)){a[0], b[0]};
+      TWO(yr + (i + 1) * cols + c) = (NAME(Two)){a[1], b[1]};
+    }
+    for (; i < n; i++) {
+      yr[i * cols + c] = x[i];
+      if (c + 1 < cols) yr[i * cols + c + 1] = x[col + i];
+    }
+  }
+}
+
 FAR void NAME(pairs_out)(T *y, i64 col, const T *xr, const T *xi, i64 n, i64 cols, T by) {
   i64 c = 0;
   for (; c + 2 <= cols; c += 2, y += 2 * col)
@@ -353,6 +370,10 @@ static ATTR void NAME(gather)(void *ar, void *ai, const FftLine *x, i64 col, i64
   i64 from = 0; /* columns that are done */
   if (cols > 1 && IS_PAIRS(re, im, row, col)) {
     NAME(pairs_in)(yr, yi, re, col, n, cols);
+    return;
+  }
+  if (cols > 1 && sizeof(T) == 8 && re && !im && row == 1 && col > 2) {
+    NAME(reals_in)(yr, yi, re, col, n, cols);
     return;
   }
   if (cols == 1) cols = n, col = row, n = 1;
