@@ -14,9 +14,10 @@ static int fft(lua_State *L) {
   const int dim = (int)luaL_checkinteger(L, 3) - 1, kind = (int)luaL_checkinteger(L, 4);
   const int norm = (int)luaL_checkinteger(L, 5);
   const i64 n = (i64)luaL_optnumber(L, 6, 0);
+  const bool complex = lua_toboolean(L, 7);
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_record_fft(S, who, x, dim, kind, norm, n, y));
-  if (lua_toboolean(L, 7)) ty_complex_become(y);
+  if (complex) ty_complex_become(y);
   return 1;
 }
 
