@@ -265,13 +265,13 @@ INLINE void NAME(apart)(V *v) {
 
 /* ---- from elsewhere and back ------------------------------------------------------------------- */
 
-/* Eight lines `col` apart, VL numbers of each, to rows of `cols`. `row`: 1, or 2 for pairs. */
+/* Eight lines `col` apart, VL numbers of each, to rows of `cols`. `row`: 1, or 2 for pairs of f32. */
 FAR void NAME(turn_in)(T *yr, T *yi, const T *re, const T *im, i64 row, i64 col, i64 cols) {
   T tr[8 * VL], ti[8 * VL], ur[8 * VL], ui[8 * VL];
   UNROLL
   for (int k = 0; k < 8; k++) {
     const T *p = re + k * col;
-    if (row == 2) {
+    if (sizeof(T) < 8 && row == 2) {
       const V a = GET(p), b = GET(p + VL);
       AT(tr + k * VL) = PICK(EVEN, a, b), AT(ti + k * VL) = PICK(ODD, a, b);
     } else {
@@ -296,7 +296,7 @@ FAR void NAME(turn_out)(T *re, T *im, i64 row, i64 col, const T *xr, const T *xi
   NAME(apart)(vi);
   UNROLL
   for (int k = 0; k < 8; k++) {
-    if (row == 2) {
+    if (sizeof(T) < 8 && row == 2) {
       AT(re + k * col) = PICK(LOW, vr[k], vi[k]);
       AT(re + k * col + VL) = PICK(HIGH, vr[k], vi[k]);
     } else {

@@ -28,7 +28,6 @@ enum {
   KEPT_SHARE = 8,      /* where that is not more than this part of it */
   SORT_GRAIN = 4096,   /* elements sorted below which no thread is woken */
   SEARCH_GRAIN = 2048, /* the same for values searched */
-  ABREAST = 4,
   LOOK = 1 << 14,      /* elements between two looks at whether to stop; and: */
   LOOK_ROWS = 64,      /* rows sorted */
   COUNTS = 4 * 256 * sizeof(u32)
@@ -383,25 +382,26 @@ typedef struct Search {
 } Search;
 
 /* How many elements of a row lie below each value (right: below or at it). No branch depends on the data, as none could
-** be foretold, nor does the number of steps: so ABREAST values are searched in turn. What lies at a value lies below
+** be foretold, nor does the number of steps: so values are searched in turn, ABREAST of them. What lies at a value lies below
 ** the next one, NEXT(value); where there is none, LAST(value), the answer is REST(value).
 ** K: what is compared, LOOK(p) in what lies at p. */
+#define ABREAST(S) (sizeof(S) < 4 ? 1 : 4)
 #define SEARCH(name, S, K, LOOK, NEXT, LAST, REST) \
   static void name(void *arg, i64 begin, i64 end) { \
     const Search *s = arg; \
     const i64 right = s->right; \
     for (i64 i = begin, some; i < end; i += some) { \
       const S *row = (const S *)s->sorted + i / s->m * s->n, *value = (const S *)s->v + i; \
-      some = TY_MIN(TY_MIN(end, (i / s->m + 1) * s->m) - i, ABREAST); \
-      K key[ABREAST]; \
-      const S *at[ABREAST]; \
-      for (int j = 0; j < ABREAST; j++) { \
+      some = TY_MIN(TY_MIN(end, (i / s->m + 1) * s->m) - i, (i64)ABREAST(S)); \
+      K key[ABREAST(S)]; \
+      const S *at[ABREAST(S)]; \
+      for (int j = 0; j < (int)ABREAST(S); j++) { \
         key[j] = LOOK(value + TY_MIN(j, some - 1)); \
         at[j] = row, key[j] = right ? NEXT(key[j]) : key[j]; \
       } \
       for (i64 n = s->n, half; n > 0; n -= half) { \
         half = (n + 1) >> 1; \
-        _Pragma("GCC unroll 4") for (int j = 0; j < ABREAST; j++) { \
+        _Pragma("GCC unroll 4") for (int j = 0; j < (int)ABREAST(S); j++) { \
           const S *const behind = at[j] + half; \
           at[j] = LOOK(behind - 1) < key[j] ? behind : at[j]; \
         } \
