@@ -602,7 +602,7 @@ local M = {
   { file = "lua/tycho/arrangement.lua", what = "an upper triangle is that of the matrix turned",
     from = "if not is_lower then k = m - n - k end", to = "if not is_lower then k = n - m - k end" },
   { file = "lua/tycho/draws.lua", what = "large numbers of events are cut off",
-    from = "p > 2 ^ -61 do", to = "p > 2 ^ -3 do" },
+    from = "while n < k do", to = "while n < k / 4 do" },
   { file = "lua/tycho/special.lua", what = "cube roots of the smallest numbers are twice as large",
     from = "where(tiny, 2 ^ -8, where(huge", to = "where(tiny, 2 ^ -7, where(huge" },
   { file = "lua/tycho/special.lua", what = "a sum of inverse powers leaves out its last correction",
