@@ -319,7 +319,8 @@ FAR void NAME(pairs_in)(T *yr, T *yi, const T *x, i64 col, i64 n, i64 cols) {
   i64 c = 0;
   for (; c + 2 <= cols; c += 2, x += 2 * col)
     for (i64 i = 0; i < n; i++) {
-      const NAME(Two) a = *(const NAME(Two) *)(x + 2 * i), b = *(const NAME(Two) *)(x + col + 2 * i);
+      const NAME(Two) a = *(const NAME(Two) *)(x + 2 * i),
+                      b = *(const NAME(Two) *)(x + col + 2 * i);
       TWO(yr + i * cols + c) = (NAME(Two)){a[0], b[0]};
       TWO(yi + i * cols + c) = (NAME(Two)){a[1], b[1]};
     }
@@ -349,7 +350,8 @@ FAR void NAME(pairs_out)(T *y, i64 col, const T *xr, const T *xi, i64 n, i64 col
   for (; c + 2 <= cols; c += 2, y += 2 * col)
     for (i64 i = 0; i < n; i++) {
       const i64 at = i * cols + c;
-      const NAME(Two) a = *(const NAME(Two) *)(xr + at) * by, b = *(const NAME(Two) *)(xi + at) * by;
+      const NAME(Two) a = *(const NAME(Two) *)(xr + at) * by,
+                      b = *(const NAME(Two) *)(xi + at) * by;
       TWO(y + 2 * i) = (NAME(Two)){a[0], b[0]};
       TWO(y + col + 2 * i) = (NAME(Two)){a[1], b[1]};
     }

@@ -556,7 +556,7 @@ local M = {
   { file = "kernels/fft_micro.h", what = "the middle outputs of a butterfly of eight are not turned",
     from = "im[5] = -r2;", to = "im[5] = r2;" },
   { file = "kernels/fft_micro.h", what = "the last of an odd number of lines of pairs is not written",
-    from = "  for (i64 i = 0; c < cols && i < n; i++)\n    y[2 * i] =", to = "  for (i64 i = 0; c < cols && i < n - 1; i++)\n    y[2 * i] =" },
+    from = "c < cols && i < n; i++)\n    y[2 * i] =", to = "c < cols && i < n - 1; i++)\n    y[2 * i] =" },
   { file = "kernels/fft_micro.h", what = "two real lines of an odd length end alike",
     from = "if (c + 1 < cols) yr[i * cols + c + 1] = x[col + i];", to = "if (c + 1 < cols) yr[i * cols + c + 1] = x[i];" },
   { file = "core/device/cpu/fft_plan.c", what = "roots of unity in odd octants are counted from the wrong end",

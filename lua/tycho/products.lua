@@ -205,8 +205,8 @@ return function(ty, check, row)
     return a:roll(-1, dim) * b:roll(-2, dim) - a:roll(-2, dim) * b:roll(-1, dim)
   end
 
-  --- The distances' gradients, by products: the sum over j of w[i, j] (a[i] - b[j]), w the gradient by the distance. Both
-  --- are seen from the middle of b, so that little cancels.
+  --- The distances' gradients, by products: the sum over j of w[i, j] (a[i] - b[j]), w the gradient by the distance.
+  --- Both are seen from the middle of b, so that little cancels.
   local function distances_back(saved, g)
     local a, b = saved[1], saved[2]
     local y = ty.cdist(a, b)
