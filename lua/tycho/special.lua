@@ -1,7 +1,7 @@
 --- special.lua -- composites element by element: special functions, and those that treat NaN or zero in their own way.
 --
--- Special functions are computed in f64 and rounded once, those of narrower floats by shorter sums, whose errors a float
--- does not show; polynomials are interpolations at Chebyshev's points, made in 60 digits. Where a piece of a function
+-- Special functions are computed in f64 and rounded once, those of narrower floats by shorter sums, whose errors do
+-- not show; polynomials are interpolations at Chebyshev's points, made in 60 digits. Where a piece of a function
 -- does not apply, its argument is one of where it does: so no piece overflows.
 -- Gradients are the formulas', in `ruled`.
 
