@@ -205,7 +205,8 @@ typedef struct Task {
   const i32 *input_node;
   bool fast;     /* contraction allowed */
   bool reserves; /* kernels cannot fail once their launches are reserved */
-  Choices *choices; /* of a plan for a range of sizes, whose temporaries lie in no output; else NULL */
+  Choices
+      *choices; /* of a plan for a range of sizes, whose temporaries lie in no output; else NULL */
 } Task;
 
 /* What the passes before the plan made of it. */

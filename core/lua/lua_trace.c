@@ -138,8 +138,7 @@ static Instance *find_instance(State *S, const Trace *T, Call *c) {
   if (!T->dynamic || ty_guards_fit(S, T, T->instance[0], number, outside)) return T->instance[0];
   for (i32 i = 0; i < T->nranges && !c->sliced;
        i++) { /* whose instance is for one call at a time */
-    if (ty_shape_range_unfit(T->range[i]) ||
-        !find_in_range(T, T->range[i], number, outside, &c->t))
+    if (ty_shape_range_unfit(T->range[i]) || !find_in_range(T, T->range[i], number, outside, &c->t))
       continue;
     c->range = T->range[i];
     pin(c);

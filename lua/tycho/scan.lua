@@ -407,7 +407,7 @@ return function(ty, define, own)
     return y
   end
 
-  --- The rule of a loop. what: as go_back has it, but the tensors that it was given and kept stand in the list, one kind
+  --- The rule of a loop. what: as go_back has it, but tensors that it was given and kept stand in the list, one kind
   --- behind the other.
   local function scan_back(back, gradients, list, what)
     local at = 0
@@ -604,6 +604,6 @@ return function(ty, define, own)
 
   return { within, is_float, flatten, build, step, match, recorded, append, slice, tracked, any, chosen, watched,
     flattened, noting, loop, level_of, wrapped, whole, lifted, turn_of_all, loop_of_all, like, back_through, with,
-    made_of, told_of_all, back_turn, giving, compare, zeros, kinds, go_back, scan_back, led_back, join, differentiable, turn_of, turns_of, in_pieces,
-    scan }, scan_back
+    made_of, told_of_all, back_turn, giving, compare, zeros, kinds, go_back, scan_back, led_back, join, differentiable,
+    turn_of, turns_of, in_pieces, scan }, scan_back
 end
