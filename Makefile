@@ -12,6 +12,7 @@
 #   make test-cuda specs on a software GPU; ptxas takes its texts
 #   make test-far specs on a second device                        make install, uninstall  PREFIX=/usr/local
 #   make docs     the site: DOCS=build/docs                       make pictures a session at the prompt, as SVG
+#   make bench-dist  several processes beside MPI itself         make deps-dist  Open MPI and MPICH, for these and the specs
 #   make hosts    LÖVE, Neovim, nginx ... run a training step
 #   make clean                                                    make bench-ops  every function beside NumPy, PyTorch
 #   make deb      Debian packages in build/deb                    make test-packages  they and luarocks, in a fresh Debian
@@ -58,9 +59,12 @@ SYSTEM  := system system_windows processor fma_windows
 SOURCES := $(wildcard core/*/*.c core/*/*/*.c)
 OBJECTS := $(SOURCES:core/%.c=$(B)/obj/%.o)
 FILES   := $(filter $(B)/obj/file/%,$(OBJECTS)) $(addprefix $(B)/obj/base/,mem_guard.o $(SYSTEM:=.o))
-OBJ     := $(filter-out $(B)/obj/file/% $(B)/obj/embed/% $(B)/obj/device/cuda/%,$(OBJECTS))
+OBJ     := $(filter-out $(B)/obj/file/% $(B)/obj/embed/% $(B)/obj/device/cuda/% $(B)/obj/dist/%,$(OBJECTS))
 # With copies of what it stands on: it shares nothing with core.so but what Device says.
 CUDA    := $(filter $(B)/obj/device/cuda/%,$(OBJECTS)) $(addprefix $(B)/obj/base/,mem.o mem_guard.o text.o $(SYSTEM:=.o)) \
+  $(addprefix $(B)/obj/ir/,type.o tables.o program.o)
+# Messages between ranks, by MPI.
+DIST    := $(filter $(B)/obj/dist/%,$(OBJECTS)) $(addprefix $(B)/obj/base/,mem.o mem_guard.o text.o $(SYSTEM:=.o)) \
   $(addprefix $(B)/obj/ir/,type.o tables.o)
 EMBED   := $(filter $(B)/obj/embed/%,$(OBJECTS)) $(B)/obj/embed/modules.o
 LUA     := $(patsubst lua/tycho/%,$(B)/tycho/%,$(wildcard lua/tycho/*.lua lua/tycho/*/*.lua))
@@ -112,7 +116,7 @@ STALE   := $(filter-out $(LUA),$(wildcard $(B)/tycho/*.lua $(B)/tycho/*/*.lua))
 
 library: modules embedded
 
-modules: $(B)/tycho/core.so $(B)/tycho/files.so $(B)/tycho/cuda.so $(LUA)
+modules: $(B)/tycho/core.so $(B)/tycho/files.so $(B)/tycho/cuda.so $(B)/tycho/dist.so $(LUA)
 	@$(if $(STALE),rm -f $(STALE),:)
 
 $(B)/obj/%.o: core/%.c Makefile
@@ -121,14 +125,15 @@ $(B)/obj/%.o: core/%.c Makefile
 	@$(CC) $(CPPFLAGS) $(CFLAGS) $(FRAMES) -MMD -MP -c $< -o $@
 
 # Nothing unwinds through what knows no Lua: no tables for it. Guards are calls of Lua's API: straight to it.
-$(filter-out $(B)/obj/lua/% $(B)/obj/file/% $(B)/obj/embed/%,$(OBJECTS)): override CFLAGS += -fno-asynchronous-unwind-tables
+$(filter-out $(B)/obj/lua/% $(B)/obj/file/% $(B)/obj/embed/% $(B)/obj/dist/%,$(OBJECTS)): override CFLAGS += -fno-asynchronous-unwind-tables
 $(filter $(B)/obj/lua/% $(B)/obj/embed/%,$(OBJECTS)): override CFLAGS += -fno-plt
 # See the head of attend.c.
 $(B)/obj/device/cpu/attend.o: override CFLAGS += -fno-builtin
 # What runs once where a plan is made, or seldom: small before fast.
 SELDOM  := compile/lower_value device/cpu/x64_ops lua/lua_export lua/lua_linalg lua/lua_complex lua/lua_explain record/complex \
   record/complex_view ir/graph ir/fold compile/lower compile/plan compile/plan_memory compile/fuse record/loop lua/lua_graph \
-  lua/lua_capture lua/lua_range lua/lua_profile lua/lua_print
+  lua/lua_capture lua/lua_range lua/lua_profile lua/lua_print lua/lua_account lua/lua_settings lua/lua_open device/cpu/x64_body \
+  device/cpu/x64_asm engine/dump engine/shape_range engine/range_tape engine/range_decided engine/traced_plan
 $(SELDOM:%=$(B)/obj/%.o): override CFLAGS += -Os
 
 $(B)/tycho/core.so: $(OBJ) | $(B)/tycho
@@ -144,6 +149,11 @@ $(B)/tycho/files.so: $(FILES) | $(B)/tycho
 $(B)/tycho/cuda.so: $(CUDA) | $(B)/tycho
 	@echo "ld  $@"
 	@$(CC) $(CUDA) $(LDFLAGS) $(LIBS) -o $@
+
+# Messages between ranks: MPI is found when it is first used.
+$(B)/tycho/dist.so: $(DIST) | $(B)/tycho
+	@echo "ld  $@"
+	@$(CC) $(DIST) $(LDFLAGS) $(LIBS) -o $@
 
 # The C API: the same objects, whose calls of Lua go through embed/lua_table.c, and the Lua files, in one object that
 # shows nothing but ty_*.
@@ -219,7 +229,7 @@ copied: copied-modules copied-embedded
 # The Lua module and the command.
 copied-modules: modules
 	@install -d "$(DESTDIR)$(LUACDIR)/tycho" "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(MANDIR)"
-	@install $(STRIP) -m 755 $(B)/tycho/core.so $(B)/tycho/files.so $(B)/tycho/cuda.so "$(DESTDIR)$(LUACDIR)/tycho/"
+	@install $(STRIP) -m 755 $(B)/tycho/core.so $(B)/tycho/files.so $(B)/tycho/cuda.so $(B)/tycho/dist.so "$(DESTDIR)$(LUACDIR)/tycho/"
 	@for d in '' $(FOLDERS); do \
 	  install -d "$(DESTDIR)$(LUADIR)/tycho/$$d" && install -m 644 lua/tycho/$$d*.lua "$(DESTDIR)$(LUADIR)/tycho/$$d" || exit 1; \
 	done
@@ -423,20 +433,22 @@ test-far: build
 	done; exit $$status
 
 # The same on the software GPU (spec/gpu), or on a card: TYCHO_CUDA_DRIVER=libcuda.so.1. Every text that they have
-# assembled goes to ptxas, where it is, for each of these processors: no spills, few registers. Programs of fuzz_lua look
-# at the length of a printed tensor, and so at the length of a device's name: it has to be three letters.
-CUDA_SPECS ?= cuda ops matrix vmap nn optim grad attention
+# assembled goes to ptxas, where it is, for each of these processors: no spills, few registers. NVDISASM=nvdisasm (PyPI:
+# nvidia-cuda-nvdisasm) shows what share of the inner loops of large products multiply and add.
+CUDA_SPECS ?= cuda ops matrix vmap nn optim grad attention training index
+NVDISASM   ?=
 CUDA_N     ?= 300
 CUDA_ARCH  ?= 75 80 90 100 120
 test-cuda: build gpu
 	@rm -rf $(B)/cuda && mkdir -p $(B)/cuda; export TYCHO_CUDA_PTX="$(CURDIR)/$(B)/cuda"; status=0; for s in $(CUDA_SPECS); do \
 	  CUDA_DEFAULT=1 $(TEST) $(BUSTED) --helper=spec/cuda.lua -o spec/report.lua --lpath="./?.lua" spec/$${s}_spec.lua || status=1; \
 	done; \
-	for f in fuzz fuzz_grad; do \
+	for f in fuzz fuzz_lua fuzz_grad; do \
 	  n=$(CUDA_N); [ $$f = fuzz_grad ] && n=$$(($(CUDA_N) / 20)); \
 	  FUZZ_DEVICE=cuda $(TEST) $(LUAJIT) spec/$$f.lua $$n $(SEED) || status=1; \
 	done; \
-	$(LUAJIT) spec/ptxas.lua $(B)/cuda $(CUDA_ARCH) || status=1; exit $$status
+	$(LUAJIT) spec/ptxas.lua $(B)/cuda $(CUDA_ARCH) || status=1; \
+	[ -z "$(NVDISASM)" ] || $(LUAJIT) spec/ffma_share.lua "$(NVDISASM)" $(B)/cuda 90 88 || status=1; exit $$status
 
 # Exported C by each of these compilers: the bits are Tycho's. `make test` has the first of them.
 EXPORT_CC  ?= gcc -O0;gcc -O3;gcc -O3 -mavx2;gcc -O3 -march=native;clang -O0;clang -O3;clang -O3 -mavx2 -mfma;$(EXPORT_SAN)
@@ -507,6 +519,17 @@ bench: build $(B)/bench/floor.so $(B)/bench/inside.so
 ROUNDS  ?= 3
 bench-ops: build
 	@$(RUN) $(LUAJIT) bench/ops.lua $(ROUNDS) "$(ONLY)"
+
+# Sums over ranks beside MPI's own, data parallel steps, a model of larger runs, on each MPI that is there: RANKS=2.
+RANKS   ?= 2
+bench-dist: build
+	@for m in mpirun.openmpi mpiexec.mpich; do \
+	  command -v $$m >/dev/null && TYCHO_MPIRUN=$$m timeout 300 ./tycho --ranks $(RANKS) -q bench/dist.lua; done; true
+
+# Both MPIs, for specs of several processes, which are skipped without.
+deps-dist:
+	@$(call need,mpirun.openmpi,openmpi-bin)
+	@$(call need,mpiexec.mpich,mpich)
 
 # The floors are for the machine that measures, unlike the library.
 $(B)/bench/floor.so: bench/floor.c Makefile
@@ -582,5 +605,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps build windows windows-library test-windows docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo gpu test test-long test-far test-cuda test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
+.PHONY: all deps deps-dist bench-dist build windows windows-library test-windows docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo gpu test test-long test-far test-cuda test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
         coverage covered size clean

@@ -44,6 +44,8 @@ local plan = {
   { "nn", "ty.nn: modules", "Modules are tables; parts are found by walking their fields.", nil, "nn" },
   { "optim", "ty.optim: optimisers, schedules", "Optimisers write parameters in place by their `grad`.", nil, "optim" },
   { "data", "ty.data: datasets and loaders", "Samples, batches, files read on threads of their own.", nil, "data" },
+  { "dist", "ty.dist: several processes", "`tycho --ranks 4 script.lua` starts them; ranks count from 0, as MPI numbers them. All "
+    .. "ranks call the same functions in the same order.", nil, "dist" },
   { "files", "Files", "`ty.load` and `ty.save` know formats by the path's ending. Trouble with files gives nil and a message, wrong "
     .. "use raises.", { "Files" }, "files" },
   { "csv", "ty.csv: tables", "Text files with columns.", nil, "csv" },

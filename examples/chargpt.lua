@@ -170,6 +170,7 @@ else
   model = GPT(alphabet_of(text), options)
 end
 
+model = ty.dist.replicate(model)
 local CONTEXT, BATCH, STEPS = options.context, options.batch, options.steps
 print(("%d characters, %d different ones; %d parameters"):format(#text, #model.alphabet, model:num_parameters()))
 
@@ -218,7 +219,7 @@ if STEPS > 0 then
   local bar = ty.progress(STEPS, { label = "train", unit = "characters", per_step = BATCH * CONTEXT, curve = "loss" })
   local average
   for n = 1, STEPS do
-    local rows = windows[ty.randint(1, #windows, { BATCH })]
+    local rows = ty.dist.part(windows[ty.randint(1, #windows, { BATCH })]) -- all of it, but with `tycho --ranks`
     local loss = step(rows:narrow(2, 1, CONTEXT), rows:narrow(2, 2, CONTEXT)):item()
     schedule:step()
     average = average and average * 0.95 + loss * 0.05 or loss

@@ -42,7 +42,7 @@ function M.fit(head, x, y, batch, epochs, step, schedule)
   for _ = 1, epochs do
     local order = ty.randperm(#x)
     for first = 1, batches * batch, batch do
-      local rows = order:narrow(1, first, batch)
+      local rows = ty.dist.part(order:narrow(1, first, batch)) -- all of it, but with `tycho --ranks`
       local loss = step(x[rows], y[rows]):item()
       schedule:step()
       mean = mean and mean + (loss - mean) * 0.05 or loss
@@ -64,7 +64,7 @@ function M.classify(pixels, labels, make, opts)
   ty.manual_seed(opts.seed)
   local order = ty.randperm(#pixels)
   local x, y = pixels[order], labels[order]
-  local model = make()
+  local model = ty.dist.replicate(make())
   local opt = ty.optim.AdamW(model:parameters(), { lr = opts.rate })
   local steps = opts.epochs * math.floor(TRAIN / opts.batch)
   local schedule = ty.optim.OneCycleLR(opt, { steps = steps, most = opts.rate })

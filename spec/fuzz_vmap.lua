@@ -234,8 +234,12 @@ local function check(program)
   return what
 end
 
--- Gradients for each example are rounded otherwise, see vmap.lua.
-local function rounds(statement)
+-- Gradients for each example are rounded otherwise, see vmap.lua; also in the turns of a scan.
+local rounds
+function rounds(statement)
+  for _, s in ipairs(statement.turn or {}) do
+    if rounds(s) then return true end
+  end
   local name = statement.name
   return name and (name == "scaled_dot_product_attention" or name:find("^conv%d?"))
 end

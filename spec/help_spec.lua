@@ -5,7 +5,7 @@ local H = require "spec.helper"
 local ty = H.ty
 
 local groups = {
-  nn = ty.nn, optim = ty.optim, data = ty.data, csv = ty.csv, image = ty.image, files = ty.files, linalg = ty.linalg, fft = ty.fft,
+  nn = ty.nn, optim = ty.optim, data = ty.data, csv = ty.csv, image = ty.image, files = ty.files, dist = ty.dist, linalg = ty.linalg, fft = ty.fft,
   plot = getmetatable(ty.plot {}), graph = require "tycho.graph",
 }
 
@@ -122,6 +122,9 @@ describe("help", function()
     assert.equal(ty.help "==", ty.help "~=")
     assert.truthy(ty.help("<"):find("x:lt(1)", 1, true))
     assert.truthy(ty.help("tonumber"):find("x:item()", 1, true))
+    assert.truthy(ty.help("squeeze_"):find("x = x:squeeze(...) is a view", 1, true))
+    assert.truthy(ty.help("unsqueeze_"):find("a tensor keeps its sizes", 1, true))
+    assert.truthy(H.raises(function() return ty.tensor(1).squeeze_ end):find("did you mean \"squeeze\"", 1, true))
     assert.equal(ty.help "tonumber", ty.help(tonumber))
     local x = ty.tensor(1) -- and it is so
     assert.same({ false, true }, { x == 1, x:eq(1):item() })

@@ -30,7 +30,7 @@ local fuzzers = {
 local far_specs = { "index", "vmap", "optim" }
 
 --- What takes longest, in seconds of CPU, roughly, and what a program of a fuzzer takes; the order of all else matters little.
-local seconds = { bits = 15, collect = 14, embed = 12, export = 12, checked = 11, interrupt = 11, files_memory = 10, hooks = 10,
+local seconds = { bits = 15, dist = 11, collect = 14, embed = 12, export = 12, checked = 11, interrupt = 11, files_memory = 10, hooks = 10,
   pages = 9, x64 = 9, ops = 8, capture = 7, threads = 7, convolution = 7, memory = 7, pool = 7, examples = 6, composite = 6,
   ranges = 6, scalars = 6, files = 6, amx = 5, sizes = 5, layout = 5, matrix = 5, docs = 5, surface = 5, repl = 5, scopes = 4,
   tiles = 4, product = 4, road = 3, slices = 3, orders = 3, graph = 3 }

@@ -32,7 +32,7 @@ static bool is_interrupted(void *L) {
 }
 
 const Seam *ty_file_enter(lua_State *L) {
-  lent.enter(L);
+  lent.enter(L, "reads or writes a file");
   hook_before = lua_gethook(L);
   ty_file_watch(is_interrupted, L);
   return &lent;

@@ -7,11 +7,11 @@
 #include "record/capture.h"
 #include "lua/lua_view.h"
 
-/* Files are no part of a trace. */
-static void seam_enter(lua_State *L) {
+/* What other objects do is no part of a trace. */
+static void seam_enter(lua_State *L, const char *does) {
   State *S = ty_lua_enter(L);
   if (!S->capture) return;
-  ty_capture_refuse(S, "reads or writes a file");
+  ty_capture_refuse(S, does);
   ty_lua_fail(L, S);
 }
 

@@ -18,8 +18,9 @@
 
 typedef struct Seam {
   u64 magic, size;
-  /* The first call of each function: Ctrl-C, and which of Lua's coroutines records. Raises. */
-  void (*enter)(lua_State *L);
+  /* The first call of each function: Ctrl-C, and which of Lua's coroutines records. does: what it does that no capture
+  ** can hold. Raises. */
+  void (*enter)(lua_State *L, const char *does);
   /* Raises a text at the user's file:line. */
   int (*fail)(lua_State *L, const char *text);
   bool (*is_tensor)(lua_State *L, int i);

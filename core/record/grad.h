@@ -44,13 +44,14 @@ struct Record {
   State *S;
   i32 refs;
   u16 kind;
-  bool freed; /* a backward pass has used it up */
-  bool keeps; /* CUSTOM: tensors that its rule reads stand behind its inputs */
-  bool pure;  /* the same, and the rule reads nothing else */
-  u8 room;    /* for so many edges, see ty_record_alloc */
-  i32 n;      /* edges */
-  i32 site;   /* where it was recorded, see State.site */
-  u64 seq;    /* ascends in the order of recording */
+  bool freed;   /* a backward pass has used it up */
+  bool keeps;   /* CUSTOM: tensors that its rule reads stand behind its inputs */
+  bool pure;    /* the same, and the rule reads nothing else */
+  bool retains; /* of its hooks one keeps the gradient, as `grad` of the tensor, which is no leaf */
+  u8 room;      /* for so many edges, see ty_record_alloc */
+  i32 n;        /* edges */
+  i32 site;     /* where it was recorded, see State.site */
+  u64 seq;      /* ascends in the order of recording */
   Record *next_dead;
   Pending *pending;
   Tensor

@@ -202,9 +202,12 @@ return function(ty, C, check, quoted, save_safetensors)
 
   --- Gives each part what was saved of it; where one raises, those before it get back what they held.
   local function take_up(into, parts)
-    local held = {}
-    for name, part in pairs(into) do
-      if next(into, name) ~= nil then held[name] = snapshot(part) end -- nothing comes behind the last
+    local held, names = {}, {}
+    for name in pairs(into) do names[#names + 1] = name end
+    table.sort(names, by_key) -- the same on all ranks of a run
+    for i, name in ipairs(names) do
+      local part = into[name]
+      if i < #names then held[name] = snapshot(part) end -- nothing comes behind the last
       local ok, message = pcall(part.load_state_dict, part, parts[name])
       if not ok then
         held[name] = nil -- a part that raises has changed nothing

@@ -7,9 +7,10 @@
 ---@param ty table the core module
 ---@param check table arguments.lua
 ---@param row fun(r: table) adds a composite, see functions.lua
-return function(ty, check, row)
+---@param complex table complex.lua
+return function(ty, check, row, complex)
   local fail = check.fail
-  local correlation = require("tycho.correlation")(ty)
+  local correlation = require("tycho.correlation")(ty, complex)
   local arguments = require("tycho.window_arguments")(check)
   local sizes_of, batched = arguments.sizes_of, arguments.batched
   local floor, max = math.floor, math.max

@@ -8,7 +8,7 @@
 --   weight    w[o, c, k] = sum over b, p of y[b, o, p] x[b, c, p stride + k dilation - before]
 -- Each is linear in both operands, and the sum of y * g = forward(x, w) * g = x * input(g, w) = w * weight(x, g). So
 -- the gradients of each are the other two, and theirs are again these three: derivatives of any order cost one product
--- each.
+-- each. Of complex numbers, the operand that a gradient is made with is its conjugate.
 --
 -- `input` is a forward product too. At stride 1 its weight is turned around. A longer stride cuts the places of x into
 -- as many phases, and each phase meets only every stride-th place of the weight: a product a phase, no zeros between
@@ -17,9 +17,10 @@
 -- What a product knows (o) holds no sizes of tensors: gradients are the same function at all of them.
 
 ---@param ty table the core module
-return function(ty)
+---@param complex table complex.lua
+return function(ty, complex)
   local ceil, max, min = math.ceil, math.max, math.min
-  local contract = ty.contract
+  local contract, is_complex = ty.contract, ty.is_complex
   local C = {}
 
   --- Pads the last n dims, before[i] and after[i] places; negative counts cut.
@@ -188,7 +189,11 @@ return function(ty)
   local core = ty.internals.grad
   local mode, tracked = core.mode, ty.internals.vmap.tracked
 
-  local function like(y, x) return y.dtype == x.dtype and y or y:to(x.dtype) end
+  local function like(y, x)
+    if y.dtype == x.dtype then return y end
+    if is_complex(y) and not is_complex(x) then y = y:real() end -- an imaginary part changes nothing of a real number's
+    return y:to(x.dtype)
+  end
 
   --- The sizes of the last n dims.
   local function last_sizes(x, n)
@@ -198,11 +203,14 @@ return function(ty)
   end
   C.last_sizes = last_sizes
 
+  local function conjugate(x) return is_complex(x) and complex.conjugate(x) or x end
+
   --- fn(a, b, o, size), whose gradients are left(a, b, g, o) and right(a, b, g, o).
   local function ruled(fn, left, right)
     local function rule(saved, g, w)
       local p, q = saved[1], saved[2]
-      return w.left and like(left(p, q, g, w.o), p) or nil, w.right and like(right(p, q, g, w.o), q) or nil
+      local a, b = conjugate(p), conjugate(q)
+      return w.left and like(left(a, b, g, w.o), p) or nil, w.right and like(right(a, b, g, w.o), q) or nil
     end
     return function(a, b, o, size)
       local na, nb = tracked(a), tracked(b)

@@ -564,6 +564,7 @@ M.Loader = Loader
 local loader_options = {
   batch = "number", shuffle = "boolean", seed = "number", last = "string", transform = "function", workers = "number",
   ahead = "number", device = "string", sampler = "table", batch_sampler = "table", collate = "function",
+  shard = "boolean",
 }
 
 --- Checks that what a loader is given for an order is none that excludes another.
@@ -576,7 +577,7 @@ local function check_samplers(who, opts)
     fail(who, "option batch_sampler must have batches(epoch) and count(), as data.BatchSampler gives")
   end
   if sampler and opts.shuffle then fail(who, "option shuffle beside a sampler") end
-  for _, name in ipairs { "sampler", "shuffle", "batch", "last" } do
+  for _, name in ipairs { "sampler", "shuffle", "batch", "last", "shard" } do
     if batches and opts[name] then fail(who, "option %s beside a batch_sampler", name) end
   end
 end
@@ -604,8 +605,11 @@ end
 --- several values as a list: what it returns is the batch instead of the values side by side (data.collate); sampler,
 --- such as data.WeightedRandomSampler: which samples an epoch takes; batch_sampler: these in batches of its own;
 --- workers (1) threads that read files in the background, the result does not depend on them; ahead (2): batches that
---- are read before they are asked for.
---- Raises where ds is no dataset, or an option is not known or out of range, or excludes another one.
+--- are read before they are asked for; shard (false): the ranks of ty.dist share each batch, in equal parts in their
+--- order, so that `batch` counts the samples of all ranks, the batches are the same for any number of ranks, and a
+--- state is taken up by another number of them. A last batch that is smaller loses what is left over.
+--- Raises where ds is no dataset, or an option is not known or out of range, or excludes another one; where a batch
+--- does not divide by the number of ranks.
 ---@param ds tycho.data.Dataset
 ---@param opts? table
 ---@return tycho.data.Loader
@@ -619,12 +623,17 @@ function M.loader(ds, opts)
     dataset = ds, batch = opts.batch or 1, shuffle = opts.shuffle or false, seed = opts.seed or 0,
     last = opts.last or "keep", transform = opts.transform, workers = opts.workers or 1, ahead = opts.ahead or 2,
     device = opts.device, at = { epoch = 1, position = 0 }, spare = {},
-    sampler = opts.sampler, batch_sampler = opts.batch_sampler, collate = opts.collate,
+    sampler = opts.sampler, batch_sampler = opts.batch_sampler, collate = opts.collate, ranks = 1,
   }, Loader)
   check_samplers(who, opts)
+  if opts.shard then
+    local dist = ty.dist
+    o.rank, o.ranks = dist.rank(), dist.size()
+  end
   if o.device then check.named(who, "zeros", ty.zeros, { 0 }, { device = o.device }) end -- knows the names of devices
   check_count(who, "option batch", o.batch)
   check_count(who, "option ahead", o.ahead)
+  if o.batch % o.ranks ~= 0 then fail(who, "option batch, %d, must divide by %d ranks", o.batch, o.ranks) end
   if o.seed % 1 ~= 0 then fail(who, "option seed must be a whole number, got %.14g", o.seed) end
   if o.workers < 0 or o.workers > 16 or o.workers % 1 ~= 0 then
     fail(who, "option workers must be from 0 to 16, got %.14g", o.workers)
@@ -644,8 +653,9 @@ function Dataset:loader(opts) return M.loader(self, opts) end
 ---@return integer
 function Loader:count()
   if self.batch_sampler then return self.batch_sampler:count() end
-  local n = (self.sampler or self.dataset):count() / self.batch
-  return self.last == "drop" and floor(n) or ceil(n)
+  local n = (self.sampler or self.dataset):count()
+  if n % self.batch < self.ranks then n = n - n % self.batch end -- not one for each rank
+  return self.last == "drop" and floor(n / self.batch) or ceil(n / self.batch)
 end
 
 --- Where the loader stands: plain numbers for a checkpoint. A loader over the same data, with the same options, that
@@ -687,6 +697,17 @@ function Loader:rest()
   if reader and reader.close then reader.close() end
 end
 
+--- The rank's part of each batch of an order (nil: as they lie) of n samples.
+local function shard_of(self, order, n)
+  order = order or ty.range(1, n, 1, { dtype = "i64", device = "cpu" })
+  local own, whole, left = self.batch / self.ranks, floor(n / self.batch), floor(n % self.batch / self.ranks)
+  local parts = {
+    order:narrow(1, 1, whole * self.batch):reshape(whole, self.ranks, own):narrow(2, self.rank + 1, 1):reshape(-1),
+  }
+  if left > 0 then parts[2] = order:narrow(1, whole * self.batch + self.rank * left + 1, left) end
+  return ty.cat(parts, 1)
+end
+
 --- A reader that stands at a batch of an epoch; how many samples the epoch takes, and the sizes of its batches where
 --- they have some of their own.
 local function reader_at(self, epoch, position)
@@ -695,7 +716,9 @@ local function reader_at(self, epoch, position)
   if self.batch_sampler then order, sizes = batch_order(self.batch_sampler, epoch, n)
   elseif self.sampler then order = sampler_order(self.sampler, epoch, n)
   elseif self.shuffle then order = C.shuffle(n, self.seed, epoch) end
-  local most, before = self.batch, position * self.batch
+  if self.ranks > 1 then order = shard_of(self, order, order and order:size(1) or n) end
+  local most = self.batch / self.ranks
+  local before = position * most
   if sizes then
     before = 0
     for i, size in ipairs(sizes) do
@@ -767,7 +790,8 @@ function Loader:epoch()
     end
     self.left = true -- begun: where the loop is left, the next epoch is another
     local number = at.position + 1
-    local n = sizes and sizes[number] or min(self.batch, total - at.position * self.batch)
+    local own = self.batch / self.ranks
+    local n = sizes and sizes[number] or min(own, total - at.position * own)
     local values, why
     if self.collate then values, why = collated(self, reader, n) else values, why = reader:batch(n) end
     if values then at.position = number end

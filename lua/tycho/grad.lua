@@ -105,13 +105,8 @@ return function(ty, define)
     return g
   end
 
-  --- Fills `grad` of every leaf that y was computed from with dy/dleaf times g; what is there is added to.
-  --- Raises where y does not depend on a leaf that requires a gradient, g has other sizes, or what was kept has been
-  --- overwritten or freed (retain_graph).
-  ---@param y tycho.Tensor
-  ---@param g? tycho.Tensor of y's shape; 1 where y has one element
-  ---@param opts? {retain_graph: boolean?, create_graph: boolean?}
-  local function backward(y, g, opts)
+  --- backward, without what is around it.
+  local function descend(y, g, opts)
     if g == nil and opts == nil then
       local back, kept, gradients, saved = core.whole(y)
       if back == nil then return end
@@ -130,6 +125,25 @@ return function(ty, define)
     local back = core.start(retain, create)
     core.seed(back, y, g)
     run(back, create)
+  end
+
+  local exchange -- {hold, finish} of dist/replicate.lua, where models are on several ranks
+
+  --- Around every backward pass from now on: finish(what hold() gave, whether the pass went well).
+  local function exchange_by(around_it) exchange = around_it end
+
+  --- Fills `grad` of every leaf that y was computed from with dy/dleaf times g; what is there is added to.
+  --- Raises where y does not depend on a leaf that requires a gradient, g has other sizes, or what was kept has been
+  --- overwritten or freed (retain_graph).
+  ---@param y tycho.Tensor
+  ---@param g? tycho.Tensor of y's shape; 1 where y has one element
+  ---@param opts? {retain_graph: boolean?, create_graph: boolean?}
+  local function backward(y, g, opts)
+    if not exchange then return descend(y, g, opts) end
+    local held = exchange.hold()
+    local ok, message = pcall(descend, y, g, opts)
+    exchange.finish(held, ok)
+    if not ok then error(message, 0) end
   end
 
   -------------------------------------------------------------------------------------------- functions of functions
@@ -635,13 +649,14 @@ return function(ty, define)
   -- What captures need to know, see gradients.lua: what is evaluated although it is ours, since it calls functions of
   -- users or uses gradients; functions of the core that may be called; those that end a backward pass.
   core.around, core.pure, core.inline, core.captured = around, pure_grad, {}, {}
+  core.exchange_by = exchange_by
   core.ends = { [core.step] = true } -- with nil
   core.kept = { [core.join] = 1, [core.hooks] = 2 } -- the argument that step gives back
   core.again = { [custom_back] = true, [checkpoint_back] = true, [scan_back] = true } -- run a user's function
   core.memory = { [recall] = "recall", [remember] = "remember" }
-  for _, f in ipairs { pack, map, tree.said, tree.behind, tree.empty_like, first, run, backward, directions, rows_of,
-    jacobian, hessian, callable, no_grad, enable_grad, restore, watch, gather, differentiate, value_and_grad, grad, jvp,
-    custom_grad, custom_back, by_rule, call, again, take_out, put_in, results_among, kinds_of, checkpoint,
+  for _, f in ipairs { pack, map, tree.said, tree.behind, tree.empty_like, first, run, descend, backward,
+    directions, rows_of, jacobian, hessian, callable, no_grad, enable_grad, restore, watch, gather, differentiate,
+    value_and_grad, grad, jvp, custom_grad, custom_back, by_rule, call, again, take_out, put_in, results_among, kinds_of, checkpoint,
     checkpoint_back,
     keep_together, repeated, taped, ruled, join, same, keep,
     gradients_of, bound, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do

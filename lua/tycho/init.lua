@@ -214,7 +214,7 @@ for name, about in pairs {
   define(name, "m", about[1], about[2], function(...) return internals.load("tycho.files")[name](...) end)
 end
 
-local parts = { nn = true, optim = true, files = true, csv = true, image = true, data = true, cuda = true }
+local parts = { nn = true, optim = true, files = true, csv = true, image = true, data = true, cuda = true, dist = true }
 internals.parts = parts
 local formats = { csv = true, image = true } -- fields of ty.files
 setmetatable(ty, {

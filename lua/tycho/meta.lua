@@ -1443,11 +1443,11 @@ function Tensor:flipud() end
 ---@return tycho.Tensor # the sizes of x
 function Tensor:float() end
 
----a to the power b, in f64
+---a^b in f64; of complex numbers in c128.
 ---Shape of the result: broadcast of a and b
 ---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
 ---@param b tycho.Tensor|number # broadcasts with a
----@return tycho.Tensor # the broadcast shape, f64
+---@return tycho.Tensor # the broadcast shape, f64 or c128
 function Tensor:float_power(b) end
 
 ---the next whole number below
@@ -3163,6 +3163,12 @@ function Tensor:requires_grad_(on) end
 ---@param ... integer # the others
 ---@return tycho.Tensor # these sizes; the dtype of x
 function Tensor:reshape(sizes, ...) end
+
+---Keeps the gradient of a tensor that is no leaf: backward passes fill its grad, adding to what is there, after all
+---of its hooks. A leaf has it anyway. Writes to x keep it: it is the gradient of what x holds then.
+---Raises where x requires no grad, or is a view of part of another tensor.
+---@return tycho.Tensor # the same tensor x
+function Tensor:retain_grad() end
 
 ---the same as round: the nearest whole number, half to even
 ---Accuracy: exact, or rounded once.
@@ -5959,12 +5965,12 @@ function ty.fliplr(x) end
 ---@return tycho.Tensor # the sizes of x, a view
 function ty.flipud(x) end
 
----a to the power b, in f64
+---a^b in f64; of complex numbers in c128.
 ---Shape of the result: broadcast of a and b
 ---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
 ---@param a tycho.Tensor|number
 ---@param b tycho.Tensor|number # broadcasts with a
----@return tycho.Tensor # the broadcast shape, f64
+---@return tycho.Tensor # the broadcast shape, f64 or c128
 function ty.float_power(a, b) end
 
 ---the next whole number below
@@ -7951,7 +7957,7 @@ function ty.progress(what, opts) end
 
 ---The dtype in which two meet, as in a sum of tensors of both: the larger of a kind, the float of a float and an
 ---integer; i16 for u8 and i8, f32 for f16 and bf16; of unsigned and signed integers the smallest that holds both,
----f64 for u64 and a signed one.
+---f64 for u64 and a signed one. ty.help "promotion" shows all pairs.
 ---Shape of the result: a dtype
 ---Raises where a name is no dtype.
 ---@param a tycho.dtype
@@ -8765,7 +8771,7 @@ function ty.stance(name) end
 ---@return tycho.Run # run.done tells whether the call has ended; methods: run:step, run:results, run:cancel
 function ty.start(f, ...) end
 
----a table: memory in bytes, caches of kernels, plans and packed weights, operations counted
+---a table: memory in bytes, caches of kernels, plans, packed weights and transforms' tables (fft: entries, bytes of at most limit), operations counted
 ---Raises never. A table that prints well.
 ---@return table # what is allocated, cached, compiled, run; bytes and counts
 function ty.stats() end
@@ -9851,8 +9857,10 @@ function data.list(list) end
 ---several values as a list: what it returns is the batch instead of the values side by side (data.collate); sampler,
 ---such as data.WeightedRandomSampler: which samples an epoch takes; batch_sampler: these in batches of its own;
 ---workers (1) threads that read files in the background, the result does not depend on them; ahead (2): batches that
----are read before they are asked for.
----Raises where ds is no dataset, or an option is not known or out of range, or excludes another one.
+---are read before they are asked for; shard (false): the ranks of ty.dist share each batch, in equal parts in their
+---order, so that `batch` counts the samples of all ranks, the batches are the same for any number of ranks, and a
+---state is taken up by another number of them. A last batch that is smaller loses what is left over.
+---Raises where ds is no dataset, or an option is not known or out of range, or excludes another one; where a batch does not divide by the number of ranks.
 ---@param ds tycho.data.Dataset
 ---@param opts? table
 ---@return tycho.data.Loader
@@ -9885,6 +9893,154 @@ function data.records(path, opts) end
 function data.tensors(first, ...) end
 
 ty.data = data
+
+---@class tycho.dist
+local dist = {}
+
+---The tensors of all ranks, stacked along a new first dim in the order of ranks.
+---Raises where ranks do not agree on dtype and sizes, x requires grad or is not on the CPU, or a rank is gone.
+---@param x tycho.Tensor # of any dtype and shape
+---@param opts? {group: tycho.dist.Group?}
+---@return tycho.Tensor # [ranks, ...]; y:flatten(1, 2) joins them along the first dim of x
+function dist.all_gather(x, opts) end
+
+---What the ranks' tensors add up to, element by element, on all ranks: in the order of ranks, by Tycho's operations
+---(f16 rounds after each, integers wrap), so that the bits are those of one process that adds them. op: "sum", "mean"
+---(the sum over the number of ranks), "max", "min", "prod". fast: MPI sums in an order of its own, which may change
+---with sizes and machines; dtypes that it does not know are summed here.
+---Raises where ranks do not agree on op, dtype and sizes, x requires grad or is not on the CPU, for sums of bool and means of integers, or where a rank is gone.
+---@param x tycho.Tensor # of any shape
+---@param opts? {op: string?, fast: boolean?, group: tycho.dist.Group?}
+---@return tycho.Tensor # of x's dtype and shape
+function dist.all_reduce(x, opts) end
+
+---all_reduce into x itself.
+---Raises what all_reduce raises.
+---@param x tycho.Tensor # of any shape; a leaf that requires grad inside of ty.no_grad
+---@param opts? {op: string?, fast: boolean?, group: tycho.dist.Group?}
+---@return tycho.Tensor # x itself
+function dist.all_reduce_(x, opts) end
+
+---Waits until all ranks have come here.
+---Raises where one of them calls something else, has ended, or does not answer.
+---@param opts? {group: tycho.dist.Group?}
+function dist.barrier(opts) end
+
+---The elements of rank `from` on all ranks; the others give a tensor of the same dtype and sizes.
+---Raises where ranks do not agree on these, x requires grad or is not on the CPU, or a rank is gone.
+---@param x tycho.Tensor # of any dtype and shape
+---@param from? integer # a rank of the world, the first at first
+---@param opts? {group: tycho.dist.Group?}
+---@return tycho.Tensor # of x's dtype and shape
+function dist.broadcast(x, from, opts) end
+
+---broadcast into x itself.
+---Raises what broadcast raises.
+---@param x tycho.Tensor # of any dtype and shape; a leaf that requires grad inside of ty.no_grad
+---@param from? integer # a rank of the world, the first at first
+---@param opts? {group: tycho.dist.Group?}
+---@return tycho.Tensor # x itself
+function dist.broadcast_(x, from, opts) end
+
+---A group of some ranks, for the option `group` of other functions. All of them call this with the same ranks; others
+---need not. Order does not matter: sums are in that of the world's ranks.
+---Raises where a rank is out of range or given twice, or the ranks do not agree.
+---@param ranks integer[] # from 0
+---@return tycho.dist.Group? group # nil on ranks that are not in it
+function dist.group(ranks) end
+
+---Finds this process among the ranks of its run: where mpirun, srun or `tycho --ranks` started it, MPI is loaded and
+---started; else it is rank 0 of 1. Every other function of ty.dist does so, too. timeout: after so many seconds
+---without progress a call raises, and names the ranks that it waits for (300; TYCHO_TIMEOUT). TYCHO_MPI names
+---the MPI library, where it is not found.
+---Raises where several processes were started, and MPI is not found or does not start.
+---@param opts? {timeout: number?} # in seconds
+---@return integer rank
+---@return integer size # from 0; how many there are
+function dist.init(opts) end
+
+---The MPI library that carries messages, in its own words; nil where the process is alone.
+---Raises as dist.init.
+---@return string?
+function dist.library() end
+
+---This rank's part of a batch: the first dim, or another one, in as many equal parts as there are ranks.
+---Raises where the dim does not divide by the number of ranks.
+---@param x tycho.Tensor # any shape with a dim
+---@param dim? integer # 1-based, negative from the end; 1
+---@param opts? {group: tycho.dist.Group?}
+---@return tycho.Tensor # a view: [n / ranks, ...]; x itself in one process
+function dist.part(x, dim, opts) end
+
+---The rank of this process, from 0.
+---Raises where the group is none, and as dist.init.
+---@param group? tycho.dist.Group
+---@return integer # its place in the group, from 0
+function dist.rank(group) end
+
+---Takes the next tensor that another rank sends to this one.
+---Raises where `from` is no other rank, or where the rank is gone or sends nothing in time.
+---@param from integer # a rank of the world
+---@param opts? {tag: integer?} # 0 to 255
+---@return tycho.Tensor # of the sender's dtype and shape
+function dist.recv(from, opts) end
+
+---The rank's own part of all_reduce: the first dim is cut in as many equal parts as there are ranks.
+---Raises where the first dim does not divide by the number of ranks, and what all_reduce raises.
+---@param x tycho.Tensor # [ranks * n, ...]
+---@param opts? {op: string?, group: tycho.dist.Group?}
+---@return tycho.Tensor # [n, ...], part `rank` of the sum
+function dist.reduce_scatter(x, opts) end
+
+---Ends what replicate began: the gradients of the module's parameters stay on their rank from now on.
+---Raises where the module is not replicated.
+---@param model tycho.Module
+function dist.release(model) end
+
+---Makes a module one that all ranks train together: it gets the first rank's parameters and buffers, and from now on
+---each backward pass gives its parameters the mean of the ranks' gradients, summed in the order of ranks: to the bit
+---those of one process that goes through the ranks' parts of the batch one after the other, and divides. All ranks
+---make the same backward passes from then on. Buffers, such as the statistics of a batch norm, are each rank's own;
+---calling it once more makes them the first rank's again. In one process it gives the module, and does nothing.
+---Raises where the argument is no module, or the ranks' modules differ in names, dtypes or sizes.
+---@param model tycho.Module # the same on all ranks, whatever its numbers are
+---@return tycho.Module # model itself
+function dist.replicate(model) end
+
+---ty.save_checkpoint on several ranks: all of them call it with parts of the same names, the first one writes the
+---file, and all get its answer. What sharded optimisers keep is collected. ty.load_checkpoint reads the file, on
+---any number of ranks.
+---Raises where ranks do not agree on path and names, and what ty.save_checkpoint raises.
+---@param path string
+---@param parts table<string, any> # such as {model = m, optimizer = opt, loader = l, step = 100}
+---@return true? ok
+---@return string? message
+function dist.save_checkpoint(path, parts) end
+
+---Gives a tensor to another rank, which calls recv. Returns when it has been taken, or MPI keeps a copy.
+---Raises where `to` is no other rank, x requires grad or is not on the CPU, or the rank is gone.
+---@param x tycho.Tensor # of any dtype and shape
+---@param to integer # a rank of the world
+---@param opts? {tag: integer?} # 0 to 255: recv takes messages of the same tag, in the order in which they were sent
+function dist.send(x, to, opts) end
+
+---Cuts an optimiser's states in shards (ZeRO 1; Rajbhandari and others 2020, arXiv:1910.02054): each rank keeps
+---those of its share of the parameters, updates these, and gets the others from their ranks, to the bits of an
+---optimiser that is not cut. Gradients must be the same on all ranks, as those of dist.replicate are. step,
+---state_dict and load_state_dict are called by all ranks from then on; a state_dict is whole, so a checkpoint
+---loads on any number of ranks. In one process it gives the optimiser, and does nothing.
+---Raises where the argument is no optimiser, or one whose state is that of all parameters (LBFGS); where the ranks' parameters differ.
+---@param opt tycho.Optimizer
+---@return tycho.Optimizer # opt itself
+function dist.shard(opt) end
+
+---How many ranks there are.
+---Raises where the group is none, and as dist.init.
+---@param group? tycho.dist.Group
+---@return integer
+function dist.size(group) end
+
+ty.dist = dist
 
 ---@class tycho.fft
 local fft = {}
@@ -10521,13 +10677,29 @@ function linalg.cond(a, p) end
 ---@return tycho.Tensor # [...]; 0 of a singular matrix
 function linalg.det(a) end
 
+---two results: eigenvalues and eigenvectors as columns, complex, of any square matrices.
+---Of a real matrix, too, the results are complex; eigenvalues that are not real come in conjugate pairs. Each vector
+---has length 1, and its largest component is real. In no order. The gradient needs eigenvalues that differ.
+---Raises where a matrix is not square, holds NaN or infinities, or OpenBLAS is missing; in the backward pass where the loss depends on the vectors' phases, which are arbitrary.
+---@param a tycho.Tensor # [..., n, n]
+---@return tycho.Tensor values
+---@return tycho.Tensor vectors # [..., n] and [..., n, n], a column for each value; c64 or c128
+function linalg.eig(a) end
+
 ---two results: eigenvalues in ascending order and eigenvectors as columns, symmetric matrices.
 ---Only the lower triangle is read.
 ---Raises where a matrix is not square, or OpenBLAS is missing.
----@param a tycho.Tensor # [..., n, n], symmetric
+---@param a tycho.Tensor # [..., n, n], symmetric; complex ones Hermitian
 ---@return tycho.Tensor values
----@return tycho.Tensor vectors # [..., n] and [..., n, n], a column for each value
+---@return tycho.Tensor vectors # reals [..., n] and [..., n, n], a column for each value
 function linalg.eigh(a) end
+
+---the eigenvalues of square matrices, complex.
+---In no order.
+---Raises where a matrix is not square, holds NaN or infinities, or OpenBLAS is missing.
+---@param a tycho.Tensor # [..., n, n]
+---@return tycho.Tensor # [..., n]; c64 or c128
+function linalg.eigvals(a) end
 
 ---the eigenvalues of symmetric matrices, in ascending order; the lower triangle is read.
 ---Raises where a matrix is not square, or OpenBLAS is missing.
@@ -10629,8 +10801,9 @@ function linalg.qr(a) end
 function linalg.slogdet(a) end
 
 ---x with a x = b, for square matrices a; b: a vector or columns.
----Stands on OpenBLAS's LAPACK: `make deps` installs it.
----Raises where it is missing, sizes do not fit, or a matrix is singular.
+---Stands on OpenBLAS's LAPACK: `make deps` installs it. All of ty.linalg takes complex matrices, too; a transpose is
+---the conjugate one there.
+---Raises where the library is missing, sizes do not fit, or a matrix is singular.
 ---@param a tycho.Tensor # [..., n, n]
 ---@param b tycho.Tensor # [..., n] or [..., n, m]
 ---@return tycho.Tensor # the sizes of b; floats, half floats by way of f32
@@ -13191,6 +13364,10 @@ function LineProfile:table() end
 ---@field multiply_adds integer of one call
 ---@field parameter_bytes integer
 ---@field output_bytes integer what the modules without parts give
+
+---@class tycho.dist.Group
+---@field ranks integer[] of the world, ascending
+---@field index integer of this process among them, from 1
 
 ---@class tycho.nn.PackedSequence
 ---@field x tycho.Tensor

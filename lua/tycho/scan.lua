@@ -166,6 +166,11 @@ return function(ty, define, own)
     end
   end
 
+  --- What goes out of a turn, and may be from outside as it is.
+  local function note(scope, list)
+    for i = 1, #list do L.note(scope, list[i]) end
+  end
+
   --- turn(carried, rows) -> next, made, lists all of them, for each row of the sequences. Gives the last carried values
   --- and the rows of results; what a turn was given, for each row, where one of these needs a gradient (noted in
   --- needs, nil where none will be asked for), and what else that goes to, in one dim each.
@@ -174,7 +179,7 @@ return function(ty, define, own)
     local scope, carried, rows = L.begin(), {}, {}
     for i = 1, #init do carried[i] = L.param(scope, init[i], false) end
     for i = 1, #sequences do rows[i] = L.param(scope, sequences[i], true) end
-    local ok, following, made = pcall(turn, carried, rows)
+    local ok, following, made = pcall(turn, carried, rows, scope)
     if not ok then
       L.leave(scope)
       error(following, 0)
@@ -183,8 +188,8 @@ return function(ty, define, own)
       L.again(scope)
       return loop(turn, init, sequences, turns, order, needs, hash)
     end
-    for i = 1, #following do L.note(scope, following[i]) end
-    for i = 1, #made do L.note(scope, made[i]) end
+    note(scope, following)
+    note(scope, made)
     local taped, given = L.taped(scope), nil
     if hash then
       local same, why = pcall(L.check, scope, hash, append(slice(following, 1, #following), made))
@@ -237,19 +242,24 @@ return function(ty, define, own)
   --- function.
   local function made_of(turn) return turn[1](unpack(turn, 2, 7)) end
 
-  --- The turn of all examples. The vmap may have ended: then its level is entered once more.
+  --- The turn of all examples. The vmap may have ended: then its level is entered once more. scope: of the loop, nil
+  --- where the turn runs again.
   local function turn_of_all(turn, id, count, randomness)
-    local function all(carried, rows)
-      local following, made = turn(wrapped(carried, 1, id), wrapped(rows, 1, id))
+    local function all(carried, rows, scope)
+      local following, made = turn(wrapped(carried, 1, id), wrapped(rows, 1, id), scope)
+      if scope then -- as examples they may have a past that they have not as a whole
+        note(scope, following)
+        note(scope, made)
+      end
       local f, m = {}, {}
       for i = 1, #following do f[i] = whole(following[i], id, count) end
       for i = 1, #made do m[i] = whole(made[i], id, count) end
       return f, m
     end
-    return function(carried, rows)
-      if V.count(id) >= 0 then return all(carried, rows) end
-      local scope = V.open(count, randomness, id)
-      return restore(scope, pcall(all, carried, rows))
+    return function(carried, rows, scope)
+      if V.count(id) >= 0 then return all(carried, rows, scope) end
+      local open = V.open(count, randomness, id)
+      return restore(open, pcall(all, carried, rows, scope))
     end
   end
 

@@ -194,6 +194,7 @@ M.groups = {
   csv = function() return ty.csv end,
   image = function() return ty.image end,
   files = function() return ty.files end,
+  dist = function() return ty.dist end,
   linalg = function() return ty.linalg end,
   fft = function() return ty.fft end,
   plot = function() return getmetatable(ty.plot {}) end,

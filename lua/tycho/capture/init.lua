@@ -67,8 +67,8 @@ World.EARLY, World.DEFERRED, World.DRAWN = 0, 1, 2
 --- "file:line" of the user's code that is evaluated, nil outside of it.
 World.where = evaluate.where
 World.site = evaluate.site
---- What error() puts before its message.
-World.position = evaluate.position
+--- The evaluated function at a level of a native one, and what error() puts before its message.
+World.level, World.position = evaluate.level, evaluate.position
 
 require("tycho.capture.tables")(World)
 require("tycho.capture.table_layout")(World)

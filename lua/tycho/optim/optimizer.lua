@@ -215,8 +215,8 @@ return function(ty, M, check)
     local update = self.update
     for _, g in ipairs(self.groups) do
       for i, p in ipairs(g.params) do
-        local grad = p.grad
-        if grad ~= nil then update(g, p, grad, g.state[i]) end
+        local grad, state = p.grad, g.state[i] -- false: another rank's (dist/shard.lua)
+        if grad ~= nil and state then update(g, p, grad, state) end
       end
     end
   end

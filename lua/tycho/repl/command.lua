@@ -9,6 +9,9 @@ usage: tycho [options] [script [arguments]]
   -e code                runs code            -l name   requires a library
   -i                     a prompt afterwards  -q        without the line of greeting
   -j cmd, -O level       options of LuaJIT    -b ...    LuaJIT's bytecode compiler
+  --ranks n              runs all that follows in n processes, which ty.dist joins: their output line by line behind
+                         [rank]; with -q that of the first one alone; with --restart k a run that fails begins
+                         anew with one process less, up to k times
   --onnx file            inputs, outputs, operators and parameters of an ONNX model
   -                      runs standard input  --        no options follow
   -h, --help             this text            -v, --version
@@ -30,6 +33,19 @@ local function die(message)
   os.exit(1)
 end
 
+--- Those of --ranks, in front of what is run.
+local function ranks_options(o)
+  local rest = o.rest
+  while rest[1] == "-q" or rest[1] == "--restart" do
+    if table.remove(rest, 1) == "-q" then o.quiet = true else
+      local k = tonumber(table.remove(rest, 1) or "")
+      if not k or k < 0 or k % 1 ~= 0 then die "--restart takes a number of times" end
+      o.restarts = k
+    end
+  end
+  return o
+end
+
 --- Reads the options up to the script's name.
 local function parse(list)
   local o, i = { actions = {} }, 1
@@ -47,6 +63,14 @@ local function parse(list)
       o.stay = true
     elseif word == "-q" then
       o.quiet = true
+    elseif word == "--ranks" then
+      i = i + 1
+      local n = tonumber(list[i] or "")
+      if not n or n < 1 or n % 1 ~= 0 then
+        die(("--ranks takes a number of processes, got %s"):format(list[i] or "nothing"))
+      end
+      o.ranks, o.rest = n, { unpack(list, i + 1) }
+      return ranks_options(o)
     elseif word == "--onnx" then
       i = i + 1
       o.actions[#o.actions + 1] = { "onnx", list[i] or die "--onnx takes the path of a model" }
@@ -98,6 +122,15 @@ local o = parse(arguments)
 if o.help then
   print(USAGE)
   os.exit(0)
+end
+if o.ranks then
+  if #o.rest == 0 then die "--ranks takes a script, or -e code, to run" end
+  local words = { arg[-1] or "luajit", debug.getinfo(1, "S").source:sub(2), unpack(o.rest) }
+  local ok, status = pcall(function()
+    return require "tycho.dist.launch"(o.ranks, words, { only = o.quiet, restarts = o.restarts })
+  end)
+  if not ok then die(status) end
+  os.exit(status, true)
 end
 local ty = require "tycho"
 if o.version then

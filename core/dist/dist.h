@@ -1,0 +1,56 @@
+/*
+** dist.h -- messages between the ranks of a run: what the files of dist.so share.
+** A shared object of its own, loaded by `ty.dist`. One thread at a time calls it.
+*/
+#ifndef TY_DIST_H
+#define TY_DIST_H
+
+#include "base/base.h"
+#include "dist/mpi.h"
+
+/* --- dist_system.c: what is of the operating system */
+
+/* The first of these libraries that is there, its symbols shown to libraries that it loads itself. */
+void *ty_dist_library(const char *const *names);
+void ty_dist_sleep(i64 nanoseconds);
+/* Calls fn(status) when the process exits; not in a child of a fork. */
+void ty_dist_at_exit(void (*fn)(int status));
+
+/* --- exchange.c */
+
+/* Bytes to or from another rank. */
+typedef struct Message {
+  void *p;
+  i64 bytes;
+  int rank;
+  bool sends;
+} Message;
+
+typedef bool InterruptedFn(void *ctx);
+
+typedef struct World {
+  const Mpi *mpi; /* NULL: one rank alone, and no MPI */
+  int rank, size;
+  bool crowded;      /* more ranks than processors on this machine */
+  i64 patience;      /* nanoseconds without any progress after which a wait fails */
+  char file[512];    /* where the launcher says that a rank has failed; "": there is none */
+  char failure[400]; /* why no message can be exchanged any more; "": all is well */
+  InterruptedFn *interrupted;
+  void *ctx;
+} World;
+extern World ty_world;
+
+/* Starts MPI. False: *err says why not. */
+bool ty_world_open(const char *const *names, const char **err);
+/* Exchanges all messages of one tag at once. False: ty_world.failure says why not, on this rank and soon on all others;
+** memory of the messages may still be read and written then. */
+bool ty_world_exchange(const char *who, const Message *m, int n, int tag);
+/* Waits for requests that are not messages; `about` stands for their ranks in errors. */
+bool ty_world_wait(const char *who, Request *r, const char *about);
+/* Every wait ends, on all ranks: "who: text"; "who: rank <this one> what"; the same for an error of MPI's. Nothing where
+** there is a failure already. */
+void ty_world_fail(const char *who, const char *text);
+void ty_world_fail_here(const char *who, const char *what);
+void ty_world_fail_mpi(const char *who, int code);
+
+#endif

@@ -1,0 +1,343 @@
+/*
+** exchange.c -- messages between ranks that all arrive, or end in an error that names the rank.
+** In:  bytes to and from other ranks.  Out: they have arrived and left, or ty_world.failure says what happened.
+**
+** 1. Nothing blocks in MPI: requests are tested in turn, and between tests a wait looks about: has a rank told that it has
+**    failed or ended, has the launcher (a file), does the user want an end (Ctrl-C), did nothing move for too long.
+** 2. Who finds that a rank is gone tells all others by a notice: one message for which each rank has a receive ready, so
+**    that all of them raise the same cause, whichever rank they wait for themselves.
+** 3. After a failure MPI is asked nothing any more: requests that are in progress would still write to their memory.
+** 4. MPI waits in its finalizing for all ranks, and for ever. So a process that exits tells the others, and finalizes MPI
+**    only where all ranks have ended well.
+** 5. A message of more bytes than an int counts goes in pieces, which MPI keeps in order.
+*/
+#include "base/system.h"
+#include "dist/dist.h"
+
+#include <stdio.h>
+
+enum { NOTICE_TAG = 0, NOTICE_TEXT = 240, RANKS_NAMED = 8 };
+#define PIECE ((i64)1 << 30)
+#define LOOK_EVERY 2000000    /* nanoseconds */
+#define FILE_EVERY 20000000   /* nanoseconds between looks at the launcher's file */
+#define ENDED_GRACE 500000000 /* for messages of a rank that has ended, which are under way */
+
+World ty_world;
+
+typedef struct Notice {
+  i32 rank, failed; /* failed: 0 where the rank has ended */
+  char text[NOTICE_TEXT];
+} Notice;
+
+static Notice incoming, outgoing;
+static Request incoming_request;
+static bool *ended; /* by rank */
+static int nended;
+static i64 first_ended, next_file;
+
+/* The failure as this call tells it. */
+static void set_failure(const char *who, const char *text) {
+  ty_system_format(ty_world.failure, sizeof ty_world.failure, "%.60s: %.239s", who, text);
+}
+
+/* --- notices */
+
+static bool listen(void) {
+  return !ty_world.mpi->receive(&incoming, sizeof incoming, FROM_ANY, NOTICE_TAG,
+                                &incoming_request);
+}
+
+/* Small messages leave by themselves on one machine; on a network they need a while of tests. */
+static void linger(i64 nanoseconds) {
+  const i64 until = ty_system_now() + nanoseconds;
+  do {
+    int done;
+    ty_world.mpi->test(&incoming_request, &done);
+    ty_dist_sleep(100000);
+  } while (ty_system_now() < until);
+}
+
+static void tell(bool failed, const char *text) {
+  Request r;
+  int done;
+  outgoing = (Notice){.rank = ty_world.rank, .failed = failed};
+  ty_system_format(outgoing.text, sizeof outgoing.text, "%.239s", text);
+  for (int k = 0; k < ty_world.size; k++)
+    if (k != ty_world.rank && !ty_world.mpi->send(&outgoing, sizeof outgoing, k, NOTICE_TAG, &r))
+      ty_world.mpi->test(&r, &done);
+  if (failed) linger(20000000);
+}
+
+/* The launcher hears of it too, unless another rank was first. */
+static void write_file(const char *text) {
+  FILE *f = ty_world.file[0] ? fopen(ty_world.file, "wx") : NULL;
+  if (!f) return;
+  fprintf(f, "%s\n", text);
+  fclose(f);
+}
+
+/* What has arrived. False: a rank has failed. */
+static bool hear(const char *who) {
+  int done = 0;
+  while (!ty_world.mpi->test(&incoming_request, &done) && done) {
+    const Notice n = incoming;
+    if (n.failed) {
+      set_failure(who, n.text);
+      write_file(n.text);
+      return false;
+    }
+    if (n.rank >= 0 && n.rank < ty_world.size && !ended[n.rank]) {
+      ended[n.rank] = true;
+      if (!nended++) first_ended = ty_system_now();
+    }
+    if (!listen()) break;
+  }
+  return true;
+}
+
+/* What the launcher says. False: a rank has failed. */
+static bool read_file(const char *who, i64 now) {
+  if (!ty_world.file[0] || now < next_file) return true;
+  next_file = now + FILE_EVERY;
+  FILE *f = fopen(ty_world.file, "r");
+  if (!f) return true;
+  char text[240];
+  size_t n = fread(text, 1, sizeof text - 1, f);
+  fclose(f);
+  while (n && text[n - 1] == '\n') n--;
+  text[n] = 0;
+  if (!n) return true;
+  set_failure(who, text);
+  return false;
+}
+
+void ty_world_fail(const char *who, const char *text) {
+  if (ty_world.failure[0]) return;
+  set_failure(who, text);
+  write_file(text);
+  tell(true, text);
+}
+
+void ty_world_fail_here(const char *who, const char *what) {
+  char text[NOTICE_TEXT];
+  ty_system_format(text, sizeof text, "rank %d %.200s", ty_world.rank, what);
+  ty_world_fail(who, text);
+}
+
+void ty_world_fail_mpi(const char *who, int code) {
+  char text[MPI_ERROR_TEXT], what[NOTICE_TEXT];
+  ty_world.mpi->error(code, text);
+  ty_system_format(what, sizeof what, "has an error of MPI: %.180s", text);
+  ty_world_fail_here(who, what);
+}
+
+/* --- waiting */
+
+typedef struct Pending {
+  Request request;
+  int rank;
+  bool sends;
+} Pending;
+
+typedef struct Wait {
+  const char *who, *about;
+  Pending *p;
+  int n;
+  i64 moved; /* when the last request was done */
+} Wait;
+
+/* Whether a rank is waited for: those whose messages do not come count, if there are any. */
+static bool is_waiting_for(const Wait *w, int rank, bool receives) {
+  for (int i = 0; i < w->n; i++)
+    if (w->p[i].rank == rank && w->p[i].sends != receives) return true;
+  return false;
+}
+
+/* The ranks that are waited for: "rank 2", "ranks 1, 3". */
+static void name_ranks(const Wait *w, char *text, size_t room) {
+  bool receives = false;
+  int count = 0, named = 0;
+  if (w->about) {
+    ty_system_format(text, room, "%s", w->about);
+    return;
+  }
+  for (int i = 0; i < w->n; i++) receives |= !w->p[i].sends;
+  for (int rank = 0; rank < ty_world.size; rank++) count += is_waiting_for(w, rank, receives);
+  size_t at = (size_t)ty_system_format(text, room, count > 1 ? "ranks" : "rank");
+  for (int rank = 0; rank < ty_world.size && named < RANKS_NAMED; rank++)
+    if (is_waiting_for(w, rank, receives))
+      at += (size_t)ty_system_format(text + at, room - at, named++ ? ", %d" : " %d", rank);
+  if (count > named) ty_system_format(text + at, room - at, " and others");
+}
+
+static void stall(const Wait *w, const char *after) {
+  char ranks[120] = "", text[NOTICE_TEXT];
+  name_ranks(w, ranks, sizeof ranks);
+  ty_system_format(text, sizeof text, "%.119s %.60s", ranks, after);
+  ty_world_fail(w->who, text);
+}
+
+/* Whether a rank that is waited for has ended. */
+static bool is_waiting_for_ended(const Wait *w) {
+  for (int i = 0; i < w->n; i++)
+    if (w->p[i].rank >= 0 && ended[w->p[i].rank]) return true;
+  return false;
+}
+
+/* False: the wait has failed. */
+static bool look(const Wait *w) {
+  const i64 now = ty_system_now();
+  char text[60];
+  if (!hear(w->who) || !read_file(w->who, now)) return false;
+  if (ty_world.interrupted && ty_world.interrupted(ty_world.ctx)) {
+    ty_world_fail_here(w->who, "was interrupted");
+    return false;
+  }
+  if (nended && now - first_ended > ENDED_GRACE && now - w->moved > ENDED_GRACE &&
+      is_waiting_for_ended(w)) {
+    stall(w, "has ended, and takes no part");
+    return false;
+  }
+  if (now - w->moved <= ty_world.patience) return true;
+  ty_system_format(text, sizeof text, "did not answer within %.3g s",
+                   (double)ty_world.patience * 1e-9);
+  stall(w, text);
+  return false;
+}
+
+/* Ranks may outnumber processors: then who waits lets others work soon. Else a yield may cost a whole turn of another
+** process, and comes where a message is not under way. */
+static void pause_after(int spins) {
+  const int busy = ty_world.crowded ? 50 : 4000;
+  if (spins < busy) ty_relax();
+  else if (spins < 2 * busy) ty_thread_yield();
+  else ty_dist_sleep(spins < 3 * busy ? 20000 : 200000);
+}
+
+/* Until none is left. */
+static bool finish(Wait *w) {
+  i64 next_look = ty_system_now() + LOOK_EVERY;
+  w->moved = next_look;
+  for (int spins = 0; w->n; spins++) {
+    for (int i = 0; i < w->n;) {
+      int done = 0, e = ty_world.mpi->test(&w->p[i].request, &done);
+      if (e) {
+        ty_world_fail_mpi(w->who, e);
+        return false;
+      }
+      if (!done) {
+        i++;
+        continue;
+      }
+      w->p[i] = w->p[--w->n];
+      w->moved = next_look - LOOK_EVERY;
+      spins = 0;
+    }
+    if (!w->n) break;
+    pause_after(spins);
+    if (spins % 64 && spins < 4000) continue;
+    if (ty_system_now() < next_look) continue;
+    next_look = ty_system_now() + LOOK_EVERY;
+    if (!look(w)) return false;
+  }
+  return true;
+}
+
+/* --- all messages of a tag */
+
+static bool post(const char *who, const Message *m, int tag, Pending *p) {
+  int e = 0;
+  for (i64 at = 0; at < m->bytes && !e; at += PIECE, p++) {
+    const int bytes = (int)TY_MIN(PIECE, m->bytes - at);
+    *p = (Pending){.rank = m->rank, .sends = m->sends};
+    e = m->sends ? ty_world.mpi->send((const u8 *)m->p + at, bytes, m->rank, tag, &p->request)
+                 : ty_world.mpi->receive((u8 *)m->p + at, bytes, m->rank, tag, &p->request);
+  }
+  if (!e) return true;
+  ty_world_fail_mpi(who, e);
+  return false;
+}
+
+static i64 pieces(i64 bytes) { return (bytes + PIECE - 1) / PIECE; }
+
+bool ty_world_exchange(const char *who, const Message *m, int n, int tag) {
+  if (ty_world.failure[0]) return false;
+  Pending few[32];
+  i64 count = 0, at = 0;
+  for (int i = 0; i < n; i++) count += pieces(m[i].bytes);
+  Wait w = {.who = who, .p = few, .n = (int)count};
+  if (count > TY_COUNT(few) && !(w.p = ty_mem_alloc((size_t)count * sizeof *w.p))) {
+    ty_world_fail_here(who, "is out of memory");
+    return false;
+  }
+  bool ok = true;
+  for (int sends = 0; sends < 2; sends++) /* what arrives finds its place */
+    for (int i = 0; i < n && ok; i++)
+      if (m[i].sends == sends) {
+        ok = post(who, &m[i], tag, w.p + at);
+        at += pieces(m[i].bytes);
+      }
+  ok = ok && finish(&w);
+  if (w.p != few) ty_mem_free(w.p);
+  return ok;
+}
+
+bool ty_world_wait(const char *who, Request *r, const char *about) {
+  Pending p = {.request = *r, .rank = -1};
+  Wait w = {.who = who, .about = about, .p = &p, .n = 1};
+  return finish(&w);
+}
+
+/* --- beginning and end */
+
+/* All others have ended too. False: one has failed. */
+static bool all_end(void) {
+  while (nended < ty_world.size - 1) {
+    if (!hear("exit") || !read_file("exit", ty_system_now())) return false;
+    ty_dist_sleep(100000);
+  }
+  return true;
+}
+
+/* No notice is waited for any more. */
+static void close_world(void) {
+  int done = 0;
+  if (!ty_world.mpi->cancel(&incoming_request))
+    for (int i = 0; i < 1000 && !done; i++)
+      if (ty_world.mpi->test(&incoming_request, &done)) break;
+  ty_world.mpi->finalize();
+}
+
+static void leave(int status) {
+  if (ty_world.failure[0]) return; /* rule 3: what Lua has freed since would be written */
+  if (status) {
+    char text[60];
+    ty_system_format(text, sizeof text, "rank %d has exited with status %d", ty_world.rank, status);
+    write_file(text);
+    tell(true, text);
+    return;
+  }
+  tell(false, "");
+  if (all_end()) close_world();
+}
+
+bool ty_world_open(const char *const *names, const char **err) {
+  static char why[320];
+  if (!(ty_world.mpi = ty_mpi_open(names, err))) return false;
+  *err = why;
+  const int e = ty_world.mpi->start(&ty_world.rank, &ty_world.size);
+  if (e) {
+    char text[MPI_ERROR_TEXT];
+    ty_world.mpi->error(e, text);
+    ty_system_format(why, sizeof why, "MPI does not start: %.200s", text);
+    ty_world.mpi = NULL;
+    return false;
+  }
+  if (!(ended = ty_mem_zalloc((size_t)ty_world.size)) || !listen()) {
+    ty_system_format(why, sizeof why, "MPI does not start: out of memory");
+    ty_world.mpi = NULL;
+    return false;
+  }
+  ty_dist_at_exit(leave);
+  return true;
+}

@@ -1,0 +1,234 @@
+--- dist/replicate.lua -- data parallel training: one model on all ranks, `ty.dist.replicate`.
+-- In: a module on each rank, its parameters and buffers. Out: those of the first rank on all of them; from then on a
+-- backward pass gives each parameter the mean of the ranks' gradients. Raises where the modules differ, and as all
+-- exchanges do.
+--
+-- 1. What a pass adds to `grad` is exchanged, not what was there: it waits aside meanwhile. So passes add up as they
+--    do in one process, and the mean is ((g0 + g1) + g2 ...) / ranks, the bits of a process that goes through the
+--    parts of the batch in order.
+-- 2. Gradients of one dtype go together, in buckets: a few long exchanges instead of many short ones.
+-- 3. Parameters that a rank's pass did not reach count as zeros there, where another rank's did. Where no rank's did,
+--    there is no gradient.
+-- 4. All ranks make the same backward passes while there are such models, also passes of other models.
+
+local ty = require "tycho"
+local check = require("tycho.arguments")(ty)
+local W = require "tycho.dist.world"
+
+local ipairs, pairs, concat = ipairs, pairs, table.concat
+
+local BUCKET = 2 ^ 22 -- elements that are exchanged at once
+
+local no_grad = ty.no_grad
+
+---@param M table ty.dist, which is filled
+---@param own table of init.lua: sum_of, kind_of, group_of, broadcast
+return function(M, own)
+  local nn = ty.nn
+
+  --- Parameters of replicated models, in the order in which these were; their modules, as keys.
+  local parameters, replicas, group = {}, {}, nil
+
+  local function grad_of(p) return p.grad end
+
+  ------------------------------------------------------------------------------------------------- one long vector
+
+  --- Tensors of one dtype, as lists of at most BUCKET elements, or of one tensor; at: which of `list` they are.
+  local function buckets_of(list)
+    local by_dtype, order = {}, {}
+    for i, x in ipairs(list) do
+      local bucket = by_dtype[x.dtype]
+      if not bucket or bucket.n + x:numel() > BUCKET then
+        bucket = { n = 0, at = {} }
+        by_dtype[x.dtype], order[#order + 1] = bucket, bucket
+      end
+      bucket[#bucket + 1], bucket.at[#bucket + 1] = x, i
+      bucket.n = bucket.n + x:numel()
+    end
+    return order
+  end
+
+  local function join(bucket)
+    if #bucket == 1 then return bucket[1]:reshape(-1) end
+    local flat = {}
+    for i, x in ipairs(bucket) do flat[i] = x:reshape(-1) end
+    return ty.cat(flat, 1)
+  end
+
+  --- Calls fn(i, part): what of the vector belongs to tensor i of the bucket, in its dims.
+  local function split(bucket, vector, fn)
+    local at = 1
+    for i, x in ipairs(bucket) do
+      local n = x:numel()
+      fn(i, vector:narrow(1, at, n):reshape(x.shape))
+      at = at + n
+    end
+  end
+  own.buckets_of, own.join, own.split = buckets_of, join, split
+
+  ---------------------------------------------------------------------------------------------------- the gradients
+
+  --- Takes away what is in `grad`, so that the pass gives its own.
+  local function hold()
+    local held = {}
+    for i, p in ipairs(parameters) do
+      local g = grad_of(p)
+      if g ~= nil then held[i], p.grad = g, nil end
+    end
+    return held
+  end
+
+  --- Which gradients there are on any rank, as a list of true and false. Mostly all ranks have the same ones.
+  local function reached(list)
+    local letters = {}
+    for i, p in ipairs(list) do letters[i] = grad_of(p) ~= nil and "1" or "0" end
+    local pattern = concat(letters)
+    local texts = W.compare("backward", group, "gradients of replicated models: " .. W.digest(pattern))
+    if texts ~= true then
+      for _, text in ipairs(texts) do
+        if not text:find("^gradients of replicated models: %d+ ") or
+          text:match ": (%d+)" ~= W.digest(pattern):match "^%d+" then W.disagree("backward", group, texts) end
+      end
+      local flags = {}
+      for i, letter in ipairs(letters) do flags[i] = tonumber(letter) end
+      flags = own.all_reduce("backward", ty.tensor(flags, { dtype = "i32", device = "cpu" }), { op = "max" })
+      letters = flags:totable()
+    end
+    local some = {}
+    for i, letter in ipairs(letters) do some[i] = letter == "1" or letter == 1 end
+    return some
+  end
+
+  local function add_held(p, g, held)
+    if held ~= nil then g = held + g end
+    p.grad = g
+  end
+
+  --- The gradients of the parameters that any rank has reached, zeros where this one has not.
+  local function gradients_of(list, some)
+    local given, of = {}, {}
+    for i, p in ipairs(list) do
+      if some[i] then
+        local g = grad_of(p) or ty.zeros(p.shape, { dtype = p.dtype })
+        given[#given + 1], of[#of + 1] = g, i
+      end
+    end
+    return given, of
+  end
+
+  local function exchange(list, held)
+    local some = reached(list)
+    local given, of = gradients_of(list, some)
+    for _, bucket in ipairs(buckets_of(given)) do
+      split(bucket, own.sum_of("backward", group, join(bucket), "mean"), function(k, part)
+        local i = of[bucket.at[k]]
+        add_held(list[i], part, held[i])
+      end)
+    end
+    for i, p in ipairs(list) do
+      if not some[i] and held[i] ~= nil then p.grad = held[i] end
+    end
+  end
+
+  --- Whether what a pass gave has a past, which other ranks would not know.
+  local function has_graph()
+    for _, p in ipairs(parameters) do
+      local g = grad_of(p)
+      if g ~= nil and g.requires_grad then return true end
+    end
+    return false
+  end
+
+  --- After a pass; where it raised, `grad` is what it was before.
+  local function finish(held, ok)
+    local refused = ok and has_graph()
+    if ok and not refused then return no_grad(exchange, parameters, held) end
+    for i, p in ipairs(parameters) do p.grad = held[i] end
+    if refused then
+      check.fail("backward", "create_graph: gradients of replicated models have no gradients themselves")
+    end
+  end
+
+  --- A list without those of another list.
+  local function without(list, others)
+    local skip, left = {}, {}
+    for _, x in ipairs(others) do skip[x] = true end
+    for _, x in ipairs(list) do
+      if not skip[x] then left[#left + 1] = x end
+    end
+    return left
+  end
+
+  --- Passes exchange the gradients of these parameters from now on; of none, nothing is around them.
+  local function set_parameters(list)
+    parameters, group = list, W.open().all
+    ty.internals.grad.exchange_by(#list > 0 and { hold = hold, finish = finish } or nil)
+  end
+
+  ------------------------------------------------------------------------------------------------------- the models
+
+  --- Names and tensors of all parts of a module.
+  local function parts_of(who, m)
+    if not nn.is_module(m) then check.fail(who, "argument 1 must be a module, got %s", check.show(m)) end
+    local names, list = {}, {}
+    nn._walk(require("tycho.tree").behind(m), "", {}, { tensor = function(name, t)
+      names[#names + 1], list[#list + 1] = name, t
+    end })
+    return names, list
+  end
+
+  local function copy_into(list, part)
+    for i, x in ipairs(list) do x:copy_(part[i]) end
+  end
+
+  --- Makes a module one that all ranks train together: it gets the first rank's parameters and buffers, and from now on
+  --- each backward pass gives its parameters the mean of the ranks' gradients, summed in the order of ranks: to the bit
+  --- those of one process that goes through the ranks' parts of the batch one after the other, and divides. All ranks
+  --- make the same backward passes from then on. Buffers, such as the statistics of a batch norm, are each rank's own;
+  --- calling it once more makes them the first rank's again. In one process it gives the module, and does nothing.
+  --- Raises where the argument is no module, or the ranks' modules differ in names, dtypes or sizes.
+  ---@param model tycho.Module the same on all ranks, whatever its numbers are
+  ---@return tycho.Module # model itself
+  function M.replicate(model)
+    local who = "replicate"
+    local names, list = parts_of(who, model)
+    local world = W.open()
+    if world.size == 1 then return model end
+    local kinds = {}
+    for i, x in ipairs(list) do
+      if x.device ~= "cpu" then check.fail(who, "%s must be on the CPU, got %s", names[i], x.device) end
+      kinds[i] = names[i] .. " " .. own.kind_of(x)
+    end
+    W.agree(who, world.all, ("replicate of %d tensors, %s"):format(#list, W.digest(concat(kinds, "; "))))
+    no_grad(function()
+      for _, bucket in ipairs(buckets_of(list)) do
+        local parts = {}
+        split(bucket, own.broadcast(who, join(bucket):detach()), function(i, part) parts[i] = part end)
+        copy_into(bucket, parts)
+      end
+    end)
+    local _, of_model = nn._parameters(model)
+    replicas[model] = of_model
+    local all = without(parameters, of_model)
+    for _, p in ipairs(of_model) do all[#all + 1] = p end
+    set_parameters(all)
+    return model
+  end
+
+  --- Ends what replicate began: the gradients of the module's parameters stay on their rank from now on.
+  --- Raises where the module is not replicated.
+  ---@param model tycho.Module
+  function M.release(model)
+    local who = "release"
+    if W.open().size == 1 then return end
+    local list = replicas[model]
+    if not list then check.fail(who, "argument 1 must be a replicated module, got %s", check.show(model)) end
+    replicas[model] = nil
+    set_parameters(without(parameters, list))
+  end
+
+  local inline = ty.internals.grad.inline
+  for _, f in ipairs { hold, finish, has_graph, exchange, reached, gradients_of, add_held, grad_of } do
+    inline[f] = true
+  end
+end

@@ -1,0 +1,276 @@
+--- dist_spec.lua -- ty.dist: several processes on each MPI that is installed, to the bits of one process; what goes wrong
+--- is said on all ranks. The claims of the ranks are in dist_program.lua. `make test` has 2 and 4 ranks; where no MPI is
+--- installed they are skipped (make deps-dist).
+
+local H = require "spec.helper"
+local ty = H.ty
+local dist = ty.dist
+
+local linux = jit.os == "Linux"
+
+--- What a command prints, and its exit code.
+local function run(command)
+  local pipe = assert(io.popen(("{ %s; } 2>&1; echo \"status $?\""):format(command)))
+  local text = pipe:read "*a"
+  pipe:close()
+  local out, status = text:match "^(.-)status (%d+)%s*$"
+  return out, tonumber(status)
+end
+
+local function installed(name) return linux and select(2, run("command -v " .. name)) == 0 end
+
+local MPIS = { { name = "Open MPI", mpirun = "mpirun.openmpi" }, { name = "MPICH", mpirun = "mpiexec.mpich" } }
+local some
+for _, m in ipairs(MPIS) do
+  m.there = installed(m.mpirun) and not H.asan
+  if m.there then some = m end
+end
+
+local folder = os.tmpname()
+os.remove(folder)
+H.shell(("mkdir -p '%s'"):format(folder))
+
+local function file(name, text)
+  local path = folder .. "/" .. name
+  local f = assert(io.open(path, "w"))
+  f:write(text)
+  f:close()
+  return path
+end
+
+--- tycho --ranks, as users call it.
+local function ranks(mpi, n, rest, env)
+  return run(("cd '%s' && env -u LUA_PATH -u LUA_CPATH TYCHO_MPIRUN=%s %s ./tycho --ranks %d %s"):format(H.root, mpi.mpirun,
+    env or "", n, rest))
+end
+
+local function count(text, what)
+  local _, n = text:gsub(what:gsub("%p", "%%%0"), "")
+  return n
+end
+
+local CLAIMS = { "sums", "operations", "views", "copies", "messages", "groups", "disagreement", "training", "gradients",
+  "loaders", "shards" }
+if H.long then CLAIMS[#CLAIMS + 1] = "huge" end
+local digests = {} -- claim and ranks to the digest that the first MPI gave
+
+teardown(function() H.shell(("rm -rf '%s'"):format(folder)) end)
+
+for _, mpi in ipairs(MPIS) do
+  for _, n in ipairs { 2, 4 } do
+    local probe = mpi.there and it or pending
+    describe(("%d ranks on %s"):format(n, mpi.name), function()
+      probe("give the bits of one process", function()
+        local claims = n == 4 and table.concat(CLAIMS, " "):gsub(" huge", "") or table.concat(CLAIMS, " ")
+        local out, status = ranks(mpi, n, ("-q spec/dist_program.lua '%s' %s"):format(folder, claims))
+        assert.equal(0, status, out)
+        for name in claims:gmatch "%S+" do
+          local digest, any = out:match(("%s\t(%%d+ letters %%d+ %%d+)\t([^\n]*)"):format(name))
+          assert.truthy(digest, name .. ": " .. out)
+          local key = any == "any ranks" and name or name .. n
+          assert.equal(digests[key] or digest, digest, key)
+          digests[key] = digest
+        end
+      end)
+    end)
+  end
+end
+
+--- A program for faults: rank 1 does what its argument says, the others exchange with it.
+local FAULTS = [[
+local ty = require "tycho"
+local ffi = require "ffi"
+ffi.cdef "int raise(int); unsigned sleep(unsigned); int getppid(void);"
+local dist = ty.dist
+local rank = dist.init { timeout = 1.5 }
+local how = arg[1]
+if rank == 1 then
+  if how == "error" then error "on purpose" end
+  if how == "kill" then ffi.C.raise(9) end
+  if how == "hang" then ffi.C.sleep(100) end
+  if how == "exit" then os.exit(7) end
+  if how == "end" then os.exit(0) end
+end
+local ok, message = pcall(dist.all_reduce, ty.ones(3))
+assert(not ok)
+io.write("first: ", message, "\n")
+ok, message = pcall(dist.barrier)
+io.write("then: ", message, "\n")
+error(message, 0)
+]]
+
+describe("a rank", function()
+  local probe = some and it or pending
+  local path
+  setup(function() path = file("faults.lua", FAULTS) end)
+
+  local function fails(how, sentence, code)
+    for _, mpi in ipairs(MPIS) do
+      if mpi.there and (mpi == some or how == "kill" or H.long) then
+        local out, status = ranks(mpi, 3, ("'%s' %s"):format(path, how), "TYCHO_DIST_GRACE=0.3")
+        assert.equal(code, status, out)
+        for _, r in ipairs { 0, 2 } do
+          assert.equal(1, count(out, ("[%d] first: "):format(r)), out)
+          assert.truthy(out:find(("%%[%d%%] first: [^\n]*faults.lua:%%d+: all_reduce: %s\n"):format(r, sentence)), out)
+          assert.truthy(out:find(("[%d] then: "):format(r), 1, true), out)
+        end
+        assert.truthy(out:find(("\ntycho: %s\n"):format(sentence)), out)
+      end
+    end
+  end
+
+  probe("that raises is named on all others", function() fails("error", "rank 1 has exited with status 1", 1) end)
+  probe("that exits is named, and its code is the run's", function() fails("exit", "rank 1 has exited with status 7", 7) end)
+  probe("that is killed is named on all others", function() fails("kill", "rank 1 was ended by signal 9, Killed", 137) end)
+  probe("that hangs is named after the time that is allowed, and ended", function()
+    fails("hang", "rank 1 did not answer within 1%.5 s", 143)
+  end)
+  probe("that has ended is named", function() fails("end", "rank 1 has ended, and takes no part", 1) end)
+end)
+
+describe("tycho --ranks", function()
+  local probe = some and it or pending
+
+  probe("keeps lines whole behind their rank, shares the processors, gives code and arguments", function()
+    local script = file("lines.lua", [[
+      local ty = require "tycho"
+      local dist = ty.dist
+      for i = 1, 300 do io.write("line ", i, ("x"):rep(200)) io.write(" of ", dist.rank(), "\n") end
+      io.write(("threads %d, %s %s"):format(ty.threads(), arg[1], arg[2]))
+    ]])
+    local out, status = ranks(some, 4, ("'%s' a 'b c'"):format(script))
+    assert.equal(0, status, out)
+    local seen = 0
+    for line in out:gmatch "[^\n]+" do
+      local rank, i, of = line:match "^%[(%d)%] line (%d+)x+ of (%d)$"
+      if i then
+        seen = seen + 1
+        assert.equal(rank, of)
+      else
+        assert.truthy(line:find "^%[%d%] threads %d+, a b c$", line)
+      end
+    end
+    assert.equal(1200, seen)
+    assert.equal("2\t2\n", (ranks(some, 2, "-q -e 'print(ty.dist.size(), ty.threads())'", "TYCHO_THREADS=2")))
+    assert.equal(("1\t%d\n"):format(math.max(1, math.floor(tonumber((run "nproc")) / 1))), (ranks(some, 1,
+      "-q -e 'print(ty.dist.size(), ty.threads())'", "TYCHO_THREADS=")))
+  end)
+
+  probe("ends all ranks on Ctrl-C, also those that compute", function()
+    local script = file("endless.lua", [[
+      local ty = require "tycho"
+      io.open(arg[1] .. "/begun." .. ty.dist.rank(), "w"):close()
+      while true do ty.dist.all_reduce(ty.ones(3)) end
+    ]])
+    local out, status = run(([[cd '%s'; TYCHO_MPIRUN=%s setsid ./tycho --ranks 3 '%s' '%s' & p=$!
+      for i in $(seq 100); do [ -f '%s/begun.2' ] && break; sleep 0.1; done
+      kill -INT $p; wait $p]]):format(H.root, some.mpirun, script, folder, folder))
+    assert.equal(130, status, out)
+    assert.equal("", (run(("ps -eo args | grep '[e]ndless.lua %s'"):format(folder))))
+  end)
+
+  probe("starts again with fewer ranks from the last checkpoint", function()
+    local script = file("elastic.lua", [[
+      local ty = require "tycho"
+      local dist, path = ty.dist, arg[1] .. "/elastic.safetensors"
+      local rank, size = dist.init()
+      local loader = ty.data.tensors(ty.arange(48)):loader { batch = 12, shuffle = true, shard = true }
+      local w = ty.zeros(48)
+      local saved = ty.load_checkpoint(path, { loader = loader })
+      if saved then w = saved.w end
+      for x, i in loader:epoch() do
+        w = w + dist.all_reduce(ty.one_hot(x:to "i64" + 1, 48):sum(1):to "f32")
+        assert(dist.save_checkpoint(path, { loader = loader, w = w }))
+        if i == 2 and size == 3 and rank == 1 then require("ffi").cdef "int raise(int);" require("ffi").C.raise(9) end
+      end
+      if rank == 0 then print(("%d ranks, %g samples, each %g times"):format(size, w:sum():item(), w:max():item())) end
+    ]])
+    local out, status = ranks(some, 3, ("--restart 1 -q '%s' '%s'"):format(script, folder))
+    assert.equal(0, status, out)
+    assert.truthy(out:find("tycho: starting again with 2 ranks\n", 1, true), out)
+    assert.truthy(out:find("2 ranks, 48 samples, each 1 times\n", 1, true), out)
+  end)
+
+  probe("says what it cannot do", function()
+    for rest, text in pairs { ["0 x.lua"] = "takes a number of processes, got 0", ["2"] = "takes a script, or -e code",
+      ["2 --restart x y"] = "--restart takes a number of times" } do
+      local out, status = run(("cd '%s' && ./tycho --ranks %s"):format(H.root, rest))
+      assert.equal(1, status)
+      assert.truthy(out:find(text, 1, true), out)
+    end
+    local out, status = ranks({ mpirun = "no-such-mpirun" }, 2, "-e 1")
+    assert.equal(1, status)
+    assert.truthy(out:find("no-such-mpirun was not found: --ranks needs Open MPI or MPICH", 1, true), out)
+    out, status = ranks(some, 2, "-e 'require \"tycho\" print(ty.dist.size())'", "TYCHO_MPI=libnothing.so")
+    assert.equal(1, status)
+    assert.truthy(out:find("init: libnothing.so was not found: is an MPI library installed?", 1, true), out)
+  end)
+end)
+
+describe("one process", function()
+  it("is rank 0 of 1, and needs no MPI", function()
+    local rank, size = dist.init()
+    assert.equal(0, rank)
+    assert.equal(1, size)
+    assert.equal(0, dist.rank())
+    assert.equal(1, dist.size())
+    assert.is_nil(dist.library())
+    local x = ty.tensor { { 1, 2 }, { 3, 4 } }
+    for name, want in pairs { all_reduce = { 2, 2 }, broadcast = { 2, 2 }, reduce_scatter = { 2, 2 }, all_gather = { 1, 2, 2 } } do
+      local y = dist[name](x)
+      assert.same(want, y.shape, name)
+      assert.falsy(rawequal(x, y))
+      H.same(x, y:reshape(2, 2), name)
+    end
+    assert.truthy(rawequal(x, dist.part(x)))
+    assert.truthy(rawequal(x, dist.all_reduce_(x)))
+    dist.barrier()
+    local m = ty.nn.Linear(2, 2)
+    assert.truthy(rawequal(m, dist.replicate(m)))
+    local opt = ty.optim.SGD(m:parameters(), { lr = 1 })
+    assert.truthy(rawequal(opt, dist.shard(opt)))
+    dist.release(m)
+    assert.same({ 0 }, dist.group({ 0 }).ranks)
+  end)
+
+  it("tells what is wrong with arguments", function()
+    local leaf = ty.ones(2):requires_grad_()
+    for _, case in ipairs {
+      { "all_reduce: argument 1 must be a tensor, got number 3", dist.all_reduce, 3 },
+      { "all_reduce: argument 1, f32[2], requires grad, and no gradient goes to other ranks", dist.all_reduce, leaf },
+      { 'all_reduce: option op must be one of sum mean max min prod, got "avg"', dist.all_reduce, ty.ones(1), { op = "avg" } },
+      { "all_reduce: sum of bool: take op", dist.all_reduce, ty.ones(1):gt(0) },
+      { 'all_reduce: the mean of i64[2]: use :to("f32")', dist.all_reduce, ty.ones(2):to "i64", { op = "mean" } },
+      { "all_reduce: complex numbers have no max", dist.all_reduce, ty.ones(2):to "c64", { op = "max" } },
+      { "all_reduce: unknown option groop, did you mean group?", dist.all_reduce, ty.ones(1), { groop = 1 } },
+      { "all_reduce: option group must be what dist.group gave, got table", dist.all_reduce, ty.ones(1), { group = {} } },
+      { "rank: option group must be what dist.group gave, got number 3", dist.rank, 3 },
+      { "broadcast: argument 2 must be a rank, one of 0, got number 1", dist.broadcast, ty.ones(1), 1 },
+      { "send: argument 2 must be a rank, one of 0, got nil", dist.send, ty.ones(1) },
+      { "send: argument 2 is the rank itself, 0", dist.send, ty.ones(1), 0 },
+      { "recv: option tag must be a whole number from 0 to 255, got 256", dist.recv, 0, { tag = 256 } },
+      { "group: argument 1 must be a list of ranks, got table", dist.group, {} },
+      { "group: a rank must be a whole number from 0 to 0, got number 1", dist.group, { 1 } },
+      { "group: rank 0 is given twice", dist.group, { 0, 0 } },
+      { "init: option timeout must be a number of seconds, got 0", dist.init, { timeout = 0 } },
+      { "reduce_scatter: the first dim must divide by 1 ranks, got f32[]", dist.reduce_scatter, ty.tensor(1) },
+      { "part: dim 2 is out of range", dist.part, ty.ones(3), 2 },
+      { "replicate: argument 1 must be a module, got table", dist.replicate, {} },
+      { "shard: argument 1 must be an optimiser of ty.optim, got nil", dist.shard },
+      { "save_checkpoint: argument 1 must be a path", dist.save_checkpoint, 3, {} },
+    } do
+      local ok, message = pcall(case[2], case[3], case[4])
+      assert.falsy(ok, case[1])
+      assert.truthy(message:find(case[1], 1, true), message)
+    end
+    H.same(ty.ones(2), ty.no_grad(dist.all_reduce, leaf), "inside of no_grad")
+  end)
+
+  if linux then
+    it("that others started without MPI says so", function()
+      local out, status = run(("cd '%s' && WORLD_SIZE=2 RANK=0 ./tycho -e 'ty.dist.rank()'"):format(H.root))
+      assert.equal(1, status)
+      assert.truthy(out:find("init: 2 processes were started, and none of them by MPI (use mpirun", 1, true), out)
+    end)
+  end
+end)
