@@ -652,7 +652,7 @@ return function(ty, define)
   core.exchange_by = exchange_by
   core.ends = { [core.step] = true } -- with nil
   core.kept = { [core.join] = 1, [core.hooks] = 2 } -- the argument that step gives back
-  core.again = { [custom_back] = true, [checkpoint_back] = true, [scan_back] = true } -- rules that run a function of the user's again
+  core.again = { [custom_back] = true, [checkpoint_back] = true, [scan_back] = true } -- run a user's function
   core.memory = { [recall] = "recall", [remember] = "remember" }
   for _, f in ipairs { pack, map, tree.said, tree.behind, tree.empty_like, first, run, descend, backward,
     directions, rows_of, jacobian, hessian, callable, no_grad, enable_grad, restore, watch, gather, differentiate,
