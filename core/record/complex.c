@@ -16,6 +16,11 @@
 
 static bool become(bool ok, Tensor *y) { return ok && ty_complex_become(y); }
 
+/* A number that both parts are: +0. */
+static bool is_zero(const Given *x) {
+  return x->kind != O_TENSOR && !x->symbol && x->v == 0 && !signbit(x->v);
+}
+
 bool ty_complex_pack(State *S, const Tensor *x, Tensor *y) {
   if (x->strides[x->type.rank - 1] != 1) return become(ty_record_copy(S, x, y), y);
   ty_tensor_view(y, x, &x->type, x->offset, x->strides);
@@ -66,7 +71,7 @@ static bool record_reals(State *S, const Type *t, const Given *x, Tensor *y) {
 bool ty_complex_number(State *S, const Type *t, const Given *x, Tensor *y) {
   Type reals;
   if (!ty_complex_type_of_reals(S, "full", t, &reals)) return false;
-  if (!x->symbol && x->v == 0) return become(ty_record_full(S, &reals, 0, y), y);
+  if (is_zero(x)) return become(ty_record_full(S, &reals, 0, y), y);
   return become(record_reals(S, t, x, y), y);
 }
 
@@ -225,8 +230,7 @@ bool ty_complex_assign(State *S, const char *who, const Tensor *dst, const Given
     return ty_fail(S, "%s: complex numbers do not go into %s (take :real(), :imag() or :abs())",
                    who, ty_record_show(&dst->type, sd));
   bool ok = ty_complex_reals(S, who, dst, &to);
-  const bool zero = x->kind != O_TENSOR && !x->symbol && x->v == 0 && !signbit(x->v);
-  if (ok && zero) ok = ty_record_assign(S, who, &to, x); /* in both parts */
+  if (ok && is_zero(x)) ok = ty_record_assign(S, who, &to, x);
   else
     ok = ok && operand_reals(S, who, x, dst->type.dtype, &from) &&
          ty_record_assign(S, who, &to, &value);
