@@ -264,14 +264,18 @@ local function moderate(ty, v)
   return v:numel() == 0 or v:detach():abs():max():item() < 100 -- NaN is not
 end
 
---- Functions whose gradient is no derivative, by what they are for.
-local kinked = { detach = true, gaussian_nll_loss = true, gumbel_softmax = true }
+--- Functions whose gradient is no derivative, by what they are for; stairs, whose steps may be narrower than what
+--- differences are taken over.
+local kinked = { detach = true, gaussian_nll_loss = true, gumbel_softmax = true, remainder = true, fmod = true, mod = true,
+  remainder_ = true, fmod_ = true }
 
 M.smooth = {
   dtypes = { "f64", "f64", "f64", "f64", "f64", "f64", "i64", "bool", "c128" }, sizes = { 1, 2, 2, 3, 3, 4, 5 }, most = 40,
   values = smooth_values, calm = true, make = make,
   sorts = weights { layer = 14, chosen = 3, move = 4, read = 0, branch = 0, bitcast = 0, loop = 1, said = 0, caught = 0 },
-  vars = tracked, accept = moderate, takes = function(row) return row.gradients > 0 or row.rule == "cmp" end,
+  vars = tracked, accept = moderate, takes = function(row)
+    return (row.gradients > 0 or row.rule == "cmp") and not kinked[row.lua]
+  end,
   calls = function(name) return not kinked[name] end, copied = 5,
 }
 
