@@ -722,7 +722,7 @@ end
 make.named, make.module, Maker.reshaped = names.call, names.layer, names.reshaped
 
 -- Statements of every sort, by weight.
-local weights = { named = 10, module = 2, map = 30, inplace = 6, cast = 4, bitcast = 2, reduce = 8, scan = 3, product = 4, view = 14,
+local weights = { named = 8, module = 2, map = 30, inplace = 6, cast = 4, bitcast = 2, reduce = 8, scan = 3, product = 4, view = 14,
   assign = 6, move = 8, leaf = 4, composite = 5, read = 2, branch = 2, loop = 2, drop = 2,
   journey = 2, turns = 2, said = 1, caught = 1 }
 
