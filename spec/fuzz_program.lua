@@ -264,7 +264,7 @@ local function lines(program, indent, out)
     elseif s.kind == "loop" then line = ("for %d rounds, until v%s:to'f64':mean():item() > %s"):format(s.n, s.x,
         tostring(s.limit))
     end
-    out[#out + 1] = indent .. line
+    out[#out + 1] = indent .. (line or ("v%s = %s(v%s)"):format(tostring(s.y), s.kind, tostring(s.x)))
     if s.body then lines(s.body, indent .. "  ", out) end
     if s.turn then lines(s.turn, indent .. "  ", out) end
     if s.yes then
