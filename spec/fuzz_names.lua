@@ -347,16 +347,16 @@ function M.call(self)
     if texts[i] and not many and a[1] ~= "list" then
       value = sized(self, of, texts[i])
     elseif texts[i] then
-      local list = {}
-      for k = i, #texts do list[#list + 1] = sized(self, of, texts[k]) end
+      local vars = {}
+      for k = i, #texts do vars[#vars + 1] = sized(self, of, texts[k]) end
       if many then
-        for _, v in ipairs(list) do
+        for _, v in ipairs(vars) do
           n = n + 1
           args[n] = v
         end
       else
-        for k, v in ipairs(list) do list[k] = v.var end
-        value = { list = list }
+        for k, v in ipairs(vars) do vars[k] = v.var end
+        value = { list = vars }
       end
     elseif many and not argument[a[1]] then
       for _ = 1, 2 do

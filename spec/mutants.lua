@@ -31,7 +31,7 @@ local M = {
   { file = "core/record/complex.c", what = "-0 goes into both parts of a complex number",
     from = "x->v == 0 && !signbit(x->v);", to = "x->v == 0;" },
   { file = "core/lua/lua_select.c", what = "a mask chooses real parts alone",
-    from = "if (needs_gradient(S, x) || ty_is_complex(x->type.dtype)) return", to = "if (needs_gradient(S, x)) return" },
+    from = "if (needs_gradient(S, x) || ty_is_complex(x->type.dtype))", to = "if (needs_gradient(S, x))" },
   { file = "lua/tycho/correlation.lua", what = "the gradient of a complex weight is made with the input, not with its conjugate",
     from = "w.right and like(right(conjugate(p), g, w.o), q)", to = "w.right and like(right(p, g, w.o), q)" },
   { file = "lua/tycho/correlation.lua", what = "the gradient of a complex input is made with the weight, not with its conjugate",

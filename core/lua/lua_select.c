@@ -218,7 +218,8 @@ static int l_masked_select(lua_State *L) {
   const Tensor *both[2] = {x, mask};
   i64 steps[2][MAX_RANK] = {{0}};
   for (int k = 0; k < 2; k++) ty_type_expand(&t, &both[k]->type, both[k]->strides, steps[k]);
-  if (needs_gradient(S, x) || ty_is_complex(x->type.dtype)) return gather_selected(L, S, who, x, mask, &t, steps);
+  if (needs_gradient(S, x) || ty_is_complex(x->type.dtype))
+    return gather_selected(L, S, who, x, mask, &t, steps);
   Type line = ty_type_line(t.dtype, 0, 0);
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_tensor_read(S, x) && found_room(S, mask, &t, steps[1], &line, y));

@@ -1443,11 +1443,11 @@ function Tensor:flipud() end
 ---@return tycho.Tensor # the sizes of x
 function Tensor:float() end
 
----a to the power b, in f64
+---a^b in f64; of complex numbers in c128.
 ---Shape of the result: broadcast of a and b
 ---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
 ---@param b tycho.Tensor|number # broadcasts with a
----@return tycho.Tensor # the broadcast shape, f64
+---@return tycho.Tensor # the broadcast shape, f64 or c128
 function Tensor:float_power(b) end
 
 ---the next whole number below
@@ -5959,12 +5959,12 @@ function ty.fliplr(x) end
 ---@return tycho.Tensor # the sizes of x, a view
 function ty.flipud(x) end
 
----a to the power b, in f64
+---a^b in f64; of complex numbers in c128.
 ---Shape of the result: broadcast of a and b
 ---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
 ---@param a tycho.Tensor|number
 ---@param b tycho.Tensor|number # broadcasts with a
----@return tycho.Tensor # the broadcast shape, f64
+---@return tycho.Tensor # the broadcast shape, f64 or c128
 function ty.float_power(a, b) end
 
 ---the next whole number below
