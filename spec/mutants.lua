@@ -28,6 +28,8 @@ local M = {
     from = "if (!ty_remade_restore(S, c) || !ty_traced_call_expand(S, c))", to = "if (!ty_traced_call_expand(S, c))" },
   { file = "lua/tycho/special.lua", what = "the rule of a polygamma is a closure of the call",
     from = "polygamma_slope, x, n)", to = "function(v) return polygamma(n + 1, v) end, x)" },
+  { file = "core/record/complex.c", what = "numbers beside complex tensors lie on the CPU",
+    from = "const Type one = {.dtype = (u8)dtype, .device = (u8)device};", to = "const Type one = {.dtype = (u8)dtype, .device = (u8)(device & 0)};" },
   { file = "core/record/complex.c", what = "-0 goes into both parts of a complex number",
     from = "x->v == 0 && !signbit(x->v);", to = "x->v == 0;" },
   { file = "core/lua/lua_select.c", what = "a mask chooses real parts alone",
