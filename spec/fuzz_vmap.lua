@@ -241,7 +241,11 @@ function rounds(statement)
     if rounds(s) then return true end
   end
   local name = statement.name
-  return name and (name == "scaled_dot_product_attention" or name:find("^conv%d?"))
+  if not name then return false end
+  for _, part in ipairs { "attention", "conv", "Attention", "Transformer", "Conv" } do
+    if name:find(part, 1, true) then return true end
+  end
+  return false
 end
 
 local fuzz = frame.fuzzer("fuzz_vmap", 2000, {
