@@ -433,9 +433,11 @@ test-far: build
 	done; exit $$status
 
 # The same on the software GPU (spec/gpu), or on a card: TYCHO_CUDA_DRIVER=libcuda.so.1. Every text that they have
-# assembled goes to ptxas, where it is, for each of these processors: no spills, few registers. NVDISASM=nvdisasm (PyPI:
+# assembled goes to ptxas, where it is, for each of these processors: no spills, few registers; of loop programs so many of
+# some 30,000 (PTXAS_TEXTS= takes all). NVDISASM=nvdisasm (PyPI:
 # nvidia-cuda-nvdisasm) shows what share of the inner loops of large products multiply and add.
 CUDA_SPECS ?= cuda ops matrix vmap nn optim grad attention training index
+PTXAS_TEXTS ?= 2000
 NVDISASM   ?=
 CUDA_N     ?= 300
 CUDA_ARCH  ?= 75 80 90 100 120
@@ -447,7 +449,7 @@ test-cuda: build gpu
 	  n=$(CUDA_N); [ $$f = fuzz_grad ] && n=$$(($(CUDA_N) / 20)); \
 	  FUZZ_DEVICE=cuda $(TEST) $(LUAJIT) spec/$$f.lua $$n $(SEED) || status=1; \
 	done; \
-	$(LUAJIT) spec/ptxas.lua $(B)/cuda $(CUDA_ARCH) || status=1; \
+	PTXAS_TEXTS=$(PTXAS_TEXTS) $(LUAJIT) spec/ptxas.lua $(B)/cuda $(CUDA_ARCH) || status=1; \
 	[ -z "$(NVDISASM)" ] || $(LUAJIT) spec/ffma_share.lua "$(NVDISASM)" $(B)/cuda 90 88 || status=1; exit $$status
 
 # Exported C by each of these compilers: the bits are Tycho's. `make test` has the first of them.

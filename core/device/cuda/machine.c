@@ -21,6 +21,7 @@ struct Kernel {
   Program *p;
   bool split;
   i32 scans; /* that may be split */
+  i32 each;  /* of a row's neighbours a thread may have */
   Lock lock;
   Made *made;
   i32 n, cap;
@@ -44,6 +45,7 @@ static Kernel *make(const Program *p) {
   memcpy(k->p, p, n);
   k->split = ty_ptx_is_split(p);
   k->scans = ty_ptx_split_scans(p);
+  k->each = ty_ptx_row_each(p);
   k->bytes = sizeof *k + n;
   ty_lock_init(&k->lock);
   return k;
@@ -137,13 +139,45 @@ static void shape_of(const Program *p, const Launch *l, Shape *s, Variant *v) {
   v->one = p->kind == K_MAP || s->extent[1] <= (p->kind == K_ROW ? BLOCK : COL_BLOCK);
 }
 
-/* Whether the operand's elements lie side by side along the last dim, in groups of four that are aligned. */
-static bool in_fours(const Program *p, const Shape *s, int operand, int nd, const Run *r) {
-  const i64 size = ty_dtypes[p->operand[operand].dtype].bytes, whole = TY_MIN(FOURS * size, 16);
+/* Whether the operand's elements lie side by side along a dim, in groups of `each` that are aligned. */
+static bool in_groups(const Program *p, const Shape *s, int operand, int dim, int nd, i64 each,
+                      const Run *r) {
+  const i64 size = ty_dtypes[p->operand[operand].dtype].bytes, whole = TY_MIN(each * size, 16);
   const i64 at = (i64)(uintptr_t)r->buf[operand] + r->launch->start[operand] * size;
-  bool ok = r->buf[operand] && s->strides[operand][nd - 1] == size && !(at % whole);
-  for (int d = 0; d < nd - 1; d++) ok &= !(s->strides[operand][d] % whole);
+  bool ok = r->buf[operand] && s->strides[operand][dim] == size && whole >= 4 && !(at % whole);
+  for (int d = 0; d < nd; d++) ok &= d == dim || !(s->strides[operand][d] % whole);
   return ok;
+}
+
+/* Rows by groups of `each` neighbours, so many threads a row: whether all that goes along the rows lies so. */
+static bool in_parts(const Program *p, const Run *r, const Shape *s, Variant *v, i32 each,
+                     i32 threads) {
+  const int dim = v->no + v->nr - 1;
+  v->flat = v->same = 0;
+  for (int i = 0; i < p->nbody; i++) {
+    const int op = p->body[i].op, operand = (int)p->body[i].imm;
+    if ((op != P_LOAD && op != P_STORE) || p->body[i].level == L_ROW) continue;
+    if (in_groups(p, s, operand, dim, v->no + v->nr, each, r)) v->flat |= 1u << operand;
+    else if (op == P_LOAD && !s->strides[operand][dim]) v->same |= 1u << operand;
+    else return false;
+  }
+  v->each = (u8)each, v->threads = (u8)threads;
+  return v->flat != 0;
+}
+
+/* Half a warp a row, or fewer threads where rows are short; all threads of a warp must have one. An odd number of rows goes by
+** whole warps. */
+static void by_parts(const Kernel *k, const Run *r, const Shape *s, Variant *v) {
+  const i64 rows = s->extent[0], n = s->extent[1], last = v->nr ? s->dims[v->no + v->nr - 1] : 0;
+  i32 each = k->each, threads = 16;
+  if (!each || k->p->nbody > FOURS_MOST || !last) return;
+  while (threads > 1 && threads / 2 * each >= n) threads /= 2;
+  while (threads < 16 && rows % (32 / threads)) threads *= 2;
+  const Variant plain = *v;
+  if (last % each || rows % (32 / threads) || !in_parts(k->p, r, s, v, each, threads)) {
+    *v = plain;
+    if (each != 4 || last % 2 || !in_parts(k->p, r, s, v, 2, 32)) *v = plain;
+  }
 }
 
 /* A map by fours, where all that it stores lies so: the last dim is cut. */
@@ -157,7 +191,7 @@ static void by_fours(const Program *p, const Run *r, Shape *s, Variant *v) {
   for (int i = 0; i < p->nbody; i++) {
     const int op = p->body[i].op, operand = (int)p->body[i].imm;
     if (op != P_LOAD && op != P_STORE) continue;
-    if (in_fours(p, s, operand, nd, r)) v->flat |= 1u << operand;
+    if (in_groups(p, s, operand, nd - 1, nd, FOURS, r)) v->flat |= 1u << operand;
     else if (op == P_STORE) {
       v->flat = v->same = 0;
       return;
@@ -209,8 +243,9 @@ static i64 groups_of(const Kernel *k, const Shape *s, const Variant *v, i64 *eac
   return n > *each ? (n + *each - 1) / *each : 0;
 }
 
-static i64 grid(const Program *p, i64 units) {
-  const i64 each = p->kind == K_ROW ? PROGRAM_THREADS / 32 : PROGRAM_THREADS;
+static i64 grid(const Program *p, const Variant *v, i64 units) {
+  const i64 row = v->each ? v->threads : 32,
+            each = p->kind == K_ROW ? PROGRAM_THREADS / row : PROGRAM_THREADS;
   return TY_MIN((units - 1) / each + 1, 32768);
 }
 
@@ -227,8 +262,8 @@ static bool run_split(const Kernel *k, Variant v, i64 groups, i64 each, i64 *at)
   at[PARAM_SCRATCH / 8] = (i64)(uintptr_t)scratch;
   at[PARAM_GROUPS / 8] = groups;
   at[PARAM_GROUP / 8] = each;
-  ty_cuda_launch(&part, grid(k->p, units * groups), PROGRAM_THREADS, at);
-  ty_cuda_launch(&finish, grid(k->p, units), PROGRAM_THREADS, at);
+  ty_cuda_launch(&part, grid(k->p, &v, units * groups), PROGRAM_THREADS, at);
+  ty_cuda_launch(&finish, grid(k->p, &v, units), PROGRAM_THREADS, at);
   ty_cuda_free(scratch, bytes);
   return true;
 }
@@ -248,9 +283,9 @@ static bool run_scans(const Kernel *k, Variant v, i64 *at) {
   if (!scratch) return false;
   at[PARAM_SCRATCH / 8] = (i64)(uintptr_t)scratch;
   at[PARAM_GROUPS / 8] = groups;
-  ty_cuda_launch(&code[0], grid(k->p, units * groups), PROGRAM_THREADS, at);
+  ty_cuda_launch(&code[0], grid(k->p, &v, units * groups), PROGRAM_THREADS, at);
   ty_cuda_launch(&code[1], (units - 1) / PROGRAM_THREADS + 1, PROGRAM_THREADS, at);
-  ty_cuda_launch(&code[2], grid(k->p, units * groups), PROGRAM_THREADS, at);
+  ty_cuda_launch(&code[2], grid(k->p, &v, units * groups), PROGRAM_THREADS, at);
   ty_cuda_free(scratch, bytes);
   return true;
 }
@@ -287,13 +322,15 @@ static bool run(const Kernel *k, const Run *r) {
   const i64 units = s.extent[0] * s.extent[2];
   if (!units) return true;
   by_fours(k->p, r, &s, &v);
-  if (v.four && !find(k, &v, &code)) shape_of(k->p, r->launch, &s, &v); /* what was reserved */
+  by_parts(k, r, &s, &v);
+  if ((v.four || v.each) && !find(k, &v, &code))
+    shape_of(k->p, r->launch, &s, &v); /* what was reserved */
   if (!bind(k->p, &v, &s, r, at)) return ty_cuda_trouble() != NULL;
   const i64 groups = groups_of(k, &s, &v, &each);
   if (groups && run_split(k, v, groups, each, at)) return true;
   if (k->scans && !v.one && units < 2048 && run_scans(k, v, at)) return true;
   if (!find(k, &v, &code)) return not_found(k, r);
-  ty_cuda_launch(&code, grid(k->p, at[PARAM_COUNT / 8]), PROGRAM_THREADS, at);
+  ty_cuda_launch(&code, grid(k->p, &v, at[PARAM_COUNT / 8]), PROGRAM_THREADS, at);
   return true;
 }
 
