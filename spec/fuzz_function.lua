@@ -193,7 +193,8 @@ end
 function number.wild(g)
   if not g.wild then return "0.25" end
   local x = g:place "T:mn" or "u_x"
-  return g:pick { x .. ":sum():item()", x .. ":get(1, 1)", "debug.getinfo(1, 'l').currentline", "#tostring(" .. x .. ")" }
+  local length = "#tostring(" .. x .. "):match '^[^%[]*'" -- without the footer: devices' names differ
+  return g:pick { x .. ":sum():item()", x .. ":get(1, 1)", "debug.getinfo(1, 'l').currentline", length }
 end
 
 local number_ways = { number.constant, number.constant, number.arith, number.arith, number.arith, number.power,
