@@ -14,6 +14,10 @@ if f then
   local ffi = require "ffi"
   ffi.cdef "int setenv(const char *name, const char *value, int overwrite);"
   ffi.C.setenv("TYCHO_CUDA_DRIVER", soft, 1)
+  -- what was kept by other drivers is not its own; each kernel is assembled where it is first launched
+  ffi.C.setenv("TYCHO_CACHE", "off", 0)
+  ffi.C.setenv("TYCHO_NVJITLINK", "off", 0)
+  ffi.C.setenv("TYCHO_CUDA_LATE", "0", 0)
   driver = soft
 end
 

@@ -14,6 +14,7 @@ typedef struct CUctx_st *CUcontext;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
+typedef struct CUlinkState_st *CUlinkState;
 typedef u64 CUdeviceptr;
 
 enum {
@@ -51,6 +52,12 @@ enum {
   _(fill, "cuMemsetD8Async", (CUdeviceptr to, unsigned char byte, size_t n, CUstream s)) \
   _(module_load, "cuModuleLoadDataEx", \
     (CUmodule * module, const void *text, unsigned n, int *options, void **values)) \
+  _(link_create, "cuLinkCreate_v2", (unsigned n, int *options, void **values, CUlinkState *link)) \
+  _(link_add, "cuLinkAddData_v2", \
+    (CUlinkState link, int kind, void *data, size_t bytes, const char *name, unsigned n, int *options, \
+     void **values)) \
+  _(link_complete, "cuLinkComplete", (CUlinkState link, void **code, size_t *bytes)) \
+  _(link_destroy, "cuLinkDestroy", (CUlinkState link)) \
   _(module_unload, "cuModuleUnload", (CUmodule module)) \
   _(function_get, "cuModuleGetFunction", (CUfunction * f, CUmodule module, const char *name)) \
   _(launch, "cuLaunchKernel", \
@@ -114,6 +121,9 @@ typedef struct CudaCode {
 } CudaCode;
 /* Assembles text, which has one entry named `kernel`. False: the driver has refused it, or no memory. */
 bool ty_cuda_load(CudaCode *c, const Text *text);
+/* The same of code that is there: assembled, or kept on disk. False too where there is none. */
+bool ty_cuda_load_code(CudaCode *c, const char *code, size_t n);
+bool ty_cuda_load_kept(CudaCode *c, const Text *text);
 /* Where this thread's last ty_cuda_load was refused: why its kernel, of what is named, cannot run, good until the next call; else
 ** NULL. */
 const char *ty_cuda_refusal(const char *what);

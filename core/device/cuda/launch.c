@@ -5,6 +5,7 @@
 ** TYCHO_CUDA_PTX names a folder into which every text is written that is assembled.
 */
 #include "base/system.h"
+#include "device/cuda/assemble.h"
 #include "device/cuda/cuda.h"
 
 #include <stdio.h>
@@ -35,14 +36,61 @@ const char *ty_cuda_refusal(const char *what) {
   return text;
 }
 
+/* A module of an image, text or assembled. */
+static int load_image(CudaCode *c, const void *image, char *log, size_t room) {
+  int option[] = {JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES};
+  void *value[] = {log, (void *)(uintptr_t)room};
+  return ty_cuda.module_load(&c->module, image, 2, option, value);
+}
+
+static bool take_function(CudaCode *c, size_t bytes) {
+  c->bytes = bytes;
+  if (ty_cuda_ok(ty_cuda.function_get(&c->function, c->module, "kernel"), "cuModuleGetFunction"))
+    return true;
+  ty_cuda.module_unload(c->module);
+  c->module = NULL;
+  return false;
+}
+
+bool ty_cuda_load_code(CudaCode *c, const char *code, size_t n) {
+  char log[256] = "";
+  const int e = load_image(c, code, log, sizeof log);
+  return !is_of_text(e) && ty_cuda_ok(e, "cuModuleLoadDataEx") && take_function(c, n);
+}
+
+bool ty_cuda_load_kept(CudaCode *c, const Text *text) {
+  char *code;
+  size_t n;
+  if (text->failed || !ty_cuda_enter() || !ty_store_folder()) return false;
+  const StoreKey key = ty_store_key(text, ty_cuda_assembler());
+  if (!ty_store_get(key, &code, &n)) return false;
+  const bool ok = ty_cuda_load_code(c, code, n);
+  ty_mem_free(code);
+  if (ok) keep_text(text);
+  else ty_store_remove(key);
+  return ok;
+}
+
+/* Assembled here, and kept. A newer nvJitLink may make what this driver does not load: it assembles the text itself. */
+static bool load_assembled(CudaCode *c, const Text *text) {
+  char log[256] = "", *code;
+  size_t n;
+  if (!ty_store_folder() || !ty_cuda_assemble(text, &code, &n, log, sizeof log)) return false;
+  const bool ok = ty_cuda_load_code(c, code, n);
+  if (ok) ty_store_put(ty_store_key(text, ty_cuda_assembler()), code, n);
+  ty_mem_free(code);
+  return ok;
+}
+
 bool ty_cuda_load(CudaCode *c, const Text *text) {
   char log[1024] = "";
-  int option[] = {JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES};
-  void *value[] = {log, (void *)(uintptr_t)sizeof log};
   *refused = 0;
   if (text->failed || !ty_cuda_enter()) return false;
+  if (ty_cuda_load_kept(c, text)) return true;
   keep_text(text);
-  const int e = ty_cuda.module_load(&c->module, text->s, 2, option, value);
+  if (load_assembled(c, text)) return true;
+  if (!ty_cuda_enter()) return false;
+  const int e = load_image(c, text->s, log, sizeof log);
   if (e && getenv("TYCHO_DUMP"))
     fprintf(stderr, "cuda: the driver refuses a kernel: %s\n%s\n", log, text->s);
   if (is_of_text(e)) {
@@ -51,13 +99,7 @@ bool ty_cuda_load(CudaCode *c, const Text *text) {
     ty_system_format(refused, sizeof refused, "%.60s, %.500s", name ? name : "error", log);
     return false;
   }
-  if (!ty_cuda_ok(e, "cuModuleLoadDataEx")) return false;
-  c->bytes = text->n;
-  if (ty_cuda_ok(ty_cuda.function_get(&c->function, c->module, "kernel"), "cuModuleGetFunction"))
-    return true;
-  ty_cuda.module_unload(c->module);
-  c->module = NULL;
-  return false;
+  return ty_cuda_ok(e, "cuModuleLoadDataEx") && take_function(c, text->n);
 }
 
 void ty_cuda_unload(CudaCode *c) {
