@@ -48,6 +48,23 @@ function M.empty_cache()
   if M.open() then C.trim() end
 end
 
+--- What is known of assembled kernels on disk: {folder =, assembler =, found =, missed =, written =, removed =}; counts are of
+--- this process, folder is nil where nothing is kept. The folder is tycho/cuda in $XDG_CACHE_HOME (~/.cache), or cuda in
+--- $TYCHO_CACHE, `off` for none; it holds TYCHO_CACHE_MB megabytes at most, 256 if nothing is said, and what was used least
+--- recently goes first. nil and a message where there is no device.
+---@return table? cache, string? message
+function M.cache()
+  local ok, why = M.open()
+  if not ok then return nil, why end
+  return C.cache()
+end
+
+--- Waits until kernels are assembled that were asked for so far; until then their programs run in a kernel that
+--- interprets them, to the same bits. jit.warmup does so too.
+function M.settle()
+  if C then C.settle() end
+end
+
 --- Waits until devices have done what they were asked for; raises what went wrong there.
 function M.synchronize() ty.synchronize() end
 

@@ -121,7 +121,8 @@ typedef struct CudaCode {
 } CudaCode;
 /* Assembles text, which has one entry named `kernel`. False: the driver has refused it, or no memory. */
 bool ty_cuda_load(CudaCode *c, const Text *text);
-/* The same of code that is there: assembled, or kept on disk. False too where there is none. */
+/* The same of a text that is not on disk, and of code that is there: assembled, or kept on disk. False too where there is none. */
+bool ty_cuda_load_new(CudaCode *c, const Text *text);
 bool ty_cuda_load_code(CudaCode *c, const char *code, size_t n);
 bool ty_cuda_load_kept(CudaCode *c, const Text *text);
 /* Where this thread's last ty_cuda_load was refused: why its kernel, of what is named, cannot run, good until the next call; else

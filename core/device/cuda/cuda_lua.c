@@ -6,6 +6,7 @@
 #include <lauxlib.h>
 #include <lua.h>
 
+#include "device/cuda/assemble.h"
 #include "device/cuda/cuda.h"
 
 static const Device device = {.name = "cuda",
@@ -70,9 +71,34 @@ static int l_trim(lua_State *L) {
   return 0;
 }
 
+/* cache(): what is kept on disk */
+static int l_cache(lua_State *L) {
+  const StoreCounts c = ty_store_counts();
+  lua_newtable(L);
+  if (ty_store_folder()) {
+    lua_pushstring(L, ty_store_folder());
+    lua_setfield(L, -2, "folder");
+  }
+  lua_pushstring(L, ty_cuda_assembler());
+  lua_setfield(L, -2, "assembler");
+  set_number(L, "found", c.found);
+  set_number(L, "missed", c.missed);
+  set_number(L, "written", c.written);
+  set_number(L, "removed", c.removed);
+  return 1;
+}
+
+/* settle(): waits until all is assembled that was asked for */
+static int l_settle(lua_State *L) {
+  (void)L;
+  ty_assembly_settle();
+  return 0;
+}
+
 TY_EXPORT int luaopen_tycho_cuda(lua_State *L) {
   static const luaL_Reg fns[] = {
-      {"open", l_open}, {"about", l_about}, {"trim", l_trim}, {NULL, NULL}};
+      {"open", l_open}, {"about", l_about}, {"trim", l_trim},
+      {"cache", l_cache}, {"settle", l_settle}, {NULL, NULL}};
   lua_newtable(L);
   for (const luaL_Reg *f = fns; f->name; f++) {
     lua_pushcfunction(L, f->func);

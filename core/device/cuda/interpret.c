@@ -600,7 +600,7 @@ static void load(void) {
   Text text = ty_ptx_interpret();
   if (!ty_cuda_load_kept(&code, &text)) {
     const i64 from = ty_system_now();
-    there = ty_cuda_load(&code, &text);
+    there = ty_cuda_load_new(&code, &text);
     if (there && !(log && !strcmp(log, "0")))
       fprintf(stderr, "tycho: cuda: the interpreter of loop programs was assembled for %s in %.0f ms\n", ty_cuda.name,
               (double)(ty_system_now() - from) / 1e6);

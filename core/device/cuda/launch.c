@@ -83,10 +83,13 @@ static bool load_assembled(CudaCode *c, const Text *text) {
 }
 
 bool ty_cuda_load(CudaCode *c, const Text *text) {
+  return ty_cuda_load_kept(c, text) || ty_cuda_load_new(c, text);
+}
+
+bool ty_cuda_load_new(CudaCode *c, const Text *text) {
   char log[1024] = "";
   *refused = 0;
   if (text->failed || !ty_cuda_enter()) return false;
-  if (ty_cuda_load_kept(c, text)) return true;
   keep_text(text);
   if (load_assembled(c, text)) return true;
   if (!ty_cuda_enter()) return false;

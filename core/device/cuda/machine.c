@@ -66,7 +66,7 @@ static Found take_late(Made *m, bool wait) {
   if (!ty_assembly_done(m->late, wait)) return LATER;
   const char *code = ty_assembly_code(m->late, &n);
   const bool ok = (code && ty_cuda_load_code(&m->code, code, n)) ||
-                  ty_cuda_load(&m->code, ty_assembly_text(m->late));
+                  ty_cuda_load_new(&m->code, ty_assembly_text(m->late));
   if (!ok) return NONE;
   ty_assembly_drop(m->late);
   m->late = NULL;
@@ -86,7 +86,7 @@ static Found begin(Kernel *k, const Variant *v, bool wait) {
   const size_t bytes = text.n;
   Found y = ty_cuda_load_kept(&m->code, &text) ? FOUND : NONE;
   if (y == NONE && !wait && !text.failed && (m->late = ty_assembly_begin(&text))) y = LATER;
-  if (y == NONE && ty_cuda_load(&m->code, &text)) y = FOUND;
+  if (y == NONE && ty_cuda_load_new(&m->code, &text)) y = FOUND;
   if (y != NONE) k->n++, k->bytes += bytes;
   ty_text_free(&text);
   return y;

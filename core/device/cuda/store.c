@@ -5,7 +5,7 @@
 ** The folder is $TYCHO_CACHE/cuda, else $XDG_CACHE_HOME/tycho/cuda, else ~/.cache/tycho/cuda; TYCHO_CACHE=off keeps
 ** nothing. An entry is a file, named by its key, that begins with a head which says how long it is and what its bytes add up to:
 ** what was cut or changed is not used, and is written again. A file is written beside its place and then renamed,
-** so that other processes see all of it or nothing. TYCHO_CACHE_MB bytes * 2^20 are the most (256): beyond that the
+** so that other processes see all of it or nothing. TYCHO_CACHE_MB * 2^20 bytes are the most (256): beyond that the
 ** files go whose use lies furthest back, until three quarters are left.
 */
 #include "base/system.h"
@@ -49,7 +49,9 @@ static bool make_folders(char *path) {
 static void choose(void) {
   const char *own = getenv("TYCHO_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME"),
              *mb = getenv("TYCHO_CACHE_MB");
-  most = (mb && atoll(mb) > 0 ? TY_MIN(atoll(mb), 1 << 24) : 256) << 20;
+  double megabytes = 0;
+  if (mb) ty_system_decimal(mb, &megabytes, NULL);
+  most = (i64)((megabytes > 0 ? TY_MIN(megabytes, 1e7) : 256) * (1 << 20));
   total = -1;
   int n = 0;
   if (own && (!*own || !strcmp(own, "off") || !strcmp(own, "0"))) return;
