@@ -59,6 +59,15 @@ function M.cache()
   return C.cache()
 end
 
+--- What was launched so far: {kernels =, graphs =, replays =}: kernels by themselves, graphs that were made of plans (from
+--- the second run of the same kernels on), and how often those were launched. nil and a message where there is no device.
+---@return table? launches, string? message
+function M.launches()
+  local ok, why = M.open()
+  if not ok then return nil, why end
+  return C.launches()
+end
+
 --- Waits until kernels are assembled that were asked for so far; until then their programs run in a kernel that
 --- interprets them, to the same bits. jit.warmup does so too.
 function M.settle()

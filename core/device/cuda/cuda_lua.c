@@ -7,6 +7,7 @@
 #include <lua.h>
 
 #include "device/cuda/assemble.h"
+#include "device/cuda/batch.h"
 #include "device/cuda/cuda.h"
 
 static const Device device = {.name = "cuda",
@@ -18,7 +19,9 @@ static const Device device = {.name = "cuda",
                               .across = ty_cuda_across,
                               .wait = ty_cuda_wait,
                               .takes = ty_cuda_takes,
-                              .perform = ty_cuda_perform};
+                              .perform = ty_cuda_perform,
+                              .begin = ty_batch_begin,
+                              .end = ty_batch_end};
 
 static int refuse(lua_State *L, const char *why) {
   lua_pushnil(L);
@@ -88,6 +91,16 @@ static int l_cache(lua_State *L) {
   return 1;
 }
 
+/* launches(): so far */
+static int l_launches(lua_State *L) {
+  const BatchCounts c = ty_batch_counts();
+  lua_newtable(L);
+  set_number(L, "kernels", c.launches);
+  set_number(L, "graphs", c.graphs);
+  set_number(L, "replays", c.graph_launches);
+  return 1;
+}
+
 /* settle(): waits until all is assembled that was asked for */
 static int l_settle(lua_State *L) {
   (void)L;
@@ -98,7 +111,7 @@ static int l_settle(lua_State *L) {
 TY_EXPORT int luaopen_tycho_cuda(lua_State *L) {
   static const luaL_Reg fns[] = {
       {"open", l_open}, {"about", l_about}, {"trim", l_trim},
-      {"cache", l_cache}, {"settle", l_settle}, {NULL, NULL}};
+      {"cache", l_cache}, {"launches", l_launches}, {"settle", l_settle}, {NULL, NULL}};
   lua_newtable(L);
   for (const luaL_Reg *f = fns; f->name; f++) {
     lua_pushcfunction(L, f->func);

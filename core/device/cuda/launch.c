@@ -6,6 +6,7 @@
 */
 #include "base/system.h"
 #include "device/cuda/assemble.h"
+#include "device/cuda/batch.h"
 #include "device/cuda/cuda.h"
 
 #include <stdio.h>
@@ -44,7 +45,7 @@ static int load_image(CudaCode *c, const void *image, char *log, size_t room) {
 }
 
 static bool take_function(CudaCode *c, size_t bytes) {
-  c->bytes = bytes;
+  c->bytes = bytes, c->source = NULL;
   if (ty_cuda_ok(ty_cuda.function_get(&c->function, c->module, "kernel"), "cuModuleGetFunction"))
     return true;
   ty_cuda.module_unload(c->module);
@@ -66,7 +67,7 @@ bool ty_cuda_load_kept(CudaCode *c, const Text *text) {
   if (!ty_store_get(key, &code, &n)) return false;
   const bool ok = ty_cuda_load_code(c, code, n);
   ty_mem_free(code);
-  if (ok) keep_text(text);
+  if (ok) keep_text(text), ty_cuda_keep_source(c, text);
   else ty_store_remove(key);
   return ok;
 }
@@ -77,7 +78,7 @@ static bool load_assembled(CudaCode *c, const Text *text) {
   size_t n;
   if (!ty_store_folder() || !ty_cuda_assemble(text, &code, &n, log, sizeof log)) return false;
   const bool ok = ty_cuda_load_code(c, code, n);
-  if (ok) ty_store_put(ty_store_key(text, ty_cuda_assembler()), code, n);
+  if (ok) ty_store_put(ty_store_key(text, ty_cuda_assembler()), code, n), ty_cuda_keep_source(c, text);
   ty_mem_free(code);
   return ok;
 }
@@ -102,12 +103,17 @@ bool ty_cuda_load_new(CudaCode *c, const Text *text) {
     ty_system_format(refused, sizeof refused, "%.60s, %.500s", name ? name : "error", log);
     return false;
   }
-  return ty_cuda_ok(e, "cuModuleLoadDataEx") && take_function(c, text->n);
+  if (!ty_cuda_ok(e, "cuModuleLoadDataEx") || !take_function(c, text->n)) return false;
+  ty_cuda_keep_source(c, text);
+  return true;
 }
 
 void ty_cuda_unload(CudaCode *c) {
   if (!c->module || !ty_cuda_enter()) return;
+  ty_batch_flush();
+  ty_batch_forget(c->function);
   ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize");
+  ty_cuda_drop_source(c);
   ty_cuda_ok(ty_cuda.module_unload(c->module), "cuModuleUnload");
   c->module = NULL;
 }
@@ -116,6 +122,8 @@ bool ty_cuda_launch(const CudaCode *c, i64 blocks, int threads, void *params) {
   void *list[] = {params};
   if (blocks <= 0 || !ty_cuda_enter()) return true;
   blocks = TY_MIN(blocks, INT32_MAX);
+  if (ty_batch_take(c, blocks, threads, params, (size_t)c->params)) return true;
+  ty_batch_launched();
   return ty_cuda_ok(ty_cuda.launch(c->function, (unsigned)blocks, 1, 1, (unsigned)threads, 1, 1, 0,
                                    ty_cuda.stream, list, NULL),
                     "cuLaunchKernel");

@@ -65,9 +65,8 @@ static Found take_late(Made *m, bool wait) {
   size_t n;
   if (!ty_assembly_done(m->late, wait)) return LATER;
   const char *code = ty_assembly_code(m->late, &n);
-  const bool ok = (code && ty_cuda_load_code(&m->code, code, n)) ||
-                  ty_cuda_load_new(&m->code, ty_assembly_text(m->late));
-  if (!ok) return NONE;
+  if (code && ty_cuda_load_code(&m->code, code, n)) ty_cuda_keep_source(&m->code, ty_assembly_text(m->late));
+  else if (!ty_cuda_load_new(&m->code, ty_assembly_text(m->late))) return NONE;
   ty_assembly_drop(m->late);
   m->late = NULL;
   return FOUND;
