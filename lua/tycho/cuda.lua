@@ -43,6 +43,21 @@ function M.memory()
   return { used = about.used, cached = about.cached, peak = about.peak, free = about.free, total = about.total }
 end
 
+--- The most bytes of device memory that this process takes, used and cached; math.huge, as it is at first: all that there is.
+--- What does not fit is "out of memory", after what is cached was given back and garbage collected. Without an argument
+--- nothing changes. Gives the limit so far; nil and a message where there is no device.
+--- Raises where bytes is no number from 0.
+---@param bytes? number
+---@return number? limit, string? message
+function M.limit(bytes)
+  if bytes ~= nil and (type(bytes) ~= "number" or bytes ~= bytes or bytes < 0) then
+    error(("cuda.limit: argument 1 must be a number of bytes from 0, or math.huge, got %s"):format(tostring(bytes)), 2)
+  end
+  local ok, why = M.open()
+  if not ok then return nil, why end
+  return C.limit(bytes or -1)
+end
+
 --- Gives memory that is cached for reuse back to the driver.
 function M.empty_cache()
   if M.open() then C.trim() end

@@ -114,6 +114,7 @@ typedef struct CudaMemory {
   i64 used, cached, peak;
 } CudaMemory;
 CudaMemory ty_cuda_memory(void);
+i64 ty_cuda_limit(i64 bytes); /* the most of used and cached bytes from now on, but for negative ones; gives what it was */
 void ty_cuda_trim(void); /* gives cached blocks back to the driver */
 
 /* Error words: a stream's kernels do nothing while its word is set. Kernels get the word's address first. A check says

@@ -5,6 +5,7 @@
 */
 #include <lauxlib.h>
 #include <lua.h>
+#include <math.h>
 
 #include "device/cuda/assemble.h"
 #include "device/cuda/batch.h"
@@ -74,6 +75,14 @@ static int l_trim(lua_State *L) {
   return 0;
 }
 
+/* limit(bytes): -1 asks */
+static int l_limit(lua_State *L) {
+  const lua_Number n = luaL_checknumber(L, 1);
+  const i64 was = ty_cuda_limit(n >= 9e18 ? INT64_MAX : (i64)n);
+  lua_pushnumber(L, was == INT64_MAX ? HUGE_VAL : (lua_Number)was);
+  return 1;
+}
+
 /* cache(): what is kept on disk */
 static int l_cache(lua_State *L) {
   const StoreCounts c = ty_store_counts();
@@ -111,7 +120,7 @@ static int l_settle(lua_State *L) {
 TY_EXPORT int luaopen_tycho_cuda(lua_State *L) {
   static const luaL_Reg fns[] = {
       {"open", l_open}, {"about", l_about}, {"trim", l_trim},
-      {"cache", l_cache}, {"launches", l_launches}, {"settle", l_settle}, {NULL, NULL}};
+      {"limit", l_limit}, {"cache", l_cache}, {"launches", l_launches}, {"settle", l_settle}, {NULL, NULL}};
   lua_newtable(L);
   for (const luaL_Reg *f = fns; f->name; f++) {
     lua_pushcfunction(L, f->func);

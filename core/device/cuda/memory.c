@@ -16,6 +16,7 @@ static struct Spare { /* cached blocks of one size */
   int n, cap;
 } spare[CLASSES];
 static CudaMemory memory;
+static i64 most = INT64_MAX; /* bytes that are taken from the driver */
 
 /* Sizes are 4, 5, 6, 7 times a power of two. */
 static i64 class_bytes(int c) { return (i64)(4 + c % 4) << (c / 4 + SMALLEST - 2); }
@@ -51,6 +52,20 @@ CudaMemory ty_cuda_memory(void) {
   return m;
 }
 
+i64 ty_cuda_limit(i64 bytes) {
+  ty_lock(&lock);
+  const i64 was = most;
+  if (bytes >= 0) most = bytes;
+  ty_unlock(&lock);
+  return was;
+}
+
+/* Under the lock: a block of the driver's, within the limit. */
+static bool take(CUdeviceptr *p, i64 size) {
+  if (memory.used + memory.cached > most - size) return false;
+  return ty_cuda_ok(ty_cuda.memory_allocate(p, (size_t)size), "cuMemAlloc");
+}
+
 void *ty_cuda_allocate(i64 bytes) {
   CUdeviceptr p = 0;
   if (bytes < 0 || bytes > (i64)1 << 46) return NULL;
@@ -62,13 +77,13 @@ void *ty_cuda_allocate(i64 bytes) {
   if (spare[c].n) {
     p = (CUdeviceptr)(uintptr_t)spare[c].block[--spare[c].n];
     memory.cached -= size;
-  } else if (!ty_cuda_ok(ty_cuda.memory_allocate(&p, (size_t)size), "cuMemAlloc")) {
+  } else if (!take(&p, size)) {
     p = 0;
     ty_unlock(&lock);
     ty_batch_flush(); /* what waits keeps blocks */
     ty_lock(&lock);
     trim();
-    if (!ty_cuda_ok(ty_cuda.memory_allocate(&p, (size_t)size), "cuMemAlloc")) p = 0;
+    if (!take(&p, size)) p = 0;
   }
   if (p) memory.used += size;
   memory.peak = TY_MAX(memory.peak, memory.used);
