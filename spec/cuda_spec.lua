@@ -318,6 +318,7 @@ local function run(environment, program)
 end
 
 describe("without a device,", function()
+  local probe = cuda.soft and it or pending -- failures are the software GPU's to inject
   local first = [[
     local ty = require "tycho"
     local y, why = ty.ones(2):to "cuda"
@@ -336,7 +337,8 @@ describe("without a device,", function()
   end)
 
   local function on_soft(environment, program)
-    return run(("TYCHO_CUDA_DRIVER='%s' %s"):format(cuda.driver or "", environment), program)
+    return run(("TYCHO_CUDA_DRIVER='%s' TYCHO_CUDA_LATE=0 TYCHO_CUDA_INTERPRET= TYCHO_CACHE=off %s"):format(cuda.driver or "",
+      environment), program)
   end
 
   probe("a driver that has none, or an old one, says so", function()

@@ -3,7 +3,7 @@
 local H = require "spec.helper"
 local cuda = require "spec.cuda"
 
-local probe = cuda.loaded and it or pending
+local probe = cuda.soft and it or pending
 local soft = cuda.driver or ""
 
 local count = 0
@@ -58,7 +58,7 @@ local function files(at) return tonumber(shell(("find '%s' -type f | wc -l"):for
 local function remove(at) shell(("rm -rf '%s'"):format(at)) end
 
 describe("assembled kernels on disk", function()
-  local want = cuda.loaded and run("", "off") or nil
+  local want = cuda.soft and run("", "off") or nil
 
   probe("are found by a later process, which assembles nothing", function()
     local at = folder()
@@ -157,6 +157,30 @@ describe("until its kernel is assembled", function()
     assert.falsy(second.text:find "interpreter")
     assert.same({ want.bits, 0 }, { second.bits, second.written })
     remove(at)
+  end)
+
+  probe("what goes as several kernels is one or the other whole", function()
+    local f = os.tmpname()
+    local h = assert(io.open(f, "w"))
+    h:write [[
+      local ty = require "tycho"
+      local x = ty.arange(18002):reshape(2, 9001) / 7
+      for i = 1, 12 do -- each i is a program of its own
+        local function g(a) return (a * i):sum(2):sum():item(), (a + i):cumsum(2):max():item() end
+        local want = { g(x) }
+        local there = x:to "cuda"
+        for _ = 1, 4 do
+          local sum, most = g(there)
+          assert(sum == want[1] and most == want[2], i)
+        end
+      end
+      print "same"]]
+    h:close()
+    local text = shell(("cd '%s.' && env -u CUDA_DEFAULT -u TYCHO_CUDA_LATE TYCHO_CUDA_DRIVER='%s' TYCHO_CACHE=off TYCHO_NVJITLINK=off timeout 60 luajit '%s'")
+      :format(H.root, soft, f))
+    os.remove(f)
+    assert.truthy(text:find "same
+$", text)
   end)
 
   probe("nothing waits for what never comes: without the thread, or the interpreter", function()

@@ -3,7 +3,7 @@
 local H = require "spec.helper"
 local cuda = require "spec.cuda"
 
-local probe = cuda.loaded and it or pending
+local probe = cuda.soft and it or pending
 
 --- A process of its own: what it prints, with its exit status behind.
 local function run(environment, program)

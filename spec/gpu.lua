@@ -89,10 +89,12 @@ if wanted "bits" then
   end
 end
 if wanted "ways" then
-  step("ways: programs are interpreted", "TYCHO_CUDA_INTERPRET=all " .. spec "cuda_graph")
+  step("ways: programs are interpreted", "TYCHO_CUDA_INTERPRET=all " .. spec "cuda")
   step("ways: launched call by call", "TYCHO_CUDA_GRAPHS=0 " .. spec "cuda")
   step("ways: assembled by the driver", "TYCHO_NVJITLINK=off TYCHO_CACHE=off " .. spec "cuda")
   step("ways: assembled beside", "TYCHO_CUDA_LATE=1 TYCHO_CACHE=off " .. spec "cuda")
+  step("ways: kept", ("TYCHO_CUDA_LATE=1 TYCHO_CACHE='%s/%s/gpu/cache' "):format(here, BUILD) .. spec "cuda")
+  step("ways: found", ("TYCHO_CACHE='%s/%s/gpu/cache' "):format(here, BUILD) .. spec "cuda")
 end
 
 -- --- fuzz

@@ -17,13 +17,14 @@ typedef struct Link *LinkHandle;
 #define JIT_CALLS(_) \
   _(create, "nvJitLinkCreate", (LinkHandle * h, u32 n, const char **options)) \
   _(destroy, "nvJitLinkDestroy", (LinkHandle * h)) \
-  _(add, "nvJitLinkAddData", (LinkHandle h, int kind, const void *data, size_t n, const char *name)) \
+  _(add, "nvJitLinkAddData", \
+    (LinkHandle h, int kind, const void *data, size_t n, const char *name)) \
   _(complete, "nvJitLinkComplete", (LinkHandle h)) \
-  _(size, "nvJitLinkGetLinkedCubinSize", (LinkHandle h, size_t *n)) \
+  _(size, "nvJitLinkGetLinkedCubinSize", (LinkHandle h, size_t * n)) \
   _(get, "nvJitLinkGetLinkedCubin", (LinkHandle h, void *code)) \
-  _(log_size, "nvJitLinkGetErrorLogSize", (LinkHandle h, size_t *n)) \
+  _(log_size, "nvJitLinkGetErrorLogSize", (LinkHandle h, size_t * n)) \
   _(log, "nvJitLinkGetErrorLog", (LinkHandle h, char *log)) \
-  _(version, "nvJitLinkVersion", (u32 * major, u32 *minor))
+  _(version, "nvJitLinkVersion", (u32 * major, u32 * minor))
 
 static struct {
 #define _(field, symbol, args) int(*field) args;
@@ -53,8 +54,9 @@ static void choose(void) {
   u32 major = 0, minor = 0;
   has_jit = load_jit();
   if (has_jit) jit.version(&major, &minor);
-  ty_system_format(name, sizeof name, "%s %u.%u sm_%d%d driver %d", has_jit ? "nvJitLink" : "driver", major,
-                   minor, ty_cuda.major, ty_cuda.minor, ty_cuda.driver);
+  ty_system_format(name, sizeof name, "%s %u.%u sm_%d%d driver %d",
+                   has_jit ? "nvJitLink" : "driver", major, minor, ty_cuda.major, ty_cuda.minor,
+                   ty_cuda.driver);
 }
 
 const char *ty_cuda_assembler(void) {

@@ -145,8 +145,9 @@ bool ty_batch_frees(void *p, i64 bytes) {
 
 static bool launch(const Waiting *w, void *params, CUfunction f) {
   void *list[] = {params};
-  return ty_cuda_ok(ty_cuda.launch(f, (unsigned)w->blocks, 1, 1, w->threads, 1, 1, 0, ty_cuda.stream, list, NULL),
-                    "cuLaunchKernel");
+  return ty_cuda_ok(
+      ty_cuda.launch(f, (unsigned)w->blocks, 1, 1, w->threads, 1, 1, 0, ty_cuda.stream, list, NULL),
+      "cuLaunchKernel");
 }
 
 static void launch_each(Batch *b) {
@@ -194,8 +195,9 @@ static const Waiting writes = {.blocks = 1, .threads = WRITER_THREADS};
 static bool add_node(Replay *g, i32 i, const Waiting *w, void *params) {
   void *list[] = {params};
   const KernelNode node = node_of(w, list);
-  return ty_cuda_ok(ty_cuda.graph_add_kernel(&g->node[i], g->graph, i ? &g->node[i - 1] : NULL, i > 0, &node),
-                    "cuGraphAddKernelNode");
+  return ty_cuda_ok(
+      ty_cuda.graph_add_kernel(&g->node[i], g->graph, i ? &g->node[i - 1] : NULL, i > 0, &node),
+      "cuGraphAddKernelNode");
 }
 
 static bool fill_graph(Replay *g) {
@@ -211,7 +213,8 @@ static bool fill_graph(Replay *g) {
     CUdeviceptr table = g->table + g->launch[i].at;
     ok = add_node(g, g->nchunks + i, &g->launch[i], &table);
   }
-  return ok && ty_cuda_ok(ty_cuda.graph_instantiate(&g->exec, g->graph, 0), "cuGraphInstantiateWithFlags");
+  return ok && ty_cuda_ok(ty_cuda.graph_instantiate(&g->exec, g->graph, 0),
+                          "cuGraphInstantiateWithFlags");
 }
 
 /* The kernels of a batch that read a table. LATER: they are not all there yet. */
@@ -264,7 +267,8 @@ static bool set_graph(Replay *g, const Batch *b) {
     chunk_of(g, i, block);
     void *list[] = {block};
     const KernelNode node = node_of(&w, list);
-    ok = ty_cuda_ok(ty_cuda.graph_set_kernel(g->exec, g->node[i], &node), "cuGraphExecKernelNodeSetParams");
+    ok = ty_cuda_ok(ty_cuda.graph_set_kernel(g->exec, g->node[i], &node),
+                    "cuGraphExecKernelNodeSetParams");
   }
   for (i32 i = 0; i < g->n && ok; i++) {
     if (g->launch[i].blocks == b->waiting[i].blocks) continue;
@@ -281,8 +285,8 @@ static bool set_graph(Replay *g, const Batch *b) {
 static bool is_of(const Replay *g, const Batch *b) {
   bool same = g->n == b->n && g->bytes == b->bytes;
   for (i32 i = 0; i < b->n && same; i++)
-    same = g->of[i] == b->waiting[i].code.function && g->launch[i].threads == b->waiting[i].threads &&
-           g->launch[i].n == b->waiting[i].n;
+    same = g->of[i] == b->waiting[i].code.function &&
+           g->launch[i].threads == b->waiting[i].threads && g->launch[i].n == b->waiting[i].n;
   return same;
 }
 
@@ -328,7 +332,8 @@ static bool run_graph(Batch *b) {
   ty_lock(&lock);
   struct Seen *s = place_of(hash_of(b), &first);
   s->used = ++clock_of_use;
-  if (!first && s->graph && !is_of(s->graph, b)) s->hopeless = true, drop_graph(s->graph), s->graph = NULL, ngraphs--;
+  if (!first && s->graph && !is_of(s->graph, b))
+    s->hopeless = true, drop_graph(s->graph), s->graph = NULL, ngraphs--;
   if (!first && !s->graph && !s->hopeless && ty_cuda_writer(&writer)) {
     make_room();
     if ((s->graph = make_graph(b, &s->hopeless))) ngraphs++, counts.graphs++;

@@ -19,7 +19,8 @@ bool ty_batch_frees(void *p, i64 bytes);
 void ty_batch_forget(CUfunction f);
 
 typedef struct BatchCounts {
-  i64 launches, graphs, graph_launches; /* kernels launched by themselves; graphs made; launches of graphs */
+  i64 launches, graphs,
+      graph_launches; /* kernels launched by themselves; graphs made; launches of graphs */
 } BatchCounts;
 BatchCounts ty_batch_counts(void);
 void ty_batch_launched(void); /* a kernel was, by itself */

@@ -62,8 +62,8 @@ enum {
     (CUmodule * module, const void *text, unsigned n, int *options, void **values)) \
   _(link_create, "cuLinkCreate_v2", (unsigned n, int *options, void **values, CUlinkState *link)) \
   _(link_add, "cuLinkAddData_v2", \
-    (CUlinkState link, int kind, void *data, size_t bytes, const char *name, unsigned n, int *options, \
-     void **values)) \
+    (CUlinkState link, int kind, void *data, size_t bytes, const char *name, unsigned n, \
+     int *options, void **values)) \
   _(link_complete, "cuLinkComplete", (CUlinkState link, void **code, size_t *bytes)) \
   _(link_destroy, "cuLinkDestroy", (CUlinkState link)) \
   _(module_unload, "cuModuleUnload", (CUmodule module)) \
@@ -74,8 +74,10 @@ enum {
   _(graph_create, "cuGraphCreate", (CUgraph * graph, unsigned flags)) \
   _(graph_destroy, "cuGraphDestroy", (CUgraph graph)) \
   _(graph_add_kernel, "cuGraphAddKernelNode", \
-    (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t n, const KernelNode *kernel)) \
-  _(graph_instantiate, "cuGraphInstantiateWithFlags", (CUgraphExec * exec, CUgraph graph, u64 flags)) \
+    (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t n, \
+     const KernelNode *kernel)) \
+  _(graph_instantiate, "cuGraphInstantiateWithFlags", \
+    (CUgraphExec * exec, CUgraph graph, u64 flags)) \
   _(graph_set_kernel, "cuGraphExecKernelNodeSetParams", \
     (CUgraphExec exec, CUgraphNode node, const KernelNode *kernel)) \
   _(graph_launch, "cuGraphLaunch", (CUgraphExec exec, CUstream s)) \
@@ -114,7 +116,8 @@ typedef struct CudaMemory {
   i64 used, cached, peak;
 } CudaMemory;
 CudaMemory ty_cuda_memory(void);
-i64 ty_cuda_limit(i64 bytes); /* the most of used and cached bytes from now on, but for negative ones; gives what it was */
+i64 ty_cuda_limit(
+    i64 bytes); /* the most of used and cached bytes from now on, but for negative ones; gives what it was */
 void ty_cuda_trim(void); /* gives cached blocks back to the driver */
 
 /* Error words: a stream's kernels do nothing while its word is set. Kernels get the word's address first. A check says
@@ -155,8 +158,9 @@ bool ty_cuda_launch(const CudaCode *c, i64 blocks, int threads, void *params);
 /* twin.c: what graphs run. keep: c's text, from which its twin is made. */
 bool ty_cuda_keep_source(CudaCode *c, const Text *text);
 void ty_cuda_drop_source(CudaCode *c);
-int ty_cuda_twin(const CudaCode *c, CudaCode *twin); /* 1: it is there; 0: it comes later; -1: it never does */
-bool ty_cuda_writer(CudaCode *c);                    /* what writes tables of parameters */
+int ty_cuda_twin(const CudaCode *c,
+                 CudaCode *twin); /* 1: it is there; 0: it comes later; -1: it never does */
+bool ty_cuda_writer(CudaCode *c); /* what writes tables of parameters */
 
 /* --- machine.c, jobs.c */
 

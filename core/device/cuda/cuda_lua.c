@@ -118,9 +118,9 @@ static int l_settle(lua_State *L) {
 }
 
 TY_EXPORT int luaopen_tycho_cuda(lua_State *L) {
-  static const luaL_Reg fns[] = {
-      {"open", l_open}, {"about", l_about}, {"trim", l_trim},
-      {"limit", l_limit}, {"cache", l_cache}, {"launches", l_launches}, {"settle", l_settle}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"open", l_open},     {"about", l_about}, {"trim", l_trim},
+                                 {"limit", l_limit},   {"cache", l_cache}, {"launches", l_launches},
+                                 {"settle", l_settle}, {NULL, NULL}};
   lua_newtable(L);
   for (const luaL_Reg *f = fns; f->name; f++) {
     lua_pushcfunction(L, f->func);

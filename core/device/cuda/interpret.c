@@ -37,7 +37,7 @@ typedef struct Gen {
   Word value[MAX_BODY], coord[MAX_DIMS], row_place[MAX_OPERANDS], place[MAX_OPERANDS];
   bool need[MAX_BODY];
   Acc acc[MAX_BODY / 2];
-  int nacc, node; /* node: words of one */
+  int nacc, node;                         /* node: words of one */
   Word carry[MAX_BODY], offset[MAX_BODY]; /* of scans, by instruction */
   Word lane, one, count, unit, active, r_at, r_all, waiting;
 } Gen;
@@ -72,17 +72,23 @@ static Word prim(Gen *G, int op, int type, int from, Word a, Word b) {
   const Instr in = {.op = (u8)op, .type = (u8)type, .from = (u8)from};
   return give(G, ty_interpret_op(&in, from), a, b, 0, 0);
 }
-static Word binary(Gen *G, int op, int ctype, Word a, Word b) { return prim(G, op, ctype, ctype, a, b); }
+static Word binary(Gen *G, int op, int ctype, Word a, Word b) {
+  return prim(G, op, ctype, ctype, a, b);
+}
 static Word choose(Gen *G, Word p, Word a, Word b) {
   const Instr in = {.op = P_SEL};
   return give(G, ty_interpret_op(&in, C_I32), p, a, b, 0);
 }
-static Word compare(Gen *G, int op, int ctype, Word a, Word b) { return prim(G, op, C_I32, ctype, a, b); }
+static Word compare(Gen *G, int op, int ctype, Word a, Word b) {
+  return prim(G, op, C_I32, ctype, a, b);
+}
 
 /* Jumps: to a step that is there, or to one that comes. */
 static void jump_less(Gen *G, Word a, Word b, int to) { put_to(G, 0, S_LESS, a, b, 0, (u64)to); }
 static void jump(Gen *G, int to) { put_to(G, 0, S_JUMP, 0, 0, 0, (u64)to); }
-static int later_less(Gen *G, Word a, Word b) { return put(G, (Step){.op = S_LESS, .a = a, .b = b}); }
+static int later_less(Gen *G, Word a, Word b) {
+  return put(G, (Step){.op = S_LESS, .a = a, .b = b});
+}
 static int later(Gen *G) { return put(G, (Step){.op = S_JUMP}); }
 static void here(Gen *G, int from) {
   if (!G->failed) G->step[from].imm = (u64)G->n;
@@ -109,8 +115,9 @@ static Word along(Gen *G, int o, Word base, int from, int to) {
 
 static i64 start_of(Gen *G, int o) {
   const i64 start = G->r->launch->start[o];
-  return G->r->buf[o] ? (i64)(uintptr_t)G->r->buf[o] + start * ty_dtypes[G->p->operand[o].dtype].bytes
-                      : start;
+  return G->r->buf[o]
+             ? (i64)(uintptr_t)G->r->buf[o] + start * ty_dtypes[G->p->operand[o].dtype].bytes
+             : start;
 }
 
 static Word row_place(Gen *G, int o) {
@@ -157,9 +164,7 @@ static void emit(Gen *G, int i) {
              give(G, S_MAD, a, constant(G, (u64)step), place(G, in, elem), 0), 0, 0, 0);
     break;
   }
-  case P_STORE:
-    put_to(G, 0, S_STORE + G->p->operand[o].dtype, place(G, in, elem), a, 0, 0);
-    return;
+  case P_STORE: put_to(G, 0, S_STORE + G->p->operand[o].dtype, place(G, in, elem), a, 0, 0); return;
   default:
     if (ty_ptx_is_scan(in->op)) {
       emit_scan(G, i);
@@ -173,8 +178,8 @@ static void emit(Gen *G, int i) {
 static void emit_class(Gen *G, int class, int phase) {
   for (int i = 0; i < G->p->nbody; i++) {
     const int op = G->p->body[i].op;
-    if (G->C.class[i] == class && (class == CLASS_UNIFORM || G->C.phase[i] == phase) && op != P_STORE &&
-        !ty_ptx_is_reduce(op))
+    if (G->C.class[i] == class && (class == CLASS_UNIFORM || G->C.phase[i] == phase) &&
+        op != P_STORE && !ty_ptx_is_reduce(op))
       emit(G, i);
   }
 }
@@ -201,7 +206,8 @@ static void element(Gen *G, int sub) {
   memset(G->place, 0, sizeof G->place);
   for (int pass = 0; pass < 2; pass++) {
     for (int i = 0; i < G->p->nbody; i++)
-      if (G->need[i] && G->C.class[i] == CLASS_ELEM && (G->p->body[i].op == P_STORE) == pass) emit(G, i);
+      if (G->need[i] && G->C.class[i] == CLASS_ELEM && (G->p->body[i].op == P_STORE) == pass)
+        emit(G, i);
     if (!pass) fold(G, sub);
   }
 }
@@ -256,7 +262,8 @@ static void clear_accs(Gen *G, bool at) {
 
 /* Whether e is better than b: a NaN is, than what is none. */
 static Word better(Gen *G, const Acc *a, Word e, Word b) {
-  const Word p = a->op == P_RARGMAX ? compare(G, P_LT, a->ctype, b, e) : compare(G, P_LT, a->ctype, e, b);
+  const Word p =
+      a->op == P_RARGMAX ? compare(G, P_LT, a->ctype, b, e) : compare(G, P_LT, a->ctype, e, b);
   if (a->ctype < C_F32) return p;
   const Word number = compare(G, P_EQ, a->ctype, b, b),
              nan = binary(G, P_XOR, C_I64, compare(G, P_EQ, a->ctype, e, e), G->one);
@@ -365,7 +372,8 @@ static void begin_scans(Gen *G) {
   for (int i = 0; i < G->p->nbody; i++) {
     const Instr *in = &G->p->body[i];
     if (!ty_ptx_is_scan(in->op) || !G->C.class[i]) continue;
-    const Word none = constant(G, in->op == P_SLIN ? 0 : identity(joins[in->op - P_SSUM], in->type));
+    const Word none =
+        constant(G, in->op == P_SLIN ? 0 : identity(joins[in->op - P_SSUM], in->type));
     G->carry[i] = word(G), G->offset[i] = word(G);
     move(G, G->carry[i], none);
     move(G, G->offset[i], none);
@@ -404,12 +412,11 @@ static void emit_scan(Gen *G, int i) {
     const Word sum = binary(G, op, t, give(G, S_UP_HALF, v, 0, 0, by), v);
     v = choose(G, compare(G, P_LT, C_I64, low, constant(G, by)), v, sum);
   }
-  const Word first = binary(G, op, t, G->carry[i], v), between = give(G, S_OF, first, fifteen, 0, 0),
-             second = binary(G, op, t, between, v),
+  const Word first = binary(G, op, t, G->carry[i], v),
+             between = give(G, S_OF, first, fifteen, 0, 0), second = binary(G, op, t, between, v),
              all = choose(G, compare(G, P_LT, C_I64, fifteen, G->lane), second, first),
              end = give(G, S_OF, all, constant(G, 31), 0, 0);
-  if (in->op == P_SMAXX)
-    G->value[i] = choose(G, G->lane, give(G, S_UP, all, 0, 0, 1), G->carry[i]);
+  if (in->op == P_SMAXX) G->value[i] = choose(G, G->lane, give(G, S_UP, all, 0, 0, 1), G->carry[i]);
   else G->value[i] = binary(G, op, t, G->offset[i], all);
   if (in->op == P_SMAXX) { /* it is read after the carry has moved on */
     const Word y = word(G);
@@ -433,7 +440,9 @@ static void end_scan_block(Gen *G) {
 
 static void coords_of_r(Gen *G) { decompose(G, G->r_at, G->s->n[0], G->s->n[0] + G->s->n[1]); }
 
-static void add_to(Gen *G, Word y, u64 by) { move(G, y, binary(G, P_ADD, C_I64, y, constant(G, by))); }
+static void add_to(Gen *G, Word y, u64 by) {
+  move(G, y, binary(G, P_ADD, C_I64, y, constant(G, by)));
+}
 
 static void row_elements(Gen *G, Word from, Word to) {
   const bool scans = G->C.scans;
@@ -538,7 +547,8 @@ static void begin_unit(Gen *G) {
     if (G->p->kind == K_COL) {
       const Word n = constant(G, (u64)G->s->extent[2]);
       o = prim(G, P_DIVI, C_I64, C_I64, G->unit, n);
-      decompose(G, prim(G, P_SUB, C_I64, C_I64, G->unit, prim(G, P_MUL, C_I64, C_I64, o, n)), no + nr, nd);
+      decompose(G, prim(G, P_SUB, C_I64, C_I64, G->unit, prim(G, P_MUL, C_I64, C_I64, o, n)),
+                no + nr, nd);
     }
     decompose(G, o, 0, no);
   }
@@ -559,8 +569,9 @@ static int compile(Gen *G, i64 units) {
   emit_class(G, CLASS_UNIFORM, 0);
   const Word base = word(G), number = give(G, S_NUMBER, 0, 0, 0, 0), step = word(G);
   const int apart = put(G, (Step){.op = S_CONST, .y = step});
-  move(G, base, row ? prim(G, P_DIVI, C_I64, C_I64, number, constant(G, 32))
-                    : prim(G, P_SUB, C_I64, C_I64, number, G->lane));
+  move(G, base,
+       row ? prim(G, P_DIVI, C_I64, C_I64, number, constant(G, 32))
+           : prim(G, P_SUB, C_I64, C_I64, number, G->lane));
   const int next = G->n, on = later_less(G, base, G->count);
   put(G, (Step){.op = S_EXIT});
   here(G, on);
@@ -602,8 +613,9 @@ static void load(void) {
     const i64 from = ty_system_now();
     there = ty_cuda_load_new(&code, &text);
     if (there && !(log && !strcmp(log, "0")))
-      fprintf(stderr, "tycho: cuda: the interpreter of loop programs was assembled for %s in %.0f ms\n", ty_cuda.name,
-              (double)(ty_system_now() - from) / 1e6);
+      fprintf(stderr,
+              "tycho: cuda: the interpreter of loop programs was assembled for %s in %.0f ms\n",
+              ty_cuda.name, (double)(ty_system_now() - from) / 1e6);
   } else there = true;
   ty_text_free(&text);
 }

@@ -16,6 +16,7 @@ typedef struct Shape {
 /* Runs the program to the bits of its own kernel. False: nothing was launched, since memory has run out, the driver
 ** refuses the kernel, or TYCHO_CUDA_INTERPRET is 0. */
 bool ty_cuda_interpret(const Program *p, const Shape *s, const Run *r);
-bool ty_cuda_interprets_all(void); /* TYCHO_CUDA_INTERPRET is `all`: no other kernel of a loop program is used */
+bool ty_cuda_interprets_all(
+    void); /* TYCHO_CUDA_INTERPRET is `all`: no other kernel of a loop program is used */
 
 #endif

@@ -37,7 +37,8 @@ static void release(Assembly *a) {
 
 static void assemble(Assembly *a) {
   char log[256] = "";
-  if (!ty_cuda_enter() || !ty_cuda_assemble(&a->text, &a->code, &a->n, log, sizeof log)) a->code = NULL;
+  if (!ty_cuda_enter() || !ty_cuda_assemble(&a->text, &a->code, &a->n, log, sizeof log))
+    a->code = NULL;
   else ty_store_put(ty_store_key(&a->text, ty_cuda_assembler()), a->code, a->n);
 }
 

@@ -78,7 +78,8 @@ static bool load_assembled(CudaCode *c, const Text *text) {
   size_t n;
   if (!ty_store_folder() || !ty_cuda_assemble(text, &code, &n, log, sizeof log)) return false;
   const bool ok = ty_cuda_load_code(c, code, n);
-  if (ok) ty_store_put(ty_store_key(text, ty_cuda_assembler()), code, n), ty_cuda_keep_source(c, text);
+  if (ok)
+    ty_store_put(ty_store_key(text, ty_cuda_assembler()), code, n), ty_cuda_keep_source(c, text);
   ty_mem_free(code);
   return ok;
 }

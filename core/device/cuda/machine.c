@@ -20,6 +20,7 @@ typedef struct Made {
 } Made;
 
 typedef enum { FOUND, LATER, NONE } Found;
+static inline Found worse(Found a, Found b) { return a > b ? a : b; }
 
 struct Kernel {
   Program *p;
@@ -65,7 +66,8 @@ static Found take_late(Made *m, bool wait) {
   size_t n;
   if (!ty_assembly_done(m->late, wait)) return LATER;
   const char *code = ty_assembly_code(m->late, &n);
-  if (code && ty_cuda_load_code(&m->code, code, n)) ty_cuda_keep_source(&m->code, ty_assembly_text(m->late));
+  if (code && ty_cuda_load_code(&m->code, code, n))
+    ty_cuda_keep_source(&m->code, ty_assembly_text(m->late));
   else if (!ty_cuda_load_new(&m->code, ty_assembly_text(m->late))) return NONE;
   ty_assembly_drop(m->late);
   m->late = NULL;
@@ -241,7 +243,7 @@ static Found run_split(const Kernel *k, Variant v, i64 groups, i64 each, bool wa
   v.mode = MODE_FINISH;
   Found y = find(k, &v, wait, &finish);
   v.mode = MODE_PART;
-  if (y != NONE) y = TY_MAX(y, find(k, &v, wait, &part));
+  if (y != NONE) y = worse(y, find(k, &v, wait, &part));
   if (y != FOUND) return y;
   void *scratch = ty_cuda_allocate(bytes);
   if (!scratch) return NONE;
@@ -264,7 +266,7 @@ static Found run_scans(const Kernel *k, Variant v, bool wait, i64 *at) {
   Found y = FOUND;
   for (int i = 0; i < N && y != NONE; i++) {
     v.mode = mode[i];
-    y = TY_MAX(y, find(k, &v, wait, &code[i]));
+    y = worse(y, find(k, &v, wait, &code[i]));
   }
   if (y != FOUND) return y;
   void *scratch = ty_cuda_allocate(bytes);
@@ -310,7 +312,8 @@ static Found run_own(const Kernel *k, const Run *r, bool wait) {
   shape_of(k->p, r->launch, &s, &v);
   const i64 units = s.extent[0] * s.extent[2];
   by_fours(k->p, r, &s, &v);
-  if (v.four && find(k, &v, wait, &code) == NONE) shape_of(k->p, r->launch, &s, &v); /* what was reserved */
+  if (v.four && find(k, &v, wait, &code) == NONE)
+    shape_of(k->p, r->launch, &s, &v); /* what was reserved */
   if (!bind(k->p, &v, &s, r, at)) return NONE;
   const i64 groups = groups_of(k, &s, &v, &each);
   if (groups) y = run_split(k, v, groups, each, wait, at);

@@ -26,25 +26,25 @@ enum {
 /* What is no primitive. A, B, C: the operands. */
 enum {
   S_EXIT,
-  S_MOVE,   /* y = A */
-  S_CONST,  /* y = imm */
-  S_NUMBER, /* y = the thread's number in the grid */
-  S_LANE,   /* y = its number in the warp */
-  S_GUARD,  /* from now on memory is accessed where A < B; what is not read is 0 */
-  S_GUARDED, /* y = A where that holds, else B */
-  S_JUMP,   /* to step imm, */
-  S_LESS,   /* where A < B */
-  S_MAD,    /* y = A * B + C, 64 bits */
-  S_GET,    /* y = word imm + A */
-  S_PUT,    /* word imm + A = B */
+  S_MOVE,      /* y = A */
+  S_CONST,     /* y = imm */
+  S_NUMBER,    /* y = the thread's number in the grid */
+  S_LANE,      /* y = its number in the warp */
+  S_GUARD,     /* from now on memory is accessed where A < B; what is not read is 0 */
+  S_GUARDED,   /* y = A where that holds, else B */
+  S_JUMP,      /* to step imm, */
+  S_LESS,      /* where A < B */
+  S_MAD,       /* y = A * B + C, 64 bits */
+  S_GET,       /* y = word imm + A */
+  S_PUT,       /* word imm + A = B */
   S_BUTTERFLY, /* y = A of the lane whose number differs by the bits imm, */
-  S_OF,     /* of lane B, */
-  S_UP,     /* of the lane imm below, where there is one in the warp, */
-  S_UP_HALF, /* in half the warp */
+  S_OF,        /* of lane B, */
+  S_UP,        /* of the lane imm below, where there is one in the warp, */
+  S_UP_HALF,   /* in half the warp */
   S_FIXED,
-  S_LOAD = S_FIXED,            /* + dtype: y = what is at address A */
-  S_STORE = S_LOAD + T_COUNT,  /* + dtype: B to address A */
-  S_PRIM = S_STORE + T_COUNT   /* + the number of a primitive */
+  S_LOAD = S_FIXED,           /* + dtype: y = what is at address A */
+  S_STORE = S_LOAD + T_COUNT, /* + dtype: B to address A */
+  S_PRIM = S_STORE + T_COUNT  /* + the number of a primitive */
 };
 
 /* The op of a primitive whose first operand has compute type ta. */

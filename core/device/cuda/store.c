@@ -100,8 +100,7 @@ static bool read_entry(int fd, StoreKey k, char **code, size_t *n) {
   Head h;
   struct stat s;
   if (fstat(fd, &s) || !read_all(fd, &h, sizeof h) || memcmp(h.magic, MAGIC, sizeof h.magic) ||
-      memcmp(&h.key, &k, sizeof k) || !h.n || h.n > CODE_MOST ||
-      (u64)s.st_size != sizeof h + h.n)
+      memcmp(&h.key, &k, sizeof k) || !h.n || h.n > CODE_MOST || (u64)s.st_size != sizeof h + h.n)
     return false;
   char *p = ty_mem_alloc((size_t)h.n);
   if (!p) return false;
@@ -197,8 +196,8 @@ void ty_store_put(StoreKey k, const char *code, size_t n) {
   if (!ty_store_folder() || !n || n > CODE_MOST || (i64)n > most) return;
   memcpy(h.magic, MAGIC, sizeof h.magic);
   path_of(k, path);
-  ty_system_format(beside, sizeof beside, "%s.%llx.%x", path, (unsigned long long)ty_system_process(),
-                   (unsigned)serial++);
+  ty_system_format(beside, sizeof beside, "%s.%llx.%x", path,
+                   (unsigned long long)ty_system_process(), (unsigned)serial++);
   const int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return;
   bool ok = write_all(fd, &h, sizeof h) && write_all(fd, code, n);

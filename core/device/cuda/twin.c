@@ -7,7 +7,6 @@
 #include "device/cuda/assemble.h"
 #include "device/cuda/cuda.h"
 
-
 #include <stdlib.h>
 
 enum { TWIN_NONE, TWIN_LATE, TWIN_READY, TWIN_NEVER };
@@ -44,7 +43,8 @@ void ty_cuda_drop_source(CudaCode *c) {
 /* Reads of the block become reads of memory at %table. */
 static Text text_of(const Text *text) {
   Text t = {0};
-  const char *s = text->s, *entry = strstr(s, ENTRY), *close = strchr(entry, ')'), *body = strstr(close, "{\n") + 2;
+  const char *s = text->s, *entry = strstr(s, ENTRY), *close = strchr(entry, ')'),
+             *body = strstr(close, "{\n") + 2;
   ty_text_add(&t, s, (size_t)(entry - s));
   ty_text_printf(&t, "kernel(.param .b64 table");
   ty_text_add(&t, close, (size_t)(body - close));
@@ -69,8 +69,8 @@ static Text text_of(const Text *text) {
 static void begin(CodeSource *s) {
   Text t = text_of(&s->text);
   s->state = TWIN_NEVER;
-  if (t.failed) {}
-  else if (ty_cuda_load_kept(&s->twin, &t)) s->state = TWIN_READY;
+  if (t.failed) {
+  } else if (ty_cuda_load_kept(&s->twin, &t)) s->state = TWIN_READY;
   else if ((s->late = ty_assembly_begin(&t))) s->state = TWIN_LATE;
   else if (ty_cuda_load_new(&s->twin, &t)) s->state = TWIN_READY;
   ty_text_free(&t);
@@ -101,10 +101,12 @@ static const char writer_text[] =
     ".version 6.3\n.target sm_75\n.address_size 64\n"
     ".visible .entry kernel(.param .align 8 .b8 values[4112])\n.maxntid 128, 1, 1\n{\n"
     "\t.reg .b32 %r<3>;\n\t.reg .b64 %d<8>;\n\t.reg .pred %p<2>;\n"
-    "\tld.param.b64 %d1, [values];\n\tld.param.b32 %r1, [values+8];\n\tmov.u32 %r2, %tid.x;\n\tmov.b64 %d2, values;\n"
+    "\tld.param.b64 %d1, [values];\n\tld.param.b32 %r1, [values+8];\n\tmov.u32 %r2, "
+    "%tid.x;\n\tmov.b64 %d2, values;\n"
     "NEXT:\n\tsetp.ge.u32 %p1, %r2, %r1;\n\t@%p1 bra END;\n"
     "\tmad.wide.u32 %d3, %r2, 8, %d2;\n\tld.param.b64 %d4, [%d3+16];\n"
-    "\tmad.wide.u32 %d5, %r2, 8, %d1;\n\tst.global.b64 [%d5], %d4;\n\tadd.u32 %r2, %r2, 128;\n\tbra NEXT;\n"
+    "\tmad.wide.u32 %d5, %r2, 8, %d1;\n\tst.global.b64 [%d5], %d4;\n\tadd.u32 %r2, %r2, "
+    "128;\n\tbra NEXT;\n"
     "END:\n\tret;\n}\n";
 
 bool ty_cuda_writer(CudaCode *c) {
