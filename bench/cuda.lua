@@ -1,9 +1,10 @@
 --- cuda.lua -- speed of the device "cuda" beside PyTorch and JAX: `make bench-cuda`.
 --    luajit bench/cuda.lua [--soft]
--- In: NVIDIA's driver and a card; python3 with torch or jax where it is to be compared. Out: a row for each case: microseconds of a
--- call (median of rounds), GB/s or TFLOP/s, launches of a call, the peers' times and their ratio (above 1: faster than the peer).
--- --soft: the software GPU of spec/gpu; sizes are small, and what can be counted stands in the rows instead: launches,
--- warp instructions, sectors of global memory by the least that would do, wavefronts of shared memory likewise, bytes copied.
+-- In: NVIDIA's driver and a card; python3 with torch or jax where it is to be compared. Out: a row for each case:
+-- microseconds of a call (median of rounds), GB/s or TFLOP/s, launches of a call, the peers' times and their ratio
+-- (above 1: faster than the peer). --soft: the software GPU of spec/gpu; sizes are small, and what can be counted
+-- stands in the rows instead: launches, warp instructions, sectors of global memory by the least that would do,
+-- wavefronts of shared memory likewise, bytes copied.
 
 local soft = arg[1] == "--soft"
 local ffi = require "ffi"
@@ -119,14 +120,17 @@ local function counts_of(f)
   local is = ty.cuda.launches()
   local n = function(name) return tonumber(library.soft_gpu_count(name)) end
   local function ratio(a, b) return b > 0 and a / b or 1 end
-  return ("%9d %9d %9d %12d %9.2f %9.2f %9d"):format(is.kernels - was.kernels, is.replays - was.replays, n "launches", n "warp_instructions",
-    ratio(n "global_sectors", n "global_ideal"), ratio(n "shared_wavefronts", n "shared_ideal"), n "copied_bytes")
+  return ("%9d %9d %9d %12d %9.2f %9.2f %9d"):format(is.kernels - was.kernels, is.replays - was.replays, n "launches",
+    n "warp_instructions", ratio(n "global_sectors", n "global_ideal"), ratio(n "shared_wavefronts", n "shared_ideal"),
+    n "copied_bytes")
 end
 
 local device = ty.cuda.devices()[1]
-print(("%s, sm_%d, driver %d.%d"):format(device.name, device.capability, device.driver / 1000, device.driver % 1000 / 10))
+print(("%s, sm_%d, driver %d.%d"):format(device.name, device.capability, device.driver / 1000,
+  device.driver % 1000 / 10))
 if soft then
-  print(("%-12s %9s %9s %9s %12s %9s %9s %9s"):format("case", "singly", "graphs", "kernels", "instructions", "sectors", "shared", "copied"))
+  print(("%-12s %9s %9s %9s %12s %9s %9s %9s"):format("case", "singly", "graphs", "kernels", "instructions", "sectors",
+    "shared", "copied"))
   for _, case in ipairs(cases()) do print(("%-12s %s"):format(case[1], counts_of(case[2]))) end
   return
 end
@@ -134,7 +138,8 @@ local beside = peers()
 print(("%-12s %10s %12s %10s %10s"):format("case", "us", "rate", "torch", "jax"))
 for _, case in ipairs(cases()) do
   local time = timed(case[2])
-  local rate = case[3] and ("%.0f GB/s"):format(case[3] / time / 1e3) or case[4] and ("%.1f TFLOP/s"):format(case[4] / time / 1e6) or ""
+  local rate = case[3] and ("%.0f GB/s"):format(case[3] / time / 1e3)
+    or case[4] and ("%.1f TFLOP/s"):format(case[4] / time / 1e6) or ""
   local function ratio(peer)
     local other = beside[peer] and beside[peer][case[1]]
     return other and ("%.2f x"):format(other / time) or "-"

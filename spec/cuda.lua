@@ -1,7 +1,7 @@
 -- cuda.lua -- the device "cuda" for specs: on the driver that TYCHO_CUDA_DRIVER names, else on the software GPU (spec/gpu),
 -- where `make gpu` has built it.
--- Out: {loaded, why, driver, soft}; loaded is false where there is neither, soft true on the software GPU. CUDA_DEFAULT=1 in the environment makes it the device
--- of all that is made without one: the specs then run on it.
+-- Out: {loaded, why, driver, soft}; loaded is false where there is neither, soft true on the software GPU.
+-- CUDA_DEFAULT=1 in the environment makes it the device of all that is made without one: the specs then run on it.
 local ty = require "tycho"
 
 local module = require "spec.module"

@@ -26,10 +26,10 @@ describe("a plan on cuda", function()
     local seen = {}
     for i = 1, 5 do
       local x = ty.randn(4, 8)
-      local p, q, u, v, there = nil, nil, nil, nil, x:to "cuda"
+      local p, q, there = nil, nil, x:to "cuda"
       local dw, db = w:to "cuda", b:to "cuda"
       seen[i] = counted(function() p, q = f(there, dw, db) end)
-      u, v = model(x, w, b)
+      local u, v = model(x, w, b)
       H.same(u, p:to "cpu")
       H.same(v, q:to "cpu")
     end
@@ -77,7 +77,8 @@ describe("a plan on cuda", function()
   probe("tells an index that is out of range, and goes on", function()
     local f = ty.compile(function(x, i) return (x:gather(1, i) * 2):exp():sum(), x:softmax(1):cumsum(1) end)
     local x = ty.ones(5, { device = "cuda" })
-    local good, bad = ty.tensor({ 1, 2, 5 }, { dtype = "i64", device = "cuda" }), ty.tensor({ 1, 6, 5 }, { dtype = "i64", device = "cuda" })
+    local good = ty.tensor({ 1, 2, 5 }, { dtype = "i64", device = "cuda" })
+    local bad = ty.tensor({ 1, 6, 5 }, { dtype = "i64", device = "cuda" })
     for _ = 1, 4 do f(x, good) end
     local want = (f(x, good)):item()
     local ok, why = pcall(function() return (f(x, bad)):item() end)
@@ -127,8 +128,8 @@ local function run(environment, program)
   local f = assert(io.open(file, "w"))
   f:write(program)
   f:close()
-  local p = assert(io.popen(("cd '%s.' && env -u CUDA_DEFAULT TYCHO_CUDA_DRIVER='%s' TYCHO_CUDA_LATE=0 TYCHO_CACHE=off %s luajit '%s' 2>&1"):format(H.root, cuda.driver or "",
-    environment, file)))
+  local p = assert(io.popen(("cd '%s.' && env -u CUDA_DEFAULT TYCHO_CUDA_DRIVER='%s' TYCHO_CUDA_LATE=0 TYCHO_CACHE=off %s "
+    .. "luajit '%s' 2>&1"):format(H.root, cuda.driver or "", environment, file)))
   local text = p:read "*a"
   p:close()
   os.remove(file)
@@ -150,9 +151,10 @@ local program = [[
   print(n.kernels, n.graphs, n.replays)
 ]]
 
+local soft_probe = cuda.soft and it or pending -- failures are the software GPU's to inject
+
 describe("graphs on cuda", function()
-  local probe = cuda.soft and it or pending
-  probe("run to the bits of single launches, in any order that their edges allow", function()
+  soft_probe("run to the bits of single launches, in any order that their edges allow", function()
     local one = run("TYCHO_CUDA_GRAPHS=0", program)
     local many = run("SOFT_GPU_SEED=7", program)
     assert.equal(one:match "^[^\n]*", many:match "^[^\n]*")
@@ -160,7 +162,7 @@ describe("graphs on cuda", function()
     assert.truthy(many:find "\t1\t39\n$", many)
   end)
 
-  probe("that fail are told by who reads, and the CPU goes on", function()
+  soft_probe("that fail are told by who reads, and the CPU goes on", function()
     local text = run("SOFT_GPU_LOSE_AFTER=30", program)
     assert.truthy(text:find("^false\t.*has failed: .*\n3\n"), text)
     text = run("SOFT_GPU_FAIL_LAUNCH=20", program)

@@ -317,8 +317,9 @@ local function run(environment, program)
   return text
 end
 
+local soft_probe = cuda.soft and it or pending -- failures are the software GPU's to inject
+
 describe("without a device,", function()
-  local probe = cuda.soft and it or pending -- failures are the software GPU's to inject
   local first = [[
     local ty = require "tycho"
     local y, why = ty.ones(2):to "cuda"
@@ -341,14 +342,14 @@ describe("without a device,", function()
       environment), program)
   end
 
-  probe("a driver that has none, or an old one, says so", function()
+  soft_probe("a driver that has none, or an old one, says so", function()
     local text = on_soft("SOFT_GPU_DEVICES=0", first)
     assert.truthy(text:find("is not available: there is no CUDA device (CUDA_ERROR_NO_DEVICE", 1, true), text)
     text = on_soft("SOFT_GPU_CAPABILITY=70", first)
     assert.truthy(text:find("is too old: it has compute capability 7.0, 7.5 is needed", 1, true), text)
   end)
 
-  probe("a child of a fork is told, and its CPU and its parent go on", function()
+  soft_probe("a child of a fork is told, and its CPU and its parent go on", function()
     local text = on_soft("", [[
       local ffi, ty = require "ffi", require "tycho"
       ffi.cdef "int fork(void); int waitpid(int pid, int *status, int options);"
@@ -366,7 +367,7 @@ describe("without a device,", function()
     assert.truthy(text:find("^3\nfalse\t.*a child process cannot use the CUDA device of its parent.*\n3\n3\n$"), text)
   end)
 
-  probe("that was lost, each read says so, and the CPU goes on", function()
+  soft_probe("that was lost, each read says so, and the CPU goes on", function()
     local text = on_soft("SOFT_GPU_LOSE_AFTER=6", [[
       local ty = require "tycho"
       local x = ty.ones(3, { device = "cuda" })
@@ -381,7 +382,7 @@ describe("without a device,", function()
     assert.truthy(text:find("^false\t.*has failed: .*; it can be used again by a new process\nfalse\t.*has failed.*\n3\n$"), text)
   end)
 
-  probe("that refuses a kernel, the error names operation and log, and other kernels go on", function()
+  soft_probe("that refuses a kernel, the error names operation and log, and other kernels go on", function()
     local program = [[
       local ty = require "tycho"
       local x = ty.tensor({ 3, 1, 2 }, { device = "cuda" })
@@ -396,7 +397,7 @@ describe("without a device,", function()
     assert.truthy(text:find("^true\t12\nfalse\t.*sort: " .. why .. "\ntrue\t12\n$"), text)
   end)
 
-  probe("memory that has run out raises, after what is cached was given back", function()
+  soft_probe("memory that has run out raises, after what is cached was given back", function()
     local text = on_soft("SOFT_GPU_MEMORY=67108864", [[
       local ty = require "tycho"
       ty.zeros(10 * 1024 * 1024, { device = "cuda" }):release()

@@ -11,8 +11,8 @@ local function run(environment, program)
   local f = assert(io.open(file, "w"))
   f:write("local ty = require 'tycho'\n", program)
   f:close()
-  local p = assert(io.popen(("cd '%s.' && env -u CUDA_DEFAULT TYCHO_CUDA_DRIVER='%s' TYCHO_CACHE=off TYCHO_NVJITLINK=off %s timeout 60 luajit '%s' 2>&1; echo status $?")
-    :format(H.root, cuda.driver or "", environment, file)))
+  local p = assert(io.popen(("cd '%s.' && env -u CUDA_DEFAULT TYCHO_CUDA_DRIVER='%s' TYCHO_CACHE=off TYCHO_NVJITLINK=off %s timeout 60 "
+    .. "luajit '%s' 2>&1; echo status $?"):format(H.root, cuda.driver or "", environment, file)))
   local text = p:read "*a"
   p:close()
   os.remove(file)
@@ -35,7 +35,8 @@ describe("memory of cuda", function()
   end)
 
   probe("has a limit, which raises, and may be lifted", function()
-    gives("^inf\nfalse\t.*memory.*\n2500000\nfalse\t.*cuda.limit: argument 1 must be a number of bytes from 0, or math.huge, got x\nstatus 0\n$", "", [[
+    gives("^inf\nfalse\t.*memory.*\n2500000\nfalse\t.*cuda.limit: argument 1 must be a number of bytes from 0, or math.huge, "
+      .. "got x\nstatus 0\n$", "", [[
       print(ty.cuda.limit(4e6))
       print(pcall(ty.zeros, 2500000, { device = "cuda" }))
       assert(ty.cuda.limit(math.huge) == 4e6)
@@ -49,7 +50,9 @@ describe("memory of cuda", function()
       local f = ty.compile(function(a) return (a:reshape(6, 10):softmax(2):matmul(a:reshape(10, 6)) + 1):sum(1):cumsum(1) end)
       local want = tostring(f(x))
       local there
-      for _ = 1, 3 do there = there or select(2, pcall(function() return x:to "cuda" end)) if type(there) ~= "userdata" then there = nil end end
+      for _ = 1, 3 do
+        if type(there) ~= "userdata" then there = select(2, pcall(function() return x:to "cuda" end)) end
+      end
       local failed = 0
       for _ = 1, 5 do
         local ok, y = pcall(function() return f(there):to "cpu" end)

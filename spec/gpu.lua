@@ -60,13 +60,16 @@ local function skip(what, why)
   line(what, "skipped", 0, why)
 end
 
-local function spec(name) return ("busted --lua=/usr/bin/luajit --helper=spec/cuda.lua -o spec/report.lua --lpath='./?.lua' spec/%s_spec.lua"):format(name) end
+local function spec(name)
+  return ("busted --lua=/usr/bin/luajit --helper=spec/cuda.lua -o spec/report.lua --lpath='./?.lua' spec/%s_spec.lua"):format(name)
+end
 
 -- --- device
 
-local ok = step("device", [[luajit -e 'local ty = require "tycho"; local ok, why = ty.cuda.is_available(); if not ok then print(why) os.exit(1) end;
-  local d = ty.cuda.devices()[1]; print(("%s, sm_%d, %d processors, driver %d.%d, %s"):format(d.name, d.capability, d.processors, d.driver / 1000,
-  d.driver % 1000 / 10, ty.cuda.cache().assembler))']])
+local ok = step("device", [[luajit -e 'local ty = require "tycho"; local ok, why = ty.cuda.is_available();
+  if not ok then print(why) os.exit(1) end;
+  local d = ty.cuda.devices()[1]; print(("%s, sm_%d, %d processors, driver %d.%d, %s"):format(d.name, d.capability,
+  d.processors, d.driver / 1000, d.driver % 1000 / 10, ty.cuda.cache().assembler))']])
 if not ok then
   print "0 passed, 1 failed: there is no device to prove anything on"
   os.exit(1)

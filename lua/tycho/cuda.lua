@@ -43,10 +43,10 @@ function M.memory()
   return { used = about.used, cached = about.cached, peak = about.peak, free = about.free, total = about.total }
 end
 
---- The most bytes of device memory that this process takes, used and cached; math.huge, as it is at first: all that there is.
---- What does not fit is "out of memory", after what is cached was given back and garbage collected. Without an argument
---- nothing changes. Gives the limit so far; nil and a message where there is no device.
---- Raises where bytes is no number from 0.
+--- The most bytes of device memory that this process takes, used and cached; math.huge, as it is at first: all that
+--- there is. What does not fit is "out of memory", after what is cached was given back and garbage collected. Without
+--- an argument nothing changes. Gives the limit so far; nil and a message where there is no device. Raises where bytes
+--- is no number from 0.
 ---@param bytes? number
 ---@return number? limit, string? message
 function M.limit(bytes)
@@ -63,10 +63,10 @@ function M.empty_cache()
   if M.open() then C.trim() end
 end
 
---- What is known of assembled kernels on disk: {folder =, assembler =, found =, missed =, written =, removed =}; counts are of
---- this process, folder is nil where nothing is kept. The folder is tycho/cuda in $XDG_CACHE_HOME (~/.cache), or cuda in
---- $TYCHO_CACHE, `off` for none; it holds TYCHO_CACHE_MB megabytes at most, 256 if nothing is said, and what was used least
---- recently goes first. nil and a message where there is no device.
+--- What is known of assembled kernels on disk: {folder =, assembler =, found =, missed =, written =, removed =}; counts
+--- are of this process, folder is nil where nothing is kept. The folder is tycho/cuda in $XDG_CACHE_HOME (~/.cache), or
+--- cuda in $TYCHO_CACHE, `off` for none; it holds TYCHO_CACHE_MB megabytes at most, 256 if nothing is said, and what
+--- was used least recently goes first. nil and a message where there is no device.
 ---@return table? cache, string? message
 function M.cache()
   local ok, why = M.open()
@@ -74,8 +74,9 @@ function M.cache()
   return C.cache()
 end
 
---- What was launched so far: {kernels =, graphs =, replays =}: kernels by themselves, graphs that were made of plans (from
---- the second run of the same kernels on), and how often those were launched. nil and a message where there is no device.
+--- What was launched so far: {kernels =, graphs =, replays =}: kernels by themselves, graphs that were made of plans
+--- (from the second run of the same kernels on), and how often those were launched. nil and a message where there is no
+--- device.
 ---@return table? launches, string? message
 function M.launches()
   local ok, why = M.open()
