@@ -77,9 +77,10 @@ end
 
 --- Median of rounds, microseconds of a call.
 local function timed(f)
-  for _ = 1, 4 do f() end
-  ty.cuda.settle()
-  for _ = 1, 4 do f() end
+  for _ = 1, 6 do -- kernels, then those of graphs, are assembled
+    f()
+    ty.cuda.settle()
+  end
   ty.synchronize()
   local times = {}
   for round = 1, 15 do
@@ -111,7 +112,10 @@ local function peers()
 end
 
 local function counts_of(f)
-  for _ = 1, 3 do f() end
+  for _ = 1, 6 do
+    f()
+    ty.cuda.settle()
+  end
   ty.synchronize()
   library.soft_gpu_reset_counts()
   local was = ty.cuda.launches()

@@ -103,7 +103,7 @@ describe("assembled kernels on disk", function()
 
   probe("stay below a cap: what was used least recently goes first", function()
     local at = folder()
-    local n = run("", at).written
+    run("", at)
     local size = tonumber(shell(("du -sb --apparent-size '%s/cuda' | cut -f1"):format(at)))
     shell(("cd '%s/cuda'; set -- *; touch -d '2001-01-01' $1"):format(at))
     local oldest = shell(("ls -t '%s/cuda' | tail -1"):format(at)):match "%S+"
@@ -111,7 +111,7 @@ describe("assembled kernels on disk", function()
     shell(("touch -d '2001-01-01' '%s/cuda/%s'; mv '%s/cuda/%s' '%s/cuda/%s'"):format(at, oldest, at, oldest, at,
       ("0"):rep(32) .. ".cubin"))
     local y = run(("TYCHO_CACHE_MB=%g"):format(size * 0.9 / 1048576), at)
-    assert.truthy(y.removed >= 1 and y.written >= 1 and y.found >= n - 3, y.text)
+    assert.truthy(y.removed >= 1 and y.written >= 1 and y.bits == want.bits, y.text)
     assert.equal("", shell(("ls '%s/cuda' | grep '^%s'"):format(at, ("0"):rep(32))))
     assert.truthy(tonumber(shell(("du -sb --apparent-size '%s/cuda' | cut -f1"):format(at))) <= size * 0.9 + 4096)
     remove(at)
@@ -168,7 +168,7 @@ describe("until its kernel is assembled", function()
       local ty = require "tycho"
       local x = ty.arange(18002):reshape(2, 9001) / 7
       for i = 1, 12 do -- each i is a program of its own
-        local function g(a) return (a * i):sum(2):sum():item(), (a + i):cumsum(2):max():item() end
+        local function g(a) return (a * i + 0.5):sum(2):sum():item(), (a + i):cumsum(2):max():item() end
         local want = { g(x) }
         local there = x:to "cuda"
         for _ = 1, 4 do
@@ -205,8 +205,8 @@ describe("a process ends", function()
       print "parent"
     ]]
     h:close()
-    local text = shell(("cd '%s.' && env -u CUDA_DEFAULT -u TYCHO_CUDA_LATE TYCHO_CUDA_DRIVER='%s' TYCHO_CACHE=off TYCHO_NVJITLINK='%s' timeout 20 luajit '%s'; echo $?")
-      :format(H.root, soft, soft, f))
+    local text = shell(("cd '%s.' && env -u CUDA_DEFAULT -u TYCHO_CUDA_LATE TYCHO_CUDA_DRIVER='%s' TYCHO_CACHE=off "
+      .. "TYCHO_NVJITLINK='%s' timeout 20 luajit '%s'; echo $?"):format(H.root, soft, soft, f))
     os.remove(f)
     assert.truthy(text:find "false\t.*a child process cannot use the CUDA device", text)
     assert.truthy(text:find "parent\n0\n$", text)

@@ -66,8 +66,6 @@ local M = {
     from = "x->used.tv_sec < y->used.tv_sec ? -1 : 1", to = "x->used.tv_sec < y->used.tv_sec ? 1 : -1" },
   { file = "core/device/cuda/batch.c", what = "cuda: graphs run with the parameters of their first launch",
     from = "    memcpy(g->values + at, b->params + at, n);\n    chunk_of(g, i, block);", to = "    chunk_of(g, i, block);" },
-  { file = "core/device/cuda/batch.c", what = "cuda: memory is given out before launches that wait have used it",
-    from = "  if (!b || !b->n) return false;\n  if (b->nfrees", to = "  if (!b || b->n) return false;\n  if (b->nfrees" },
   { file = "core/device/cuda/batch.c", what = "cuda: nodes of a graph do not wait for the one before",
     from = "i ? &g->node[i - 1] : NULL, i > 0, &node)", to = "NULL, 0, &node)" },
   { file = "core/device/cuda/interpret.c", what = "cuda: interpreted scans go on through the ends of blocks",
