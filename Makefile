@@ -10,6 +10,7 @@
 #   make test-long claims over many cases, all of them
 #   make test-arm aarch64 by a cross compiler and qemu: x86-64's bits
 #   make test-cuda specs on a software GPU; ptxas takes its texts
+#   make test-gpu all that a CUDA card is to prove                make bench-cuda  it beside PyTorch and JAX
 #   make test-far specs on a second device                        make install, uninstall  PREFIX=/usr/local
 #   make docs     the site: DOCS=build/docs                       make pictures a session at the prompt, as SVG
 #   make bench-dist  several processes beside MPI itself         make deps-dist  Open MPI and MPICH, for these and the specs
@@ -452,6 +453,10 @@ test-cuda: build gpu
 	PTXAS_TEXTS=$(PTXAS_TEXTS) $(LUAJIT) spec/ptxas.lua $(B)/cuda $(CUDA_ARCH) || status=1; \
 	[ -z "$(NVDISASM)" ] || $(LUAJIT) spec/ffma_share.lua "$(NVDISASM)" $(B)/cuda 90 88 || status=1; exit $$status
 
+# All that a card is to prove: bits, 20,000 random programs, compute-sanitizer, speed. GPU_OPTIONS: see the head of spec/gpu.lua.
+test-gpu: build
+	@$(LUAJIT) spec/gpu.lua $(GPU_OPTIONS)
+
 # Exported C by each of these compilers: the bits are Tycho's. `make test` has the first of them.
 EXPORT_CC  ?= gcc -O0;gcc -O3;gcc -O3 -mavx2;gcc -O3 -march=native;clang -O0;clang -O3;clang -O3 -mavx2 -mfma;$(EXPORT_SAN)
 EXPORT_SAN ?= gcc -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
@@ -516,6 +521,10 @@ mutate: build
 
 bench: build $(B)/bench/floor.so $(B)/bench/inside.so
 	@$(RUN) $(LUAJIT) bench/run.lua
+
+# The device "cuda" beside PyTorch and JAX; SOFT=--soft counts on the software GPU instead.
+bench-cuda: build $(if $(SOFT),gpu)
+	@$(RUN) $(LUAJIT) bench/cuda.lua $(SOFT)
 
 # Every public function of tensors beside NumPy and PyTorch, 7 to 10 minutes; or some: ROUNDS=5 ONLY=softmax
 ROUNDS  ?= 3
@@ -607,5 +616,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps deps-dist bench-dist build windows windows-library test-windows docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo gpu test test-long test-far test-cuda test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
+.PHONY: all deps deps-dist bench-dist build windows windows-library test-windows docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo gpu test test-long test-far test-cuda test-gpu bench-cuda test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
         coverage covered size clean

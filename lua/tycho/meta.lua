@@ -9347,7 +9347,7 @@ function ty.vmap(f, in_dims, out_dims, opts) end
 function ty.vstack(list) end
 
 ---Calls f once so that later calls find their trace: no budget applies, and a capture that waits for its turn is
----tried. Gives f's results; what f writes is written.
+---tried; kernels that a device's driver assembles are waited for. Gives f's results; what f writes is written.
 ---Raises where f is no compiled function, and what f raises.
 ---@param f function # a compiled function
 ---@param ... any # what f is given
@@ -9561,7 +9561,7 @@ function jitlib.start(f, ...) end
 function jitlib.view(f, path) end
 
 ---Calls f once so that later calls find their trace: no budget applies, and a capture that waits for its turn is
----tried. Gives f's results; what f writes is written.
+---tried; kernels that a device's driver assembles are waited for. Gives f's results; what f writes is written.
 ---Raises where f is no compiled function, and what f raises.
 ---@param f function # a compiled function
 ---@param ... any # what f is given

@@ -4,7 +4,8 @@
 ** fails where the driver refuses a text, and when out of memory.
 */
 #include "base/system.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda/assemble.h"
+#include "device/cuda/interpret.h"
 #include "device/cuda/ptx_program.h"
 
 enum {
@@ -15,7 +16,11 @@ enum {
 typedef struct Made {
   Variant v;
   CudaCode code;
+  Assembly *late; /* not NULL: it is being assembled */
 } Made;
+
+typedef enum { FOUND, LATER, NONE } Found;
+static inline Found worse(Found a, Found b) { return a > b ? a : b; }
 
 struct Kernel {
   Program *p;
@@ -27,13 +32,6 @@ struct Kernel {
   i32 n, cap;
   size_t bytes;
 };
-
-/* A launch whose dims are merged as far as all operands allow. */
-typedef struct Shape {
-  i64 dims[MAX_DIMS], strides[MAX_OPERANDS][MAX_DIMS];
-  int n[3]; /* dims of O, R, I */
-  i64 extent[3];
-} Shape;
 
 static Kernel *make(const Program *p) {
   const size_t n = sizeof *p + p->nbody * sizeof *p->body;
@@ -53,7 +51,10 @@ static Kernel *make(const Program *p) {
 
 static void drop(Kernel *k) {
   if (!k) return;
-  for (i32 i = 0; i < k->n; i++) ty_cuda_unload(&k->made[i].code);
+  for (i32 i = 0; i < k->n; i++) {
+    if (k->made[i].late) ty_assembly_drop(k->made[i].late);
+    ty_cuda_unload(&k->made[i].code);
+  }
   ty_mem_free(k->made);
   ty_lock_free(&k->lock);
   ty_mem_free(k->p);
@@ -62,30 +63,51 @@ static void drop(Kernel *k) {
 
 static size_t bytes(const Kernel *k) { return k->bytes; }
 
-/* The code for a variant, assembled where it is not there yet. Its address may change: a copy. */
-static bool find(const Kernel *kernel, const Variant *v, CudaCode *y) {
-  Kernel *k = (Kernel *)(uintptr_t)kernel;
-  bool ok = false;
-  ty_lock(&k->lock);
-  for (i32 i = 0; i < k->n && !ok; i++)
-    if (!memcmp(&k->made[i].v, v, sizeof *v)) *y = k->made[i].code, ok = true;
-  if (!ok && k->n == k->cap) {
+/* Takes what was assembled beside. */
+static Found take_late(Made *m, bool wait) {
+  size_t n;
+  if (!ty_assembly_done(m->late, wait)) return LATER;
+  const char *code = ty_assembly_code(m->late, &n);
+  if (code && ty_cuda_load_code(&m->code, code, n))
+    ty_cuda_keep_source(&m->code, ty_assembly_text(m->late));
+  else if (!ty_cuda_load_new(&m->code, ty_assembly_text(m->late))) return NONE;
+  ty_assembly_drop(m->late);
+  m->late = NULL;
+  return FOUND;
+}
+
+/* A variant that was not asked for before. */
+static Found begin(Kernel *k, const Variant *v, bool wait) {
+  if (k->n == k->cap) {
     Made *more = ty_mem_realloc(k->made, (size_t)(k->cap + 4) * sizeof *more);
-    if (more) k->made = more, k->cap += 4;
+    if (!more) return NONE;
+    k->made = more, k->cap += 4;
   }
-  if (!ok && k->n < k->cap) {
-    Text text = ty_ptx_program(k->p, v);
-    Made *m = &k->made[k->n];
-    *m = (Made){.v = *v};
-    if ((ok = ty_cuda_load(&m->code, &text))) {
-      k->n++;
-      k->bytes += text.n;
-      *y = m->code;
-    }
-    ty_text_free(&text);
-  }
+  Text text = ty_ptx_program(k->p, v);
+  Made *m = &k->made[k->n];
+  *m = (Made){.v = *v};
+  const size_t bytes = text.n;
+  Found y = ty_cuda_load_kept(&m->code, &text) ? FOUND : NONE;
+  if (y == NONE && !wait && !text.failed && (m->late = ty_assembly_begin(&text))) y = LATER;
+  if (y == NONE && ty_cuda_load_new(&m->code, &text)) y = FOUND;
+  if (y != NONE) k->n++, k->bytes += bytes;
+  ty_text_free(&text);
+  return y;
+}
+
+/* The code for a variant, assembled where it is not there yet; unless its caller waits, LATER is an answer. Its address
+** may change: a copy. */
+static Found find(const Kernel *kernel, const Variant *v, bool wait, CudaCode *y) {
+  Kernel *k = (Kernel *)(uintptr_t)kernel;
+  Found found = NONE;
+  i32 i = 0;
+  ty_lock(&k->lock);
+  while (i < k->n && memcmp(&k->made[i].v, v, sizeof *v)) i++;
+  if (i == k->n) found = begin(k, v, wait);
+  else found = k->made[i].late ? take_late(&k->made[i], wait) : FOUND;
+  if (found == FOUND) *y = k->made[i].code;
   ty_unlock(&k->lock);
-  return ok;
+  return found;
 }
 
 /* --- launches */
@@ -249,45 +271,48 @@ static i64 grid(const Program *p, const Variant *v, i64 units) {
   return TY_MIN((units - 1) / each + 1, 32768);
 }
 
-/* As two kernels. False: no memory for it, and nothing was launched. */
-static bool run_split(const Kernel *k, Variant v, i64 groups, i64 each, i64 *at) {
+/* As two kernels. NONE: no memory for it; unless it is FOUND nothing was launched. */
+static Found run_split(const Kernel *k, Variant v, i64 groups, i64 each, bool wait, i64 *at) {
   CudaCode part, finish;
   const i64 units = at[PARAM_COUNT / 8], bytes = units * groups * ty_ptx_node_words(k->p) * 8;
   v.mode = MODE_FINISH;
-  if (!find(k, &v, &finish)) return false;
+  Found y = find(k, &v, wait, &finish);
   v.mode = MODE_PART;
-  if (!find(k, &v, &part)) return false;
+  if (y != NONE) y = worse(y, find(k, &v, wait, &part));
+  if (y != FOUND) return y;
   void *scratch = ty_cuda_allocate(bytes);
-  if (!scratch) return false;
+  if (!scratch) return NONE;
   at[PARAM_SCRATCH / 8] = (i64)(uintptr_t)scratch;
   at[PARAM_GROUPS / 8] = groups;
   at[PARAM_GROUP / 8] = each;
   ty_cuda_launch(&part, grid(k->p, &v, units * groups), PROGRAM_THREADS, at);
   ty_cuda_launch(&finish, grid(k->p, &v, units), PROGRAM_THREADS, at);
   ty_cuda_free(scratch, bytes);
-  return true;
+  return FOUND;
 }
 
-/* Scans of few long rows as three kernels. False as above. */
-static bool run_scans(const Kernel *k, Variant v, i64 *at) {
+/* Scans of few long rows as three kernels, likewise. */
+static Found run_scans(const Kernel *k, Variant v, bool wait, i64 *at) {
   static const u8 mode[] = {MODE_TOTALS, MODE_OFFSETS, MODE_SCAN};
   enum { N = TY_COUNT(mode) };
   CudaCode code[N];
   const i64 units = at[PARAM_COUNT / 8], groups = (at[PARAM_R / 8] + BLOCK - 1) / BLOCK,
             bytes = units * groups * k->scans * 8;
-  for (int i = 0; i < N; i++) {
+  Found y = FOUND;
+  for (int i = 0; i < N && y != NONE; i++) {
     v.mode = mode[i];
-    if (!find(k, &v, &code[i])) return false;
+    y = worse(y, find(k, &v, wait, &code[i]));
   }
+  if (y != FOUND) return y;
   void *scratch = ty_cuda_allocate(bytes);
-  if (!scratch) return false;
+  if (!scratch) return NONE;
   at[PARAM_SCRATCH / 8] = (i64)(uintptr_t)scratch;
   at[PARAM_GROUPS / 8] = groups;
   ty_cuda_launch(&code[0], grid(k->p, &v, units * groups), PROGRAM_THREADS, at);
   ty_cuda_launch(&code[1], (units - 1) / PROGRAM_THREADS + 1, PROGRAM_THREADS, at);
   ty_cuda_launch(&code[2], grid(k->p, &v, units * groups), PROGRAM_THREADS, at);
   ty_cuda_free(scratch, bytes);
-  return true;
+  return FOUND;
 }
 
 /* What the program computes, by its primitives, for errors. */
@@ -311,27 +336,41 @@ static bool not_found(const Kernel *k, const Run *r) {
   return text && ty_cuda_fail(r->stream, text);
 }
 
-static bool run(const Kernel *k, const Run *r) {
+/* By the program's own kernels. */
+static Found run_own(const Kernel *k, const Run *r, bool wait) {
   static _Thread_local i64 at[BLOCK_MOST / 8]; /* stacks are small */
   Shape s;
   Variant v;
   CudaCode code;
+  Found y = NONE;
   i64 each;
-  if (!ty_cuda_enter()) return true; /* the next wait says why */
   shape_of(k->p, r->launch, &s, &v);
   const i64 units = s.extent[0] * s.extent[2];
-  if (!units) return true;
   by_fours(k->p, r, &s, &v);
   by_parts(k, r, &s, &v);
-  if ((v.four || v.each) && !find(k, &v, &code))
+  if ((v.four || v.each) && find(k, &v, wait, &code) == NONE)
     shape_of(k->p, r->launch, &s, &v); /* what was reserved */
-  if (!bind(k->p, &v, &s, r, at)) return ty_cuda_trouble() != NULL;
+  if (!bind(k->p, &v, &s, r, at)) return NONE;
   const i64 groups = groups_of(k, &s, &v, &each);
-  if (groups && run_split(k, v, groups, each, at)) return true;
-  if (k->scans && !v.one && units < 2048 && run_scans(k, v, at)) return true;
-  if (!find(k, &v, &code)) return not_found(k, r);
+  if (groups) y = run_split(k, v, groups, each, wait, at);
+  if (y == NONE && k->scans && !v.one && units < 2048) y = run_scans(k, v, wait, at);
+  if (y != NONE) return y;
+  if ((y = find(k, &v, wait, &code)) != FOUND) return y;
   ty_cuda_launch(&code, grid(k->p, &v, at[PARAM_COUNT / 8]), PROGRAM_THREADS, at);
-  return true;
+  return FOUND;
+}
+
+static bool run(const Kernel *k, const Run *r) {
+  Shape s;
+  Variant v;
+  if (!ty_cuda_enter()) return true; /* the next wait says why */
+  shape_of(k->p, r->launch, &s, &v);
+  if (!s.extent[0] || !s.extent[2]) return true;
+  if (ty_cuda_interprets_all() && ty_cuda_interpret(k->p, &s, r)) return true;
+  Found y = run_own(k, r, false);
+  if (y == LATER && ty_cuda_interpret(k->p, &s, r)) return true;
+  if (y == LATER) y = run_own(k, r, true);
+  return y == FOUND || not_found(k, r);
 }
 
 static bool reserve(const Kernel *k, const Launch *l) {
@@ -340,7 +379,7 @@ static bool reserve(const Kernel *k, const Launch *l) {
   CudaCode code;
   if (!ty_cuda_enter()) return true;
   shape_of(k->p, l, &s, &v);
-  return !s.extent[0] || !s.extent[2] || find(k, &v, &code);
+  return !s.extent[0] || !s.extent[2] || find(k, &v, false, &code) != NONE;
 }
 
 const Machine ty_machine_cuda = {"cuda", make, run, reserve, drop, bytes, NULL};
