@@ -62,7 +62,7 @@ FILES   := $(filter $(B)/obj/file/%,$(OBJECTS)) $(addprefix $(B)/obj/base/,mem_g
 OBJ     := $(filter-out $(B)/obj/file/% $(B)/obj/embed/% $(B)/obj/device/cuda/% $(B)/obj/dist/%,$(OBJECTS))
 # With copies of what it stands on: it shares nothing with core.so but what Device says.
 CUDA    := $(filter $(B)/obj/device/cuda/%,$(OBJECTS)) $(addprefix $(B)/obj/base/,mem.o mem_guard.o text.o $(SYSTEM:=.o)) \
-  $(addprefix $(B)/obj/ir/,type.o tables.o)
+  $(addprefix $(B)/obj/ir/,type.o tables.o program.o)
 # Messages between ranks, by MPI.
 DIST    := $(filter $(B)/obj/dist/%,$(OBJECTS)) $(addprefix $(B)/obj/base/,mem.o mem_guard.o text.o $(SYSTEM:=.o)) \
   $(addprefix $(B)/obj/ir/,type.o tables.o)
@@ -132,7 +132,8 @@ $(B)/obj/device/cpu/attend.o: override CFLAGS += -fno-builtin
 # What runs once where a plan is made, or seldom: small before fast.
 SELDOM  := compile/lower_value device/cpu/x64_ops lua/lua_export lua/lua_linalg lua/lua_complex lua/lua_explain record/complex \
   record/complex_view ir/graph ir/fold compile/lower compile/plan compile/plan_memory compile/fuse record/loop lua/lua_graph \
-  lua/lua_capture lua/lua_range lua/lua_profile lua/lua_print
+  lua/lua_capture lua/lua_range lua/lua_profile lua/lua_print lua/lua_account lua/lua_settings lua/lua_open device/cpu/x64_body \
+  device/cpu/x64_asm engine/dump engine/shape_range engine/range_tape engine/range_decided engine/traced_plan
 $(SELDOM:%=$(B)/obj/%.o): override CFLAGS += -Os
 
 $(B)/tycho/core.so: $(OBJ) | $(B)/tycho
@@ -432,20 +433,22 @@ test-far: build
 	done; exit $$status
 
 # The same on the software GPU (spec/gpu), or on a card: TYCHO_CUDA_DRIVER=libcuda.so.1. Every text that they have
-# assembled goes to ptxas, where it is, for each of these processors: no spills, few registers. Programs of fuzz_lua look
-# at the length of a printed tensor, and so at the length of a device's name: it has to be three letters.
-CUDA_SPECS ?= cuda ops matrix vmap nn optim grad attention
+# assembled goes to ptxas, where it is, for each of these processors: no spills, few registers. NVDISASM=nvdisasm (PyPI:
+# nvidia-cuda-nvdisasm) shows what share of the inner loops of large products multiply and add.
+CUDA_SPECS ?= cuda ops matrix vmap nn optim grad attention training index
+NVDISASM   ?=
 CUDA_N     ?= 300
 CUDA_ARCH  ?= 75 80 90 100 120
 test-cuda: build gpu
 	@rm -rf $(B)/cuda && mkdir -p $(B)/cuda; export TYCHO_CUDA_PTX="$(CURDIR)/$(B)/cuda"; status=0; for s in $(CUDA_SPECS); do \
 	  CUDA_DEFAULT=1 $(TEST) $(BUSTED) --helper=spec/cuda.lua -o spec/report.lua --lpath="./?.lua" spec/$${s}_spec.lua || status=1; \
 	done; \
-	for f in fuzz fuzz_grad; do \
+	for f in fuzz fuzz_lua fuzz_grad; do \
 	  n=$(CUDA_N); [ $$f = fuzz_grad ] && n=$$(($(CUDA_N) / 20)); \
 	  FUZZ_DEVICE=cuda $(TEST) $(LUAJIT) spec/$$f.lua $$n $(SEED) || status=1; \
 	done; \
-	$(LUAJIT) spec/ptxas.lua $(B)/cuda $(CUDA_ARCH) || status=1; exit $$status
+	$(LUAJIT) spec/ptxas.lua $(B)/cuda $(CUDA_ARCH) || status=1; \
+	[ -z "$(NVDISASM)" ] || $(LUAJIT) spec/ffma_share.lua "$(NVDISASM)" $(B)/cuda 90 88 || status=1; exit $$status
 
 # Exported C by each of these compilers: the bits are Tycho's. `make test` has the first of them.
 EXPORT_CC  ?= gcc -O0;gcc -O3;gcc -O3 -mavx2;gcc -O3 -march=native;clang -O0;clang -O3;clang -O3 -mavx2 -mfma;$(EXPORT_SAN)

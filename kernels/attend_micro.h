@@ -9,6 +9,8 @@
 ** 2. A score that is NaN is no maximum; it makes the sum NaN.
 ** 3. Sums go over ascending keys from +0.
 */
+#include "kernels/attend_exp.h"
+
 #if TBYTES == 4
 typedef u32 NAME(Bits) __attribute__((vector_size(VBYTES), aligned(TBYTES), may_alias));
 #else
@@ -57,17 +59,14 @@ INLINE V NAME(above)(V x, V y) {
 #endif
 INLINE X NAME(exponential)(X a) {
 #if TBYTES == 4
-  static const T c[] = {0.5, 0.166665196, 0.0416663848, 0.00836884882, 0.00139422144};
+  static const T c[] = {EXP_F32};
   const T least = -104, magic = 0x1.8p23f + 127 + 64, undo = 0x1p-64f;
-  const T ln2 = -0x1.62e430p-1f, rest = 0x1.05c610p-29f;
+  const T ln2 = EXP_F32_LN2, rest = EXP_F32_REST;
   enum { SHIFT = 23 };
 #else
-  static const T c[] = {0x1.0000000000007p-1,  0x1.55555555554fbp-3,  0x1.55555555514b6p-5,
-                        0x1.1111111128290p-7,  0x1.6c16c1821e6a3p-10, 0x1.a01a012578457p-13,
-                        0x1.a0199e856e37ap-16, 0x1.71df33f25626cp-19, 0x1.28aa01afc03a2p-22,
-                        0x1.ad6473426ac4ep-26};
+  static const T c[] = {EXP_F64};
   const T least = -746, magic = 0x1.8p52 + 1023 + 512, undo = 0x1p-512;
-  const T ln2 = -0x1.62e42fefa39efp-1, rest = -0x1.abc9e3b39803fp-56;
+  const T ln2 = EXP_F64_LN2, rest = EXP_F64_REST;
   enum { SHIFT = 52 };
 #endif
   X x = XABOVE(K(least), a);

@@ -6,7 +6,8 @@ local ffi = require "ffi"
 
 return function(ty)
   local buffer = ffi.new("uint8_t[65536]")
-  local bytes_of = { bool = 1, u8 = 1, i8 = 1, i16 = 2, i32 = 4, i64 = 8, f16 = 2, bf16 = 2, f32 = 4, f64 = 8 }
+  local bytes_of = { bool = 1, u8 = 1, i8 = 1, i16 = 2, u16 = 2, i32 = 4, u32 = 4, i64 = 8, u64 = 8, f16 = 2, bf16 = 2, f32 = 4, f64 = 8 }
+  local part_of = { c64 = "f32", c128 = "f64" }
   local bits_of = { [2] = ffi.typeof "uint16_t *", [4] = ffi.typeof "uint32_t *", [8] = ffi.typeof "uint64_t *" }
   local sign_of = { f16 = 0x8000, bf16 = 0x8000, f32 = 0x80000000, f64 = 0x8000000000000000ULL }
   local nan_above = { f16 = 0x7c00, bf16 = 0x7f80, f32 = 0x7f800000, f64 = 0x7ff0000000000000ULL }
@@ -16,6 +17,7 @@ return function(ty)
   -- Bits of a tensor as a Lua string, every NaN the same. Reads a copy: an address that left would change what is tested.
   local function image(t, dtype)
     local c = (t.requires_grad and t:detach() or t):clone():to "cpu"
+    if part_of[dtype] then c, dtype = c:view_as_real(), part_of[dtype] end
     local size = bytes_of[dtype]
     local bytes = c:numel() * size
     if bytes == 0 or bytes > 65536 then return tostring(bytes) end

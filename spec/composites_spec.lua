@@ -87,6 +87,27 @@ describe("composites follow their formulas:", function()
     assert.same({ false, true }, ty.tensor({ 5, 6 }, { dtype = "i32" }):bitwise_xor(5):to("bool"):totable())
   end)
 
+  it("written through their first argument they have the gradients that they have else", function()
+    local one = { softmin = -1, softmax = -1, log_softmax = -1, lerp = true, addcmul = true, addcdiv = true }
+    for _, row in ipairs(ty.internals.composites) do
+      local call = row.args:gsub(", [%w_]+ = .*", ""):gsub(", {.*", "")
+      if row.inplace and (call == "x" or call == "a, b" or one[row.name]) and row.dtype ~= "bool" and row.name ~= "dropout" then
+        local function gradient(name, y)
+          local x = ty.tensor({ 0.3, 0.45, 0.6 }, { dtype = "f64" }):requires_grad_()
+          local z, half = x * 1, ty.full({ 3 }, 0.5, { dtype = "f64" })
+          local ok, why = pcall(function()
+            y = z[name](z, call ~= "x" and half or nil, one[row.name] == true and half or nil)
+            y = (y * y):sum()
+            y:backward()
+          end)
+          return ok and x.grad or tostring(why):gsub("_:", ":")
+        end
+        local want, got = gradient(row.name), gradient(row.name .. "_")
+        if ty.is_tensor(want) then H.same(want, got, row.name) else assert.equal(want, got, row.name) end
+      end
+    end
+  end)
+
   it("_like functions take shape and dtype, unless told", function()
     local x = ty.zeros({ 2, 3 }, { dtype = "f16" })
     for _, name in ipairs { "zeros_like", "ones_like", "empty_like", "rand_like", "randn_like" } do
@@ -96,6 +117,24 @@ describe("composites follow their formulas:", function()
     end
     assert.same({ { 7, 7, 7 }, { 7, 7, 7 } }, ty.full_like(x, 7):totable())
     assert.equal(2, x:dim())
+  end)
+end)
+
+describe("gradients of composites where branches meet", function()
+  local F64 = { dtype = "f64" }
+
+  it("hypot, logaddexp, logaddexp2 are smooth there: first and second order against differences", function()
+    local places = { hypot = { { 3, 0 }, { 0, -3 }, { 2, 2 }, { -2, 2 } }, logaddexp = { { 1, 1 }, { -4, -4 } },
+      logaddexp2 = { { 1, 1 }, { 0, 0 } } }
+    for name, list in pairs(places) do
+      local function of(v) return ty[name](v[1], v[2]) end
+      local function slope(v) return (ty.grad(of)(v) * ty.tensor({ 1, 2 }, F64)):sum() end
+      for _, p in ipairs(list) do
+        assert.is_true(ty.gradcheck(of, ty.tensor(p, F64)), name)
+        assert.is_true(ty.gradcheck(slope, ty.tensor(p, F64)), name)
+      end
+    end
+    assert.same({ 0.5, 0.5 }, ty.grad(function(v) return ty.logaddexp(v[1], v[2]) end)(ty.ones(2)):totable())
   end)
 end)
 

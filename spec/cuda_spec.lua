@@ -112,6 +112,15 @@ describe("loop programs on cuda give the CPU's bits:", function()
   each("scans", { "f32", "f64", "i32", "f16" }, function(x)
     return x:cumsum(2), x:cumsum(1), (x / 20):cumprod(2), x:cummax(2)
   end, 3, 4200)
+  probe("scans of rows of several blocks, in three kernels and in one", function()
+    for _, dtype in ipairs { "f32", "f64", "i32" } do
+      same(dtype, function(x) return x:cumsum(1), x:cumprod(1), x:cummax(1), (x:cummin(1)) end, H.mixed(dtype, { 9000 }, 1))
+    end
+    same("two at once", function(x) return x:cumsum(2) - x:cumprod(2), x:logcumsumexp(2) end, numbers("f32", 2, 8200) / 20)
+    if os.getenv "CUDA_DEFAULT" then -- many rows
+      same("many", function(x) return x:cumsum(2):sum() end, numbers("f32", 2048, 4100))
+    end
+  end)
   each("sums of exponentials that run", { "f32", "f64" }, function(x) return x:logcumsumexp(2), (x:round()):cummin(1) end, 4, 150)
   probe("rows that are empty", function()
     same("empty", function(x) return x:sum(2), x:t():sum(1), x:cumsum(2) end, ty.zeros(3, 0))
@@ -187,6 +196,30 @@ describe("products on cuda give the CPU's bits:", function()
   end)
 end)
 
+describe("attention on cuda gives the CPU's bits, and so do its gradients:", function()
+  local function attend(name, dtype, sizes, options)
+    probe(name, function()
+      local n, m, d, dv = unpack(sizes)
+      same(name, function(q, k, v, mask)
+        ty.manual_seed(4)
+        q, k, v = q:clone():requires_grad_(), k:clone():requires_grad_(), v:clone():requires_grad_()
+        local o = { mask = options.masked and mask or nil, causal = options.causal, dropout = options.dropout }
+        local y = ty.scaled_dot_product_attention(q, k, v, o)
+        y:mul(y):sum():backward()
+        return y:detach(), q.grad, k.grad, v.grad
+      end, numbers(dtype, 2, n, d) / 9, numbers(dtype, 2, m, d) / 9, numbers(dtype, 2, m, dv) / 9,
+        options.masked == "bits" and numbers(dtype, n, m):gt(0) or numbers(dtype, n, m))
+    end)
+  end
+  attend("blocks of queries and keys", "f32", { 70, 67, 20, 70 }, {})
+  attend("more queries than keys, causal", "f32", { 68, 3, 5, 4 }, { causal = true })
+  attend("fewer queries than keys, causal", "f64", { 3, 66, 18, 4 }, { causal = true })
+  attend("a mask that is added", "f32", { 5, 66, 8, 3 }, { masked = "added" })
+  attend("a mask of bools", "f64", { 66, 5, 3, 8 }, { masked = "bits" })
+  attend("dropout", "f32", { 9, 67, 4, 4 }, { dropout = 0.3 })
+  attend("more features than a block of k", "f32", { 3, 4, 300, 270 }, {})
+end)
+
 describe("moves on cuda give the CPU's:", function()
   local index = ty.tensor({ { 1, 3, -1, 2 }, { 2, 2, 1, 3 } }, { dtype = "i64" })
   probe("gathers, scatters, sums at places", function()
@@ -195,6 +228,22 @@ describe("moves on cuda give the CPU's:", function()
         return x:gather(1, i), x:index_select(2, i[1]), x:scatter(1, i, s), x:scatter_add(1, i, s), x:scatter(2, i:t(), s:t())
       end, numbers(dtype, 4, 4), numbers(dtype, 2, 4), index)
     end
+  end)
+  probe("sorts of long rows, of every dtype, rows that are not side by side, the first few", function()
+    for _, dtype in ipairs { "f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool" } do
+      same(dtype, function(x) return x:argsort(1), x:argsort(1, true), (x:topk(5, 1)) end, H.mixed(dtype, { 2500 }, 1))
+    end
+    same("rows", function(x) return x:argsort(2), x:argsort(2, true) end, H.mixed("f32", { 2, 600, 3 }, 1))
+  end)
+  probe("scatters along one long dim: the last wins, sums keep their order", function()
+    local function places(...) return (numbers("f64", ...):abs() * 2.4):floor():to "i64" + 1 end
+    for _, dtype in ipairs(ALL) do
+      same(dtype, function(x, i, y) return y:scatter_add(1, i, x), y:scatter(1, i, x) end, H.mixed(dtype, { 900 }, 2),
+        places(900), H.mixed(dtype, { 60 }, 3))
+    end
+    same("lines", function(x, i, y)
+      return y:index_add(2, i[1], x), y:scatter_add(2, i, x), y:scatter(2, i, x), y:t():scatter_add(1, i:t(), x:t())
+    end, numbers("f32", 3, 300), places(3, 300), numbers("f32", 3, 60))
   end)
   probe("sorts and searches", function()
     for _, dtype in ipairs(ALL) do
@@ -218,10 +267,10 @@ end)
 
 describe("compiled functions on cuda", function()
   probe("give eager's bits, skip Lua, and say what the CPU did for them", function()
-    local function attend(x) return ty.scaled_dot_product_attention(x, x * 2, x):sum(2) end
-    local f = ty.compile(attend)
+    local function transform(x) return ty.fft.irfft(ty.fft.rfft(x) * 2):sum(2) end
+    local f = ty.compile(transform)
     local x = numbers("f32", 2, 6, 8) / 20
-    for _ = 1, 3 do same("attention", f, x) end
+    for _ = 1, 3 do same("transform", f, x) end
     local text = ty.explain(f):full()
     assert.truthy(text:find "cuda refuses", text)
     assert.truthy(tonumber(tostring(ty.explain(f)):match "(%d+) answered without running it") >= 1)
@@ -328,6 +377,21 @@ describe("without a device,", function()
       print(pcall(function() return x:sum():item() end))
       print(ty.ones(3):sum():item())]])
     assert.truthy(text:find("^false\t.*has failed: .*; it can be used again by a new process\nfalse\t.*has failed.*\n3\n$"), text)
+  end)
+
+  probe("that refuses a kernel, the error names operation and log, and other kernels go on", function()
+    local program = [[
+      local ty = require "tycho"
+      local x = ty.tensor({ 3, 1, 2 }, { device = "cuda" })
+      local function try(f) print(pcall(function() return f(x):sum():item() end)) end
+      try(function(v) return v * 2 end)
+      try(function(v) return v:argsort(1) end)
+      try(function(v) return v * 2 end)]]
+    local text = on_soft("SOFT_GPU_FAIL_LOAD=1", program)
+    local why = "the CUDA driver [%d.]+ refuses its kernel: CUDA_ERROR_INVALID_PTX, refused, as was asked for"
+    assert.truthy(text:find("^false\t.*a map: MUL: " .. why .. "\ntrue\t6\ntrue\t12\n$"), text)
+    text = on_soft("SOFT_GPU_FAIL_LOAD=3", program)
+    assert.truthy(text:find("^true\t12\nfalse\t.*sort: " .. why .. "\ntrue\t12\n$"), text)
   end)
 
   probe("memory that has run out raises, after what is cached was given back", function()

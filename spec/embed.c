@@ -1027,6 +1027,40 @@ static void starved(void) {
   printf("%d tries, %d of them went well, %lld allocations each\n", tries, done, (long long)needs);
 }
 
+/* The same for each allocation of a call in slices, of a trace whose results nobody takes then. */
+static void starved_steps(void) {
+  const ty_host host = {.ctx = &memory, .allocate = allocate, .release = release, .threads = 1};
+  const ty_source source = {.text = worker, .name = "worker"};
+  float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  const ty_array in[2] = {ty_vector(TY_F32, x, 8), ty_number(2)};
+  int64_t blocks[4];
+  int starts = 0;
+  IS(TY_OK, ty_setup(&host));
+  for (int round = 0; round < 4; round++) {
+    ty_engine *e = NULL;
+    ty_model *m = NULL;
+    IS(TY_OK, ty_open(NULL, &e));
+    IS(TY_OK, ty_load_source(e, &source, &m));
+    for (int i = 0; i < 4; i++) IS(TY_OK, ty_call(m, in, 2));
+    for (int after = 0, done; after < 300; after++) {
+      memory.fail_from = memory.asked + after % 100, memory.fail_times = 1;
+      ty_status s = ty_start(m, in, 2);
+      for (done = 0; !s && !done;) s = ty_step(m, 0, &done);
+      memory.fail_from = -1;
+      CHECK(!s || s == TY_NO_MEMORY);
+      starts += !!s;
+    }
+    IS(TY_OK, ty_call(m, in, 2));
+    IS(TY_OK, ty_close(e));
+    blocks[round] = memory.blocks;
+  }
+  CHECK(starts > 100);
+  if (blocks[3] > blocks[1]) { /* caches of the process fill in the first round */
+    printf("%lld blocks are live, %lld were\n", (long long)blocks[3], (long long)blocks[1]);
+    failures++;
+  }
+}
+
 typedef struct Share {
   void (*job)(void *arg, int i);
   void *arg;
@@ -1240,6 +1274,7 @@ int main(int argc, char **argv) {
                 {"deadlines", deadlines},
                 {"logs", logs},
                 {"starved", starved},
+                {"starved_steps", starved_steps},
                 {"jobs", jobs},
                 {"no_jobs", no_jobs},
                 {"setups", setups},

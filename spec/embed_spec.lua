@@ -148,6 +148,7 @@ local claims = {
   step_errors = "ends a call in slices by errors, and at its limits",
   step_limits = "counts all steps of a call together, and leaves LuaJIT's code as it is",
   starved = "loses nothing, whichever allocation fails",
+  starved_steps = "loses nothing, whichever allocation of a call in slices fails",
 }
 
 describe("an engine", function()

@@ -76,6 +76,26 @@ describe("the error of a view or a move", function()
   end)
 end)
 
+describe("the error of a composite", function()
+  it("begins with its name, whatever it is made of", function()
+    local whole = ty.ones({ 2 }, { dtype = "i32" })
+    for _, name in ipairs { "fmax", "fmin", "heaviside" } do
+      raises(name .. ": 1.152921504606847e+18 does not fit i32", ty[name], whole, 2 ^ 60)
+    end
+    raises("lerp: 1.152921504606847e+18 does not fit i32", ty.lerp, whole, 2 ^ 60, whole)
+    raises("addcmul: 1.152921504606847e+18 does not fit i32", ty.addcmul, whole, whole, 2 ^ 60)
+    raises("polyval: argument 2 (x) must be a number, got true", ty.polyval, ty.ones(3), true)
+    raises("bincount: 1152921504606846976 is too large to count all numbers up to it", ty.bincount,
+      ty.full({ 1 }, 2 ^ 60, { dtype = "i64" }))
+    raises("tensorsolve: the sizes of f32[0] do not make a square", linalg.tensorsolve, ty.ones(0), ty.ones(0))
+    for _, name in ipairs { "hypot", "logaddexp", "logaddexp2" } do
+      assert.equal(2 ^ 60, ty[name](whole, 2 ^ 60)[1]:item())
+    end
+    assert.same({ false, true }, { ty.isin(-1, ty.ones({ 2 }, { dtype = "u8" })):item(),
+      ty.isin(1, ty.ones({ 2 }, { dtype = "bool" })):item() })
+  end)
+end)
+
 describe("the error of a product", function()
   it("names the operands and the labels", function()
     raises("bmm: sizes do not fit, f32[2,3,4] x f32[2,3,4]", ty.bmm, ty.ones(2, 3, 4), ty.ones(2, 3, 4))

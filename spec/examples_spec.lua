@@ -83,6 +83,24 @@ describe("examples/heat.lua", function()
   end)
 end)
 
+describe("examples/spectrogram.lua", function()
+  it("takes noise away, nearly as much of it as any threshold does, and shows the sound before and after", function()
+    local out = run "spectrogram.lua 1 0"
+    local heard, left = out:match "the melody (%-?[%d.]+) dB", out:match "without noise: ([%d.]+) dB"
+    local most = out:match "best of all thresholds gives ([%d.]+) dB"
+    assert.near(0, tonumber(heard), 0.2)
+    assert.truthy(tonumber(left) > 9 and tonumber(left) > tonumber(most) - 0.5, out)
+    local noise, taken = out:match "noise of ([%d.]+), taken for ([%d.]+)"
+    assert.near(1, tonumber(taken) / tonumber(noise), 0.05)
+    local _, lines = out:gsub("kHz |%C+\n", "")
+    assert.equal(32, lines)
+    local loud = out:match "without noise.*0%.75 kHz |(%C+)\n.*0%.25 kHz" -- the first notes, and not the fourth
+    assert.truthy(loud:sub(1, 14):find "@@@@" and not loud:sub(25, 30):find "@", out)
+    assert.truthy(out:find("threshold 100 %%  40/40  risk [%d.]+"), out)
+    assert.truthy(out:find("40 of 40 estimates without Lua", 1, true), out)
+  end)
+end)
+
 describe("examples/nbody.lua", function()
   it("keeps the energy", function()
     local out = run "nbody.lua 24 50"

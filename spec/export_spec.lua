@@ -199,6 +199,20 @@ describe("exported operations", function()
     check(function(v) return v:argsort(1), v:argsort(1, true) end, { special("i8", 3) })
   end)
 
+  it("sort long rows, equal ones as they came, and transpose sizes beside those of tiles", function()
+    for _, n in ipairs { 32, 33, 300 } do
+      local few, wide = ty.randint(-3, 3, { 2, n }):float(), ty.randn(2, n, { dtype = "f64" }) * 1e200
+      few[1][7], few[2][n] = 0 / 0, -0.0
+      check(function(a, b) return a:argsort(2), a:argsort(2, true), b:argsort(2), b:argsort(2, true), a:argmax(2), a:argmin(2) end,
+        { few, wide })
+    end
+    for _, size in ipairs { { 16, 16 }, { 17, 16 }, { 16, 33 }, { 47, 31 } } do
+      local x, y = ty.randn(3, size[1], size[2]), ty.randn(3, size[2], size[1])
+      check(function(x, y) return x:transpose(2, 3):contiguous() * 2, x:transpose(2, 3) + y, (y - 1):permute(3, 1, 2):contiguous() end,
+        { x, y })
+    end
+  end)
+
   it("transform in the canonical order", function()
     for _, dtype in ipairs { "f32", "f64" } do
       local given = {}

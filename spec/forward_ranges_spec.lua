@@ -5,29 +5,8 @@
 local H = require "spec.helper"
 local ty = H.ty
 local worlds = require "spec.forward_worlds"
-local bits, both, leaf = worlds.bits, worlds.both, worlds.leaf
+local bits, both, leaf, ranged, served = worlds.bits, worlds.both, worlds.leaf, worlds.ranged, worlds.served
 local nn = ty.nn
-
---- Ranges, and backward plans for them.
-local function ranged(told)
-  local ranges, plans, instances = 0, 0, 0
-  for _, t in ipairs(told.traces) do
-    ranges, instances = ranges + t.ranges, instances + t.instances
-    for _, p in ipairs(t.backward or {}) do plans = plans + (p.range and p.steps > 0 and 1 or 0) end
-  end
-  return ranges, plans, instances
-end
-
---- That calls are served by ranges.
-local function served(told, plans)
-  local ranges, have, instances = ranged(told)
-  assert.same({}, told.aborts)
-  assert.equal(2, told.captures) -- of one size, of any
-  assert.truthy(ranges >= 1, "no range: " .. tostring(told.traces[1].no_range))
-  assert.truthy(have >= (plans or 1), have .. " backward plans")
-  assert.truthy(instances <= 16, instances .. " instances")
-  return told
-end
 
 --- Sizes of the k-th call: on a line first, then in mixed order.
 local function size(k) return k < 14 and 18 + k or 12 + k * 7 % 23 end
@@ -258,14 +237,6 @@ describe("a compiled forward pass for a range of sizes", function()
     end, 3 * CALLS)
     local ranges, plans = ranged(told)
     assert.equal(ranges, plans) -- a narrower one, or none
-  end)
-
-  it("is none where a convolution's rule knows the sizes", function()
-    local told = both(function()
-      local w = leaf(2, 1, 3)
-      return { leaves = { w }, run = function(x) return ty.conv1d(x:unsqueeze(2), w, nil, { padding = 1 }) end }
-    end, function(world, k) world.f(matrix(size(k), 6)):square():sum():backward() end, CALLS)
-    assert.equal(0, (ranged(told)))
   end)
 
   it("may decide otherwise at one of its sizes", function()

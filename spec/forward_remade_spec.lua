@@ -102,6 +102,18 @@ describe("a value that is computed again", function()
     end
   end)
 
+  it("is there where the result is written over what the call was given", function()
+    local function masked()
+      local w = leaf(6)
+      return { leaves = { w }, run = function(x) return ty.where((w * 2):gt(0.5), w:sin() * 3, w:exp()) * x end }
+    end
+    both(masked, function(world, k)
+      local x = ty.full({ 6 }, 0.2 * k)
+      x:copy_(world.f(x))
+      x:sum():backward()
+    end)
+  end)
+
   it("is there when others that read the same were let go of", function()
     answered(both(sums, function(world, k)
       local y, z = world.f(ty.full({ 4 }, 0.2 * k))

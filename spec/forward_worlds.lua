@@ -43,6 +43,27 @@ function M.answered(told, captures)
   assert.equal(told.calls, told.skips)
 end
 
+--- Ranges, backward plans for them, instances.
+function M.ranged(told)
+  local ranges, plans, instances = 0, 0, 0
+  for _, t in ipairs(told.traces) do
+    ranges, instances = ranges + t.ranges, instances + t.instances
+    for _, p in ipairs(t.backward or {}) do plans = plans + (p.range and p.steps > 0 and 1 or 0) end
+  end
+  return ranges, plans, instances
+end
+
+--- That calls are served by ranges. plans: for so many backward passes, 1; most: sizes of their own, 16.
+function M.served(told, plans, most)
+  local ranges, have, instances = M.ranged(told)
+  assert.same({}, told.aborts)
+  assert.equal(2, told.captures) -- of one size, of any
+  assert.truthy(ranges >= 1, "no range: " .. tostring(told.traces[1].no_range))
+  assert.truthy(have >= (plans or 1), have .. " backward plans")
+  assert.truthy(instances <= (most or 16), instances .. " instances")
+  return told
+end
+
 function M.leaf(...) return ty.randn(...):requires_grad_() end
 
 return M

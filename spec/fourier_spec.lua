@@ -101,6 +101,23 @@ describe("transforms of several dims", function()
   end)
 end)
 
+describe("ty.stats().fft", function()
+  it("counts the plans that are kept, and their bytes, within a limit", function()
+    local function stats() return ty.stats().fft end
+    local x = ty.ones(1009)
+    ty.fft.fft(x)
+    local before = stats()
+    ty.fft.fft(x)
+    local again = stats()
+    assert.same({ before.hits + 1, before.misses, before.entries }, { again.hits, again.misses, again.entries })
+    for n = 5000, 5300 do ty.fft.fft(ty.ones(n)) end -- more than are kept
+    local after = stats()
+    assert.truthy(after.misses >= before.misses + 301 and after.evictions > before.evictions)
+    assert.truthy(after.entries <= 256 and after.entries > 100 and after.bytes > 0 and after.bytes <= after.limit)
+    assert.equal(32 * 2 ^ 20, after.limit)
+  end)
+end)
+
 describe("a transform of any length", function()
   -- passes of each radix, whole and odd; products of primes; primes by Bluestein's sum; on both sides of a split in two dims
   local sizes = { 1, 2, 3, 4, 5, 7, 8, 9, 11, 13, 16, 17, 19, 23, 24, 29, 31, 32, 36, 45, 64, 97, 100, 121, 127, 128, 169,

@@ -10,13 +10,14 @@ local ty = require "tycho"
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 local frame, losses = dofile(here .. "/fuzz_frame.lua"), dofile(here .. "/fuzz_loss.lua")
 local sized = dofile(here .. "/fuzz_sized.lua")
-local gen, FLOATS, floats_of, readable = losses.gen, losses.FLOATS, losses.floats_of, frame.readable
+local gen, SMOOTH, floats_of, readable = losses.gen, losses.SMOOTH, losses.floats_of, frame.readable
 
 --- Of what a way does: inputs, what is told, and helpers.
-local function is_float(t) return ty.is_tensor(t) and FLOATS[t.dtype] and t:numel() > 0 end
+local function is_float(t) return ty.is_tensor(t) and SMOOTH[t.dtype] and t:numel() > 0 end
 
 --- A sum of the elements, each by a weight of its own.
 local function weigh(t, k)
+  t = losses.reals(t)
   local w = (ty.arange(t:numel(), { dtype = "f64" }) * 0.9 + k):sin() + 0.25
   return (t:to("f64") * w:reshape(t.shape)):sum()
 end
@@ -71,7 +72,7 @@ local ways = {
     tried(out, backward, y[1], { create_graph = true })
     local list = { y[2] }
     for _, t in ipairs(x) do
-      if FLOATS[t.dtype] and t.grad then list[#list + 1] = t.grad end
+      if SMOOTH[t.dtype] and t.grad then list[#list + 1] = t.grad end
     end
     tried(out, backward, weigh_all(list))
   end,
@@ -83,9 +84,9 @@ local ways = {
   end,
   function(out, f, x, r) -- inputs that are no leaves
     local list = {}
-    for i, t in ipairs(x) do list[i] = FLOATS[t.dtype] and t * 1.5 or t end
+    for i, t in ipairs(x) do list[i] = SMOOTH[t.dtype] and t * 1.5 or t end
     local first = list[1]
-    if r % 3 == 0 then list[2] = list[2] and FLOATS[list[2].dtype] and list[2]:detach() or list[2] end
+    if r % 3 == 0 then list[2] = list[2] and SMOOTH[list[2].dtype] and list[2]:detach() or list[2] end
     local y = weigh_all(f(list))
     if is_float(first) then y = y + weigh(first, 3) end
     tried(out, backward, y)
@@ -110,7 +111,7 @@ local ways = {
   function(out, f, x) -- ty.grad around it
     local floats = {}
     for i, t in ipairs(x) do
-      if FLOATS[t.dtype] then floats[#floats + 1] = i end
+      if SMOOTH[t.dtype] then floats[#floats + 1] = i end
     end
     if #floats == 0 then return end
     tried(out, function()
@@ -122,7 +123,7 @@ local ways = {
   end,
   function(out, f, x) -- gradients of gradients of another kind
     local i
-    for k, t in ipairs(x) do i = i or FLOATS[t.dtype] and k end
+    for k, t in ipairs(x) do i = i or SMOOTH[t.dtype] and k end
     if not i then return end
     tried(out, function()
       local args = { unpack(x) }
@@ -159,7 +160,7 @@ local ways = {
     local list = { unpack(x) }
     for i, t in ipairs(list) do
       local first = y[2]
-      if is_float(t) and is_float(first) and t.dtype == first.dtype and FLOATS[t.dtype] then
+      if is_float(t) and is_float(first) and t.dtype == first.dtype and SMOOTH[t.dtype] then
         list[i] = t + first:sum()
       end
     end
@@ -167,7 +168,7 @@ local ways = {
   end,
   function(out, f, x) -- some leaves are none
     for i, t in ipairs(x) do
-      if i % 2 == 1 and FLOATS[t.dtype] then x[i] = t:detach() end
+      if i % 2 == 1 and SMOOTH[t.dtype] then x[i] = t:detach() end
     end
     local y = f(x)
     if y[1].requires_grad then tried(out, backward, y[1]) end
@@ -217,7 +218,7 @@ local inside = {
   function(values, w) -- a loop over numbers that the program gives
     return function(...)
       local y, a, b = values(...)
-      local v = a:to("f64"):flatten():narrow(1, 1, 1) * 0.125
+      local v = losses.reals(a):to("f64"):flatten():narrow(1, 1, 1) * 0.125
       local c, all = ty.scan(function(c, r)
         local n = (c * w[1] + r * v):sin()
         return n, n * 2

@@ -7,7 +7,7 @@
 --  1. Nothing depends on addresses, and so not on the order in which `next` walks a table that has objects as keys: sums
 --     over pairs are of whole numbers. Tables "H" have none: their order may be told.
 --  2. Every loop ends after a few rounds, whatever the values are; lists and strings have caps.
---  3. Expressions have a type, and tensors a shape class (mn, n, nn, s: sizes M x N, N, N x N, none), so that most calls
+--  3. Expressions have a type, and tensors a shape class (mn, n, nn, s: sizes M x N, N, N x N, none; z: complex, M x N), so that most calls
 --     succeed; what the steps of a program do to the world may still break every assumption.
 --  4. What no capture can bear (values read back, unknown C functions) is in programs marked `wild` or `breaks` alone.
 
@@ -193,7 +193,8 @@ end
 function number.wild(g)
   if not g.wild then return "0.25" end
   local x = g:place "T:mn" or "u_x"
-  return g:pick { x .. ":sum():item()", x .. ":get(1, 1)", "debug.getinfo(1, 'l').currentline", "#tostring(" .. x .. ")" }
+  local length = "#tostring(" .. x .. "):match '^[^%[]*'" -- without the footer: devices' names differ
+  return g:pick { x .. ":sum():item()", x .. ":get(1, 1)", "debug.getinfo(1, 'l').currentline", length }
 end
 
 local number_ways = { number.constant, number.constant, number.arith, number.arith, number.arith, number.power,
@@ -266,7 +267,7 @@ function text.choice(g, d) return ("(%s and %s or %s)"):format(g:B(d), g:S(d), g
 local text_ways = { text.constant, text.constant, text.concat, text.number, text.method, text.format, text.type, text.joined,
   text.tostring, text.choice }
 
-local tensor = { mn = {}, n = {}, nn = {}, s = {} } -- ways to a tensor, by shape class
+local tensor = { mn = {}, n = {}, nn = {}, s = {}, z = {} } -- ways to a tensor, by shape class
 
 local UNARY = { "relu", "abs", "tanh", "sigmoid", "neg", "square", "floor", "clone", "exp", "sin", "sqrt", "contiguous" }
 
@@ -296,7 +297,7 @@ local function called(sh)
 end
 local function rounded(sh)
   return function(g, d)
-    return ('%s:to("%s")'):format(g:atom("T:" .. sh, d), g:pick { "f64", "f32", "f32", "f16", "i32" })
+    return ('%s:to("%s")'):format(g:atom("T:" .. sh, d), g:pick { "f64", "f32", "f32", "f32", "f16", "i32", "u32", "u64" })
   end
 end
 
@@ -323,6 +324,18 @@ also("mn", function(g, d)
       "%s:tile(2, 1)[{ { #%s + 1, -1 } }]",
     ("(%%s * (%s / #%%s))"):format((g:N(d):gsub("%%", "%%%%"))) }:format(x, x)
 end)
+
+-- Complex numbers: of parts, by transforms, by arithmetic; and what is real of them.
+also("z", function(g, d) return ("ty.%s(%s, %s)"):format(g:pick { "complex", "polar" }, g:T("mn", d), g:T("mn", d)) end)
+also("z", function(g, d)
+  return ("ty.fft.%s(%s%s)"):format(g:pick { "fft", "ifft" }, g:T(g:pick { "mn", "z" }, d), g:pick { "", ", nil, 1", ", { dim = 2 }" })
+end)
+also("z", function(g, d) return ("(%s %s %s)"):format(g:T("z", d), g:pick { "+", "-", "*", "/" }, g:T(g:pick { "z", "mn", "n" }, d)) end)
+also("z", function(g, d) return ("(%s %s %s)"):format(g:T("z", d), g:pick { "+", "*", "/" }, g:N(d)) end)
+also("z", function(g, d) return ("%s:%s()"):format(g:atom("T:z", d), g:pick { "conj", "exp", "neg", "sqrt", "clone", "square" }) end)
+also("z", function(g, d) return ("%s:matmul(%s)"):format(g:atom("T:z", d), g:T("nn", d)) end)
+also("z", chosen "z")
+also("mn", function(g, d) return ("%s:%s()"):format(g:atom("T:z", d), g:pick { "real", "imag", "abs", "angle", "real" }) end)
 
 --- As many positions as x has rows, computed from it. Where the device tells of an index out of range later, eager and
 --- compiled runs differ in what was written until then: there all are in range.
@@ -390,7 +403,7 @@ also("s", function(g, d) return ("%s:%s()"):format(g:atom("T:" .. g:pick { "mn",
 also("nn", function(g, d) return ("%s:t()"):format(g:atom("T:nn", d)) end)
 
 local leaf_of = { N = "u_n", I = "2", S = "u_s", B = "u_b", L = "u_l", K = "u_k", H = "u_h", O = "u_o", ["T:mn"] = "u_x",
-  ["T:n"] = "u_v", ["T:nn"] = "u_w", ["T:s"] = "u_x:sum()", Q = "u_q" }
+  ["T:n"] = "u_v", ["T:nn"] = "u_w", ["T:s"] = "u_x:sum()", ["T:z"] = "ty.fft.fft(u_x)", Q = "u_q" }
 
 function G:leaf(t)
   if t == "N" and self:chance(25) then return self:pick(M.NUMBERS) end
@@ -425,7 +438,7 @@ end
 
 local make = {}
 
-local LOCALS = { "N", "N", "I", "S", "B", "T:mn", "T:mn", "T:n", "T:s", "T:nn" }
+local LOCALS = { "N", "N", "I", "S", "B", "T:mn", "T:mn", "T:n", "T:s", "T:nn", "T:z" }
 
 function make.local_value(g, d)
   local t, name = g:pick(LOCALS), g:name "v"
@@ -508,6 +521,11 @@ function make.in_place(g, d)
       "X:index_add_(1, ROWS, X)", "local _ = X:index_select(1, ROWS + 1)", "local _ = X[ROWS] * 2" }
     if LATE then how = how:gsub("ROWS [+-] 1", "ROWS") end
     return { (how:gsub("ROWS", M.rows(x, "I")):gsub("[XIE]", { X = x, I = M.row(g, x), E = g:N(d) })) }
+  end
+  local z = choice > 12 and g:place "T:z"
+  if z then -- through the parts, or as a whole
+    local how = g:pick { "Z:real():add_(E)", "Z:imag():mul_(E)", "Z[1] = E", "Z:mul_(E)", "Z:conj_()", "Z:view_as_real():neg_()" }
+    return { (how:gsub("[ZE]", { Z = z, E = g:N(d) })) }
   end
   return { ("%s:fill_(%s)"):format(x, g:N(d)) }
 end

@@ -9,7 +9,7 @@
 local ty = require "tycho"
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 local frame, losses = dofile(here .. "/fuzz_frame.lua"), dofile(here .. "/fuzz_loss.lua")
-local gen, FLOATS, floats_of, readable = losses.gen, losses.FLOATS, losses.floats_of, frame.readable
+local gen, SMOOTH, floats_of, readable = losses.gen, losses.SMOOTH, losses.floats_of, frame.readable
 local capture = ty.internals.capture
 
 -- --- ways to gradients: each gives a function of the inputs that lists the loss and the gradients
@@ -51,16 +51,18 @@ function ways.second(program, compile)
   local inner = ty.grad(loss_of(program), floats)
   local vg = ty.value_and_grad(function(...)
     local sum = ty.zeros({}, { dtype = "f64" })
-    for i, g in ipairs { inner(...) } do sum = sum + (g * g * (1 / i)):sum():to("f64") end
+    for i, g in ipairs { inner(...) } do sum = sum + (losses.reals(g) * losses.reals(g) * (1 / i)):sum():to("f64") end
     return sum
   end, floats)
   local f = compile(function(...) return vg(...) end)
   return function(inputs) return { f(unpack(inputs)) } end
 end
 
--- A direction for input k: no element is 0.
-local function direction(n, k)
-  return (ty.arange(n, { dtype = "f64" }) * 1.3 + k):sin() * 0.5 + 0.75
+-- A direction for input k, x: no element is 0.
+local function direction(x, k)
+  local d = ((ty.arange(x:numel(), { dtype = "f64" }) * 1.3 + k):sin() * 0.5 + 0.75):reshape(x.shape)
+  if x:is_complex() then d = ty.complex(d * 0.8, d * 0.6) end
+  return d:to(x.dtype)
 end
 
 --- The derivative of the loss along a direction of the first input that is a float.
@@ -73,7 +75,7 @@ function ways.jvp(program, compile)
     return ty.jvp(function(p)
       vars[k] = p
       return loss(unpack(vars))
-    end, x, direction(x:numel(), k):reshape(x.shape):to(x.dtype))
+    end, x, direction(x, k))
   end)
   return function(inputs) return { f(unpack(inputs)) } end
 end
@@ -228,7 +230,7 @@ local function scale_of(program, inputs)
   ty.manual_seed(program.seed)
   losses.loss(ty, program, vars)
   for _, v in pairs(vars) do
-    if ty.is_tensor(v) and FLOATS[v.dtype] then sum = sum + 1.5 * v:to("f64"):abs():sum():item() end
+    if ty.is_tensor(v) and SMOOTH[v.dtype] then sum = sum + 1.5 * losses.reals(v):to("f64"):abs():sum():item() end
   end
   return sum
 end
@@ -247,9 +249,9 @@ local function check_differences(program, way)
   for i, k in ipairs(floats_of(program)) do
     if way == "jvp" and i > 1 then break end
     local x = inputs()[k]
-    local d = direction(x:numel(), k):reshape(x.shape)
+    local d = direction(x, k)
     local g = results[i + 1]
-    if g and way ~= "jvp" then g = (g * d):sum() end
+    if g and way ~= "jvp" then g = (losses.reals(g) * losses.reals(d)):sum() end
     local got = g and g:item() or 0
     local function F(t)
       local list = inputs()

@@ -9,36 +9,21 @@
 
 local gen = dofile((debug.getinfo(1, "S").source:match "^@(.*)[/\\][^/\\]*$" or ".") .. "/fuzz_program.lua")
 
-local FLOATS = { f32 = true, f64 = true, f16 = true, bf16 = true }
+local FLOATS, SMOOTH = gen.FLOATS, gen.Maker.numeric -- reals; what gradients go through: complex numbers, too
 
-local M = { gen = gen, FLOATS = FLOATS }
+local M = { gen = gen, SMOOTH = SMOOTH }
 local Maker = gen.Maker
 
 local function pick(r, list) return list[r(#list)] end
+
+--- The numbers that t is made of: pairs of them, where it is complex.
+function M.reals(t) return t:is_complex() and t:view_as_real() or t end
 
 -- --- statements beyond those of fuzz_program.lua
 
 local make = setmetatable({}, { __index = gen.usual.make })
 
 local function is_full_float(t) return FLOATS[t.dtype] and t:numel() > 0 and t:numel() <= 400 end
-
---- A variable of another's elements in other dims: flattened, repeated as often as it takes, cut.
-function Maker:reshaped(a, ...)
-  local sizes, n = { ... }, 1
-  for _, size in ipairs(sizes) do n = n * size end
-  local have = self.vars[a]:numel()
-  local s = self:call("flatten", { var = a })
-  self:add(s)
-  if have < n then
-    s = self:call("tile", { var = s.y }, { math.ceil(n / have) })
-    self:add(s)
-  end
-  s = self:call("narrow", { var = s.y }, 1, 1, n)
-  self:add(s)
-  s = self:call("reshape", { var = s.y }, sizes)
-  self:add(s)
-  return { var = s.y }
-end
 
 --- A full float variable in these dims.
 function Maker:float(...)
@@ -239,17 +224,17 @@ end
 local function tracked(ty, program)
   local vars = gen.inputs(ty, program)
   for i, t in ipairs(vars) do
-    if FLOATS[t.dtype] then vars[i] = t:requires_grad_() * 1 end
+    if SMOOTH[t.dtype] then vars[i] = t:requires_grad_() * 1 end
   end
   return vars
 end
 
-local DTYPES = { "f32", "f32", "f32", "f64", "f16", "bf16", "f32", "i64", "bool" }
+local DTYPES = { "f32", "f32", "f32", "f64", "f16", "bf16", "f32", "i64", "bool", "f32", "f64", "u32", "u64", "c64", "c128" }
 
 M.any = {
   dtypes = DTYPES, sizes = { 0, 1, 1, 2, 3, 3, 4, 5, 5, 15, 17 }, most = 200, values = gen.usual.values, calm = true,
   make = make, sorts = weights { layer = 12, chosen = 3, move = 4, read = 0, branch = 0, loop = 1, said = 0, caught = 0 },
-  vars = tracked, takes = function() return true end,
+  vars = tracked, takes = function() return true end, calls = gen.usual.calls, copied = 5,
 }
 
 M.cut = {}
@@ -267,23 +252,27 @@ local ranges = {
 local function smooth_values(r)
   local range = pick(r, ranges)
   return function(_, dtype)
-    if FLOATS[dtype] then return range(r) end
+    if SMOOTH[dtype] then return range(r) end
     return dtype == "bool" and r(2) - 1 or r(9) - 5
   end
 end
 
 --- Finite, and not so large that differences drown; no dtype whose steps are larger than they are.
 local function moderate(ty, v)
-  if not ty.is_tensor(v) or not FLOATS[v.dtype] then return true end
-  if v.requires_grad and v.dtype ~= "f64" then return false end
+  if not ty.is_tensor(v) or not SMOOTH[v.dtype] then return true end
+  if v.requires_grad and v.dtype ~= "f64" and v.dtype ~= "c128" then return false end
   return v:numel() == 0 or v:detach():abs():max():item() < 100 -- NaN is not
 end
 
+--- Functions whose gradient is no derivative, by what they are for.
+local kinked = { detach = true, gaussian_nll_loss = true, gumbel_softmax = true }
+
 M.smooth = {
-  dtypes = { "f64", "f64", "f64", "f64", "f64", "i64", "bool" }, sizes = { 1, 2, 2, 3, 3, 4, 5 }, most = 40,
+  dtypes = { "f64", "f64", "f64", "f64", "f64", "f64", "i64", "bool", "c128" }, sizes = { 1, 2, 2, 3, 3, 4, 5 }, most = 40,
   values = smooth_values, calm = true, make = make,
   sorts = weights { layer = 14, chosen = 3, move = 4, read = 0, branch = 0, bitcast = 0, loop = 1, said = 0, caught = 0 },
   vars = tracked, accept = moderate, takes = function(row) return row.gradients > 0 or row.rule == "cmp" end,
+  calls = function(name) return not kinked[name] end, copied = 5,
 }
 
 --- The program of a seed and a kind ("any", "cut", "smooth").
@@ -293,7 +282,7 @@ function M.make(ty, seed, kind) return gen.make(ty, seed, M[kind]) end
 function M.floats_of(program)
   local list = {}
   for i, spec in ipairs(program.inputs) do
-    if FLOATS[spec.dtype] then list[#list + 1] = i end
+    if SMOOTH[spec.dtype] then list[#list + 1] = i end
   end
   return list
 end
@@ -303,7 +292,7 @@ function M.unleaf(program, inputs)
   local vars = { unpack(inputs) }
   if program.seed % 4 == 0 then return vars end
   for i, t in ipairs(vars) do
-    if FLOATS[t.dtype] then vars[i] = t * 1 end
+    if SMOOTH[t.dtype] then vars[i] = t * 1 end
   end
   return vars
 end
@@ -318,6 +307,7 @@ function M.inputs_like(program, moved, grown)
       shape[d] = size >= 2 and size + grown or size
       n = n * shape[d]
     end
+    if gen.COMPLEX[spec.dtype] then n = 2 * n end
     for k = 1, n do data[k] = spec.data[(k - 1 + moved) % math.max(#spec.data, 1) + 1] or 0 end
     list[i] = { dtype = spec.dtype, shape = shape, data = data, layout = spec.layout }
   end
@@ -357,7 +347,8 @@ function M.loss(ty, program, vars)
   local sum = ty.zeros({}, { dtype = "f64" })
   for i = 1, program.count do
     local v = vars[i]
-    if ty.is_tensor(v) and FLOATS[v.dtype] and v:numel() > 0 then
+    if ty.is_tensor(v) and SMOOTH[v.dtype] and v:numel() > 0 then
+      v = M.reals(v)
       local w = (ty.arange(v:numel(), { dtype = "f64" }) * 0.7 + i):sin() + 0.5
       sum = sum + (v:to("f64") * w:reshape(v.shape)):sum()
     end

@@ -4,23 +4,26 @@
 
 local ffi = require "ffi"
 
-local frame = dofile((debug.getinfo(1, "S").source:match "^@(.*)[/\\][^/\\]*$" or ".") .. "/fuzz_frame.lua")
+local here = debug.getinfo(1, "S").source:match "^@(.*)[/\\][^/\\]*$" or "."
+local frame, names = dofile(here .. "/fuzz_frame.lua"), dofile(here .. "/fuzz_names.lua")
 
 local M = {}
 
 local LARGE = 2e6 -- elements beyond which no result is made
 local FLOATS = { f32 = true, f64 = true, f16 = true, bf16 = true }
+local COMPLEX = { c64 = true, c128 = true }
 local SPECIAL = { 0, -0.0, 1, -1, 0.5, 2, 3, 7, -2.5, 1e-3, 1e30, -1e-40, 1 / 0, -1 / 0, 0 / 0, 100, 1e10 }
 
 -- --- writing down
 
 -- Bits of a tensor as a Lua string, every NaN the same.
 local bits_of = { [1] = "uint8_t", [2] = "uint16_t", [4] = "uint32_t", [8] = "uint64_t" }
-local bytes_of = { bool = 1, u8 = 1, i8 = 1, i16 = 2, i32 = 4, i64 = 8, f16 = 2, bf16 = 2, f32 = 4, f64 = 8 }
+local bytes_of = { bool = 1, u8 = 1, i8 = 1, i16 = 2, u16 = 2, i32 = 4, u32 = 4, i64 = 8, u64 = 8, f16 = 2, bf16 = 2, f32 = 4, f64 = 8 }
 local nan_above = { f16 = 0x7c00, bf16 = 0x7f80, f32 = 0x7f800000, f64 = 0x7ff0000000000000ULL }
 
 local function image(t)
   local c = t:clone():to("cpu")
+  if c:is_complex() then c = c:view_as_real() end
   local n, size = c:numel(), bytes_of[c.dtype]
   if n == 0 then return "" end
   local p = ffi.cast(bits_of[size] .. "*", c:data())
@@ -52,7 +55,8 @@ function M.inputs(ty, program)
   local vars = {}
   for i, spec in ipairs(program.inputs) do
     local flat = ty.tensor(spec.data, { dtype = "f64" })
-    local t = (spec.dtype == "f64" and flat or flat:to(spec.dtype)):reshape(spec.shape)
+    if COMPLEX[spec.dtype] then flat = flat:reshape(-1, 2):view_as_complex() end
+    local t = (flat.dtype == spec.dtype and flat or flat:to(spec.dtype)):reshape(spec.shape)
     if spec.layout == "transposed" and #spec.shape >= 2 then
       t = t:transpose(1, -1):contiguous():transpose(1, -1)
     elseif spec.layout == "stepped" and #spec.shape >= 1 then
@@ -67,7 +71,7 @@ end
 
 local run = {}
 
-function run.call(ty, v, s) -- y = ty.name(operands and constants)
+function run.call(ty, v, s) -- y, w = ty.name(operands and constants), or ty.group.name, or a method
   local args, n = {}, #s.args
   for i, a in ipairs(s.args) do
     if type(a) == "table" and a.var then
@@ -85,7 +89,11 @@ function run.call(ty, v, s) -- y = ty.name(operands and constants)
       args[i] = a
     end
   end
-  v[s.y] = ty[s.name](unpack(args, 1, n))
+  local f = s.group and ty[s.group][s.name] or ty[s.name] or args[1][s.name]
+  local y, w = f(unpack(args, 1, n))
+  if type(y) == "table" then y, w = y[1], y[2] end
+  v[s.y] = y
+  if s.w then v[s.w] = w end
 end
 
 function run.method(ty, v, s) -- the same, on the module's in-place methods: x:name(...)
@@ -225,7 +233,8 @@ local function lines(program, indent, out)
     if s.kind == "call" then
       local args = {}
       for i, a in ipairs(s.args) do args[i] = show(a) end
-      line = ("v%s = ty.%s(%s)"):format(s.y, s.name, table.concat(args, ", "))
+      line = ("v%s%s = ty.%s%s(%s)"):format(s.y, s.w and ", v" .. s.w or "", s.group and s.group .. "." or "", s.name,
+        table.concat(args, ", "))
     elseif s.kind == "method" then line = ("v%s:%s(%s)"):format(s.x, s.name, show(s.b))
     elseif s.kind == "index" then line = ("v%s = v%s[%s]"):format(s.y, s.x, show(s.key))
     elseif s.kind == "index_by" then line = ("v%s = v%s[v%s]"):format(s.y, s.x, s.i)
@@ -262,20 +271,30 @@ end
 
 -- --- making
 
-local DTYPES = { "f32", "f32", "f32", "f32", "f64", "f16", "bf16", "i32", "i64", "u8", "i8", "i16", "bool" }
+local DTYPES = { "f32", "f32", "f32", "f32", "f64", "f16", "bf16", "i32", "i64", "u8", "i8", "i16", "bool", "u16", "u32", "u64",
+  "c64", "c128" }
 local SIZES = { 0, 1, 1, 2, 3, 3, 4, 5, 5, 15, 16, 17, 33 }
 local LAYOUTS = { "plain", "plain", "plain", "transposed", "stepped", "reversed" }
 
 local function pick(r, list) return list[r(#list)] end
 
+-- The borders of integers, those that a double holds; all are cast from doubles.
+local BORDERS = {}
+for name, range in pairs { u8 = { 0, 8 }, i8 = { -1, 7 }, i16 = { -1, 15 }, u16 = { 0, 16 }, i32 = { -1, 31 }, u32 = { 0, 32 },
+  i64 = { -1, 63 }, u64 = { 0, 64 } } do
+  local past = 2 ^ range[2]
+  local last = past - (range[2] > 53 and 2 ^ (range[2] - 53) or 1)
+  BORDERS[name] = { 0, 1, 127, 3, range[1] * past, last, math.floor(last / 2) + 1, past, 0 / 0 }
+end
+
 local function random_value(r, dtype)
   if dtype == "bool" then return r(2) - 1 end
-  if FLOATS[dtype] then
+  if FLOATS[dtype] or COMPLEX[dtype] then
     if r(12) == 1 then return pick(r, SPECIAL) end
     return (r(2001) - 1001) / 256
   end
-  if r(10) == 1 then return pick(r, { 0, 1, 127, dtype == "u8" and 255 or -128, 3 }) end
-  return dtype == "u8" and r(40) - 1 or r(41) - 21
+  if r(10) == 1 then return pick(r, BORDERS[dtype]) end
+  return BORDERS[dtype][5] == 0 and r(40) - 1 or r(41) - 21
 end
 
 local function random_shape(r, how)
@@ -300,7 +319,7 @@ local function random_input(r, how, shape)
   end
   local data = {}
   local value = how.values(r)
-  for i = 1, numel do data[i] = value(r, dtype) end
+  for i = 1, COMPLEX[dtype] and 2 * numel or numel do data[i] = value(r, dtype) end
   return { dtype = dtype, shape = shape, data = data, layout = pick(r, LAYOUTS) }
 end
 
@@ -308,6 +327,7 @@ end
 local Maker = {}
 Maker.__index = Maker
 M.Maker = Maker
+Maker.numeric = { f32 = true, f64 = true, f16 = true, bf16 = true, c64 = true, c128 = true }
 
 function Maker:any(want)
   local found = {}
@@ -327,8 +347,8 @@ function Maker:new_var()
 end
 
 local function is_float(t) return FLOATS[t.dtype] end
-local function is_int(t) return not FLOATS[t.dtype] and t.dtype ~= "bool" end
-local function is_discrete(t) return not FLOATS[t.dtype] end
+local function is_discrete(t) return not FLOATS[t.dtype] and not COMPLEX[t.dtype] end
+local function is_int(t) return is_discrete(t) and t.dtype ~= "bool" end
 local function has_dims(t) return t.ndim >= 1 end
 local function has_elements(t) return t.ndim >= 1 and t:numel() > 0 end
 
@@ -376,7 +396,7 @@ function make.map(self)
   local b = self.r(4) > 1 and self:any(function(t)
     return broadcasts(t, ta) and (not want or want(t))
   end)
-  local number = is_float(ta) and pick(self.r, { 0.5, 2, -1.25, 3, 0, 1, 1e-3 }) or pick(self.r, { 0, 1, 2, 3, 5 })
+  local number = is_discrete(ta) and pick(self.r, { 0, 1, 2, 3, 5 }) or pick(self.r, { 0.5, 2, -1.25, 3, 0, 1, 1e-3 })
   local other = b and { var = b } or number
   if self.r(6) == 1 and not b and not want then
     return call(self, row.lua, other, { var = a })
@@ -406,7 +426,8 @@ function make.cast(self)
 end
 
 function make.bitcast(self)
-  local to = { f32 = "i32", i32 = "f32", f64 = "i64", i64 = "f64", f16 = "i16", i16 = "bf16", bf16 = "f16" }
+  local to = { f32 = "u32", u32 = "i32", i32 = "f32", f64 = "u64", u64 = "i64", i64 = "f64", f16 = "u16", u16 = "i16", i16 = "bf16",
+    bf16 = "f16" }
   local a = self:any(function(t) return to[t.dtype] end)
   if not a then return nil end
   return call(self, "view_as", { var = a }, to[self.vars[a].dtype])
@@ -572,7 +593,8 @@ end
 function make.leaf(self)
   local r, shape = self.r, random_shape(self.r, self.how)
   local choice = r(7)
-  local options = { dtype = pick(r, { "f32", "f32", "f64", "i32", "i64", "bool", "f16" }) }
+  local options = { dtype = pick(r, { "f32", "f32", "f64", "i32", "i64", "bool", "f16", "u16", "u32", "u64", "c64",
+    "c128" }) }
   if choice == 1 then return call(self, "zeros", shape, options) end
   if choice == 2 then return call(self, "ones", shape, options) end
   if choice == 3 then return call(self, "full", shape, r(9), options) end
@@ -637,9 +659,8 @@ function make.loop(self)
   return { kind = "loop", n = self.r(5), x = a, y = self:new_var(), limit = limit, body = body }
 end
 
-local in_turns = { map = 30, inplace = 4, cast = 4, reduce = 8, scan = 3, product = 4, view = 10, move = 5, leaf = 3,
+local in_turns = { named = 10, map = 30, inplace = 4, cast = 4, reduce = 8, scan = 3, product = 4, view = 10, move = 5, leaf = 3,
   composite = 4, assign = 3 }
-local draws = { rand = true, randn = true, randint = true }
 local LARGE_TURN = 1e5 -- elements of what a turn computes, at most
 
 --- A scan over the first dim of a tensor. The turn's statements are made while they run on the first row.
@@ -650,7 +671,7 @@ function make.turns(self)
   local z = self.r(2) == 1 and self:any() or nil
   local own = { self.vars[c]:clone(), self.vars[x][1]:clone(), z and self.vars[z]:clone() }
   local made = setmetatable({ program = {}, vars = own, count = 3, calm = true }, { __index = self })
-  local sorts, s = M.by_weight(in_turns), { kind = "turns", x = x, c = c, z = z, reverse = self.r(4) == 1 }
+  local sorts, state, s = M.by_weight(in_turns), self.ty.random_state(), { kind = "turns", x = x, c = c, z = z, reverse = self.r(4) == 1 }
   for _ = 1, 2 + self.r(6) do
     local before = #made.program
     local ok = pcall(function()
@@ -672,7 +693,7 @@ function make.turns(self)
       if t.dtype == like.dtype and same_shape(t, like) then s.next = i end
     end
   end
-  for _, t in ipairs(made.program) do s.draws = s.draws or draws[t.name] end
+  s.draws = self.ty.random_state() ~= state -- the loop draws other numbers
   s.turn, s.y, s.w = made.program, self:new_var(), self:new_var()
   return s
 end
@@ -682,8 +703,10 @@ function make.drop(self)
   return a and { kind = "drop", x = a, collect = self.r(20) == 1 and not self.calm }
 end
 
+make.named, Maker.reshaped = names.call, names.reshaped -- a function of the library, by its signature
+
 -- Statements of every sort, by weight.
-local weights = { map = 30, inplace = 6, cast = 4, bitcast = 2, reduce = 8, scan = 3, product = 4, view = 14,
+local weights = { named = 14, map = 30, inplace = 6, cast = 4, bitcast = 2, reduce = 8, scan = 3, product = 4, view = 14,
   assign = 6, move = 8, leaf = 4, composite = 5, read = 2, branch = 2, loop = 2, drop = 2,
   journey = 2, turns = 2, said = 1, caught = 1 }
 
@@ -711,9 +734,11 @@ function Maker:add(s)
   self.program[#self.program + 1] = s
   M.execute(self.ty, self.vars, s)
   local accept = self.how.accept
-  if accept and s.y and not accept(self.ty, self.vars[s.y]) then
-    self.vars[s.y] = nil
-    error("not accepted", 0)
+  for _, k in ipairs(accept and { s.x or s.y, s.y } or {}) do -- what was made, what may be written
+    if not accept(self.ty, self.vars[k]) then
+      self.vars[k] = nil
+      error("not accepted", 0)
+    end
   end
 end
 
@@ -735,13 +760,14 @@ local function rows(ty, how)
 end
 
 --- What programs are made of: dtypes, sizes and values of inputs, at most how many elements; statements and their
---- weights; which rows of class map. `vars` gives the inputs while the program is made, `accept` says whether what a
---- statement did may stay.
+--- weights; which rows of class map; which functions by name, of which one in `copied` writes to what is there, where
+--- it writes. `vars` gives the inputs while the program is made, `accept` says whether what a statement did may stay.
 M.usual = {
   dtypes = DTYPES, sizes = SIZES, most = 600, long = true, values = function() return random_value end,
-  make = make, sorts = M.by_weight(weights), takes = function() return true end, vars = M.inputs,
+  make = make, sorts = M.by_weight(weights), takes = function() return true end, calls = function() return true end,
+  vars = M.inputs, copied = 2,
 }
-M.weights, M.random_value = weights, random_value
+M.weights, M.random_value, M.FLOATS, M.COMPLEX = weights, random_value, FLOATS, COMPLEX
 
 local restless = { read = true, branch = true, said = true, caught = true } -- they look at data, so their programs are captured in parts
 

@@ -318,6 +318,172 @@ describe("a tensor's hook", function()
   end)
 end)
 
+describe("retain_grad", function()
+  it("keeps the gradient of a tensor that is no leaf, behind its hooks, and adds to it", function()
+    local x = leaf(1, 2, 3)
+    local y = x * 2
+    y:retain_grad():retain_grad()
+    y:register_hook(function(g) return g * 10 end)
+    assert.is_nil(y.grad)
+    ;(y * y):sum():backward(nil, { retain_graph = true })
+    assert.same({ 40, 80, 120 }, list(y.grad))
+    assert.same({ 80, 160, 240 }, list(x.grad))
+    y:sum():backward()
+    assert.same({ 50, 90, 130 }, list(y.grad))
+    y.grad:zero_()
+    assert.same({ 100, 180, 260 }, list(x.grad))
+    y.grad = nil
+    assert.is_nil(y.grad)
+    assert.equal("grad: only a leaf that requires grad has one that can be set",
+      H.raises(function() y.grad = ty.ones({ 3 }, { dtype = "f64" }) end):match("grad: .*"))
+  end)
+
+  it("does nothing to a leaf, and says what has no gradient", function()
+    local x = leaf(1, 2)
+    assert.equal(x, x:retain_grad())
+    x:sum():backward()
+    assert.same({ 1, 1 }, list(x.grad))
+    assert.truthy(H.raises(ty.ones(2).retain_grad, ty.ones(2)):find("^retain_grad: f32%[2%] does not require grad"))
+    assert.truthy(H.raises(ty.ones(2).retain_grad, (x * 2):detach()):find("^retain_grad: f64%[2%] does not require grad"))
+    assert.truthy(H.raises(ty.ones(2).retain_grad, 3):find("^retain_grad: argument 1 must be a tensor"))
+    assert.truthy(H.raises(ty.ones(2).retain_grad, (x * 2)[{ { 1, 1 } }]):find("^retain_grad: the tensor is a view of part"))
+  end)
+
+  it("is seen by views, keeps dims, serves complex numbers, half floats, and a second order", function()
+    local x = ty.tensor({ 1, 2, 3, 4 }, { dtype = "f64", requires_grad = true })
+    local y = (x * 1):reshape(2, 2)
+    local flat = y:reshape(-1)
+    y:retain_grad()
+    ;(y * y):sum():backward()
+    assert.same({ { 2, 4 }, { 6, 8 } }, y.grad:totable())
+    assert.same({ 2, 4, 6, 8 }, list(flat.grad))
+    assert.same({ 2, 6 }, list(y[{ {}, 1 }].grad))
+    local z = ty.complex({ 3, 0 }, { 4, 1 }, { requires_grad = true }) * 1
+    z:retain_grad()
+    z:abs():sum():backward()
+    assert.equal("c64", z.grad.dtype)
+    assert.is_true(ty.allclose(ty.complex({ 0.6, 0 }, { 0.8, 1 }), z.grad))
+    local h = ty.ones({ 2 }, { dtype = "bf16", requires_grad = true }) * 2
+    h:retain_grad()
+    h:sum():backward()
+    assert.equal("bf16", h.grad.dtype)
+    local a = leaf(2)
+    local b = a * 3
+    b:retain_grad()
+    ;(b ^ 3):sum():backward(nil, { create_graph = true })
+    assert.is_true(b.grad.requires_grad)
+    local second = ty.grad(function(v)
+      local w = v * 3
+      w:retain_grad()
+      ;(w ^ 3):sum():backward(nil, { create_graph = true })
+      return w.grad:sum()
+    end)
+    assert.same({ 108 }, list(b.grad)) -- 3 b^2
+    assert.same({ 108 }, list(second(a:detach()))) -- 6 b by a
+  end)
+
+  it("goes with writes: it is the gradient of what the tensor holds then", function()
+    local x = leaf(1, 2)
+    local y = x * 1
+    y:retain_grad()
+    y:mul_(3)
+    y[1] = x[2] * 5
+    ;(y * y):sum():backward()
+    assert.same({ 20, 12 }, list(y.grad))
+    assert.same({ 0, 36 + 100 }, list(x.grad))
+  end)
+
+  it("works inside of vmap, checkpoints, and of ty.grad", function()
+    local function f(v)
+      local p = v:clone():requires_grad_()
+      local y = p * 2
+      y:retain_grad()
+      ;(y * y):sum():backward()
+      return y.grad, p.grad
+    end
+    local x = ty.tensor({ { 1, 2 }, { 3, 4 } }, { dtype = "f64" })
+    local g, h = ty.vmap(f)(x)
+    assert.same({ { { 4, 8 }, { 12, 16 } }, { { 8, 16 }, { 24, 32 } } }, { g:totable(), h:totable() })
+    local kept
+    local own = ty.grad(function(v)
+      kept = v * 2
+      kept:retain_grad()
+      return (kept * kept):sum()
+    end)
+    assert.same({ 8, 16 }, list(own(x[1])))
+    assert.same({ 4, 8 }, list(kept.grad))
+    local p = leaf(1, 2)
+    local y = ty.checkpoint(function(v) return v * v end, p)
+    y:retain_grad()
+    ;(y * 3):sum():backward()
+    assert.same({ { 3, 3 }, { 6, 12 } }, { list(y.grad), list(p.grad) })
+  end)
+
+  it("is the same of a compiled forward's results, captured before and after", function()
+    local w = leaf(1, 2)
+    local function f(x)
+      local h = w * x
+      return h, (h * h):sum()
+    end
+    local compiled = jit.compile(f)
+    local x = ty.tensor({ 2, 3 }, { dtype = "f64" })
+    for i = 1, 5 do
+      local seen = {}
+      for k, fn in ipairs { f, compiled } do
+        w.grad = nil
+        local h, s = fn(x * i)
+        if i > 1 then h:retain_grad() end
+        ;(s + h:sum()):backward()
+        seen[k] = { h.grad and list(h.grad) or false, list(w.grad) }
+      end
+      assert.same(seen[1], seen[2])
+      assert.equal(i > 1, seen[1][1] ~= false)
+    end
+  end)
+
+  it("is captured where it stays inside, of any sizes; what is given back keeps its gradient", function()
+    local w = leaf(2)
+    local function inside(x)
+      local y = w * x
+      y:retain_grad()
+      ;(y * y):sum():backward()
+      local g = y.grad
+      y.grad = nil
+      return g * 2, y.grad == nil
+    end
+    local compiled = jit.compile(inside)
+    for n = 1, 12 do
+      w.grad = nil
+      local g, gone = compiled(ty.full({ n }, 3, { dtype = "f64" }))
+      assert.same({ n * 24, true }, { g:sum():item(), gone })
+      assert.same({ 36 * n }, list(w.grad))
+    end
+    local told = jit.explain(compiled)
+    assert.same({}, told.aborts)
+    assert.truthy(told.skips >= 8, told.skips)
+    local back = jit.compile(function(x)
+      local y = w * x
+      y:retain_grad()
+      ;(y * y):sum():backward()
+      return y
+    end)
+    for n = 1, 6 do assert.same({ 12 * n }, list(back(ty.full({ 1 }, 3 * n, { dtype = "f64" })).grad)) end
+  end)
+
+  it("of a tensor from outside is read anew by a compiled function", function()
+    local x, y = leaf(1, 2), nil
+    local compiled = jit.compile(function() return y.grad and y.grad * 2 or nil end)
+    for i = 1, 8 do
+      y = x * i
+      if i % 3 > 0 then y:retain_grad() end
+      ;(y * y):sum():backward()
+      local got = compiled()
+      assert.same(i % 3 > 0 and { 4 * i, 8 * i } or false, got and list(got) or false)
+      if i == 4 then y.grad = nil assert.is_nil(compiled()) end
+    end
+  end)
+end)
+
 describe("a module's hooks", function()
   --- A layer with weights that are known, in f64.
   local function layer()

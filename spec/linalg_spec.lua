@@ -93,6 +93,36 @@ describe("linalg", function()
       H.same(w, (w:sort()))
     end)
 
+    it("eig gives eigenvalues and vectors of any square matrix, " .. dtype, function()
+      local complex = dtype == "f64" and "c128" or "c64"
+      for _, n in ipairs { 1, 2, 3, 8, 21 } do
+        for _, a in ipairs { random(dtype, n, n), ty.complex(random(dtype, n, n), random(dtype, n, n)) } do
+          local w, v = la.eig(a)
+          assert.same({ complex, complex, { n }, { n, n } }, { w.dtype, v.dtype, w.shape, v.shape })
+          assert.truthy(far(a:to(complex):matmul(v), v * w) < eps * 10)
+          assert.truthy(far(v:abs():pow(2):sum(-2), ty.ones({ n }, { dtype = dtype })) < eps)
+          for j = 1, n do -- the largest component of each vector is real
+            local column = v[{ {}, j }]
+            assert.truthy(math.abs(column[column:abs():argmax()]:imag():item()) < eps)
+          end
+          assert.truthy(far(la.eigvals(a):sum(), a:to(complex):trace()) < eps * 10)
+          local det = la.det(a):to(complex)
+          assert.truthy(far(la.eigvals(a):prod(), det) < eps * 10 * (1 + det:abs():item()))
+        end
+      end
+    end)
+
+    it("eig gives conjugate pairs of a real matrix, and real eigenvalues as such, " .. dtype, function()
+      local a = ty.tensor({ { 0, 2, 0 }, { -2, 0, 0 }, { 0, 0, 3 } }, { dtype = dtype })
+      local w, v = la.eig(a)
+      local list = H.list(ty.view_as_real(w))
+      assert.near(2, list[2], eps)
+      assert.same({ 0, list[2], 0, -list[2], 3, 0 }, list)
+      H.same(v:real()[{ {}, 1 }], v:real()[{ {}, 2 }])
+      H.same(-v:imag()[{ {}, 1 }], v:imag()[{ {}, 2 }])
+      assert.same({ 0, 0, 0 }, H.list(v:imag()[{ {}, 3 }]))
+    end)
+
     it("lstsq meets the normal equations, " .. dtype, function()
       local a, b = random(dtype, 12, 4), random(dtype, 12, 2)
       local x = la.lstsq(a, b)
@@ -116,6 +146,17 @@ describe("linalg", function()
     H.same(la.inv(t:clone()), la.inv(t))
     assert.near(-2, la.det(ty.tensor({ { 1, 2 }, { 3, 4 } }, { dtype = "i32" })):item(), 1e-6)
     assert.same({ 0, 0 }, la.inv(ty.zeros(0, 0)).shape)
+    local w, v = la.eig(ty.zeros(2, 0, 0))
+    assert.same({ { 2, 0 }, { 2, 0, 0 }, "c64" }, { w.shape, v.shape, w.dtype })
+    local vs, c = a[{ 1, {}, {}, {} }], ty.complex(a, a:flip(-1))
+    for i = 1, 3 do
+      H.same(ty.view_as_real(la.eigvals(vs[i])), ty.view_as_real(la.eigvals(vs)[i]))
+      H.same(ty.view_as_real(la.inv(c[1][i])), ty.view_as_real(la.inv(c)[{ 1, i }]))
+      H.same(ty.view_as_real(la.inv(c[1][i]:t():clone())), ty.view_as_real(la.inv(c[1][i]:t())))
+    end
+    assert.equal("c64", la.eigvals(ty.eye(2):to("bf16")).dtype)
+    local pairs_apart = ty.view_as_complex(ty.randn(1 + 2 * 9 * 3):narrow(1, 2, 54):unfold(1, 2, 3):narrow(1, 1, 16):reshape(4, 4, 2))
+    H.same(ty.view_as_real(la.det(pairs_apart:clone())), ty.view_as_real(la.det(pairs_apart)))
     assert.equal(1, la.det(ty.zeros(0, 0)):item())
     assert.same({ 0, 3, 3 }, la.inv(ty.zeros(0, 3, 3)).shape)
   end)
@@ -138,6 +179,17 @@ describe("linalg", function()
     assert.truthy(H.raises(la.inv, ty.ones(2, 3)):find("^inv: .*f32%[2,3%]"))
     assert.truthy(H.raises(la.solve, ty.eye(3), ty.ones(4)):find("^solve: .*f32"))
     assert.truthy(H.raises(la.det, ty.ones(3)):find("^det: .*f32%[3%]"))
+    for _, name in ipairs { "eig", "eigvals" } do
+      assert.truthy(H.raises(la[name], ty.ones(2, 3)):find("^" .. name .. ": needs square matrices, got f32%[2,3%]"))
+      assert.truthy(H.raises(la[name], ty.full({ 2, 2 }, 0 / 0)):find("^" .. name .. ": the matrix holds NaN or infinity"))
+      local apart = ty.complex(ty.eye(2), ty.full({ 2, 2 }, math.huge))
+      assert.truthy(H.raises(la[name], apart):find("^" .. name .. ": the matrix holds NaN or infinity"))
+      assert.truthy(H.raises(la[name], ty.ones(2)):find("^" .. name .. ": needs a matrix"))
+      assert.truthy(H.raises(la[name], 3):find("^" .. name .. ": "))
+      local watched = ty.ones(2, 3):requires_grad_()
+      assert.truthy(H.raises(la[name], watched):find("^" .. name .. ": needs square matrices"))
+    end
+    assert.truthy(H.raises(la.solve, ty.zeros({ 2, 2 }, { dtype = "c64" }), ty.ones(2)):find("^solve: matrix is singular"))
   end)
 end)
 
@@ -201,6 +253,7 @@ describe("gradients of linear algebra", function()
   end
   local la, F64 = ty.linalg, { dtype = "f64" }
   local function t(x) return x:transpose(-2, -1) end
+  local R = ty.view_as_real
 
   local function tensor(v)
     local data = { unpack(v) }
@@ -235,6 +288,11 @@ describe("gradients of linear algebra", function()
       local w, v = la.eigh(a + t(a))
       return w, v * v * w:unsqueeze(-2)
     end,
+    eig = function(a)
+      local w, v = la.eig(a)
+      return R((v:abs() ^ 2 * w:unsqueeze(-2)):sum(-1)), R(w:exp():sum(-1))
+    end,
+    eigvals = function(a) return R(la.eigvals(a):exp():sum(-1)) end,
   }
   local cases = dofile(H.root .. "spec/fixtures/linalg.lua")
 
@@ -285,6 +343,29 @@ describe("gradients of linear algebra", function()
     local g = la.solve(a:detach():t(), ty.ones(2, 1))
     assert.truthy(far(-g:matmul(x:t()) * 4, a.grad) < 1e-5)
     assert.equal("bf16", ty.grad(function(v) return la.inv(v):sum() end)(ty.eye(2):to("bf16")).dtype)
+  end)
+
+  it("of complex vectors whose phases a loss depends on are refused", function()
+    local z = ty.complex(random("f64", 3, 3), random("f64", 3, 3))
+    local h = z:matmul(z:adjoint())
+    for name, f in pairs {
+      eig = function(a) return select(2, la.eig(a)):real():sum() end,
+      eigh = function(a) return select(2, la.eigh(a)):imag():pow(2):sum() end,
+      svd = function(a) return la.svd(a):real():sum() end,
+    } do
+      local why = H.raises(ty.grad(f), h)
+      assert.truthy(why:find(name .. ": the loss depends on the phases of complex vectors", 1, true), why)
+    end
+    local g = ty.grad(function(a) return la.svd(a):abs():sum() end)(z)
+    assert.truthy(g:isfinite():all():item())
+  end)
+
+  it("of eigenvalues that are equal are infinite or NaN, of the values alone they are there", function()
+    local a = ty.eye(2, F64)
+    local weights = ty.tensor({ { 1, 2 }, { 3, 5 } }, F64)
+    local g = ty.grad(function(x) return (select(2, la.eig(x)):abs() * weights):sum() end)(a)
+    assert.falsy(g:isfinite():all():item())
+    H.same(a, ty.grad(function(x) return la.eigvals(x):real():sum() end)(a))
   end)
 
   it("of a determinant are the cofactors, also where there is no inverse", function()

@@ -127,7 +127,7 @@ local cases = {
   { "percentile", function(x) return x:percentile(30, 2) end },
   { "aminmax", function(x) return x:aminmax(2) end },
   { "ptp", function(x) return x:ptp(1) end },
-  { "var_mean", function(x) return x:var_mean(2, false, { correction = 0 }) end },
+  { "var_mean", function(x) return x:var_mean { dims = 2, correction = 0 } end },
   { "std_mean", function(x) return x:std_mean(1, true) end },
   { "average", function(x, w) return x:average(2, w) end },
   { "cov", function(x) return x:cov() end },
@@ -353,6 +353,17 @@ describe("special functions of f64", function()
       end
     end)
   end
+
+  it("have the gradients of their orders, which a compiled function may read", function()
+    local own = { order = 2 }
+    local f = ty.compile(function(x) return ty.polygamma(own.order, x):sum() end)
+    for _, order in ipairs { 2, 2, 0, 3, 1, 2 } do
+      own.order = order
+      local x = ty.tensor({ 0.4, 1.5, 3 }, F64):requires_grad_()
+      f(x):backward()
+      H.same(ty.polygamma(order + 1, x:detach()), x.grad)
+    end
+  end)
 end)
 
 describe("other names of functions", function()
@@ -448,15 +459,46 @@ describe("other names of functions", function()
 end)
 
 describe("dtypes", function()
-  local names = { "bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64" }
+  --- Pairs whose dtype is not NumPy's: an integer beside a float, real or complex, takes the float's, as in PyTorch.
+  local deviations = {}
+  for pair in ("u16,f16 i16,f16 u32,f16 i32,f16 u64,f16 i64,f16 u32,f32 i32,f32 u64,f32 i64,f32 "
+    .. "u32,c64 i32,c64 u64,c64 i64,c64"):gmatch "%S+" do deviations[pair] = true end
 
-  it("promote_types and result_type give what operations make of two", function()
-    for _, a in ipairs(names) do
-      for _, b in ipairs(names) do
-        local x, y = ty.zeros({ 1 }, { dtype = a }), ty.zeros({ 1 }, { dtype = b })
-        assert.equal(ty.maximum(x, y).dtype, ty.promote_types(a, b), a .. " " .. b)
-        assert.equal(ty.maximum(x, y).dtype, ty.result_type(x, y), a .. " " .. b)
+  it("meet as in PyTorch, and as in NumPy but for integers beside floats; operations and help agree", function()
+    local seen, table_of, lines = {}, ty.help "promotion", {}
+    for line in table_of:match("\n\n(.*)$"):gmatch "[^\n]+" do
+      local words = {}
+      for word in line:gmatch "%S+" do words[#words + 1] = word end
+      lines[#lines + 1] = words
+    end
+    local at = {}
+    for i, name in ipairs(lines[1]) do at[name] = i + 1 end
+    for _, pair in ipairs(dofile(H.root .. "spec/fixtures/promotion.lua")) do
+      local a, b, numpy, torch = unpack(pair)
+      local name, got = a .. "," .. b, ty.promote_types(a, b)
+      local x, y = ty.zeros({ 1 }, { dtype = a }), ty.zeros({ 1 }, { dtype = b })
+      assert.truthy(not torch or torch == got, name)
+      if numpy and numpy ~= got then
+        assert.truthy(deviations[name], name)
+        seen[name] = true
       end
+      assert.equal(got, ty.promote_types(b, a), name)
+      assert.equal(got, lines[at[a]][at[b]], name)
+      assert.same({ got, got, got, got }, { ty.result_type(x, y), ty.result_type(y, x), ty.cat({ x, y }).dtype,
+        ty.where(x:eq(0), x, y).dtype }, name)
+      local counts = got == "bool" and "i64" or got
+      assert.same({ counts, counts }, { (x + y).dtype, (y * x).dtype }, name)
+      if got:sub(1, 1) ~= "c" then assert.equal(got, ty.maximum(x, y).dtype, name) end
+    end
+    assert.same(deviations, seen)
+    assert.equal(15 + 1, #lines)
+  end)
+
+  it("beside numbers stay as they are, but for fractions beside integers", function()
+    for _, dtype in ipairs { "u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f16", "bf16", "f32", "f64", "c64", "c128" } do
+      local x = ty.ones({ 1 }, { dtype = dtype })
+      local float = dtype:find "^[bcf]"
+      assert.same({ dtype, float and dtype or "f32", dtype }, { (x + 1).dtype, (x + 0.5).dtype, ty.result_type(x, 1) }, dtype)
     end
     assert.equal("f16", ty.result_type(ty.zeros({ 1 }, { dtype = "f16" }), 1))
     assert.equal("f32", ty.result_type(ty.zeros({ 1 }, { dtype = "i32" }), 0.5))

@@ -616,6 +616,30 @@ describe("a function that no trace holds whole", function()
     end
   end)
 
+  it("asks for the globals of what calls it, and sets these, through functions of its own", function()
+    local function ask(level) return getfenv(level) end -- a tail call: 1 is what calls `ask`
+    local function set(level, env)
+      setfenv(level, env)
+      return env
+    end
+    for _, how in ipairs { "ask", "set" } do
+      for _, compile in ipairs { function(f) return f end, ty.compile } do
+        same(function()
+          local f = compile(function(x)
+            local y = work(x)
+            say "here"
+            local env = how == "ask" and ask(2) or how == "set" and set(3, { value = 5 })
+            return env.value, work(y)
+          end)
+          return setfenv(function(x)
+            local v, y = f(x)
+            return v, y, value, getfenv(1).value -- luacheck: ignore
+          end, { value = 3, getfenv = getfenv })
+        end, false, a)
+      end
+    end
+  end)
+
   it("has its own globals after jit.reset, too", function()
     local function make()
       return setfenv(function(x, env)

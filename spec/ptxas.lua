@@ -1,7 +1,9 @@
 -- ptxas.lua -- assembles what the CUDA device has made: luajit spec/ptxas.lua FOLDER 75 80 90 ...
 -- In: a folder of PTX texts, processors as numbers. Out: how many texts, the most registers of a thread; it fails where ptxas
--- refuses one, where registers are spilled, or where there are more of them than MOST. Without ptxas it says so.
-local MOST = 128 -- registers of a thread: four blocks of 128 threads of each multiprocessor at least
+-- refuses one, where registers are spilled, or where there are more of them than MOST in a kernel of which a multiprocessor
+-- must hold two blocks. A text for a later processor is left out. Without ptxas it says so.
+-- Texts go to ptxas in batches, as kernels of one module: a process costs more than most of them.
+local MOST, BATCH = 128, 64
 
 local folder = assert(arg[1], "spec/ptxas.lua: FOLDER ARCHITECTURES")
 
@@ -18,22 +20,74 @@ if not ptxas then
   os.exit(0)
 end
 
+--- A text as {name, target, head, tables, body, blocks}: its entry has the file's name.
+local function read(file)
+  local name = "k" .. file:match "([^/]*)%.ptx$"
+  local f = assert(io.open(file, "rb"))
+  local text = f:read "*a"
+  f:close()
+  local head, tables, body = text:match "^(.-%.address_size 64\n)(.-)(%.visible .*)$"
+  return { name = name, target = tonumber(head:match "sm_(%d+)"), head = head, tables = tables,
+    body = (body:gsub("%.entry kernel%(", ".entry " .. name .. "(", 1)), blocks = tonumber(body:match "%.minnctapersm (%d+)") }
+end
+
+local texts = {}
+for _, file in ipairs(lines_of(("ls '%s'/*.ptx"):format(folder))) do texts[#texts + 1] = read(file) end
+
+--- The texts of a list as modules of BATCH kernels of one target each: files, constant tables once.
+local function batches(list, folder_of)
+  local files, of = {}, {}
+  for _, t in ipairs(list) do
+    local b = of[t.head]
+    if not b or b.n == BATCH then
+      b = { n = 0, tables = {}, parts = { t.head } }
+      of[t.head], files[#files + 1] = b, b
+    end
+    b.n = b.n + 1
+    for line in t.tables:gmatch "[^\n]+\n" do
+      if not b.tables[line] then b.tables[line], b.parts[#b.parts + 1] = true, line end
+    end
+    b.parts[#b.parts + 1] = t.body
+  end
+  for i, b in ipairs(files) do
+    b.file = ("%s/%d.ptx"):format(folder_of, i)
+    local f = assert(io.open(b.file, "wb"))
+    f:write(table.concat(b.parts))
+    f:close()
+  end
+  return #files
+end
+
+local scratch = os.tmpname()
+os.remove(scratch)
+os.execute(("mkdir '%s'"):format(scratch))
+
 local bad = 0
 for i = 2, #arg do
-  local texts, most, failed = 0, 0, {}
-  local command = ("ls '%s'/*.ptx | xargs -P 2 -I{} sh -c '\"%s\" -arch sm_%s -v {} -o /dev/null 2>&1 | sed \"s|^|{}: |\" | cat'")
-    :format(folder, ptxas, arg[i])
-  for _, line in ipairs(lines_of(command)) do
-    local used = tonumber(line:match "Used (%d+) registers")
-    if used then
-      texts, most = texts + 1, math.max(most, used)
-      if used > MOST then failed[#failed + 1] = line end
-    end
-    local spilled = line:match "(%d+) bytes spill"
-    if line:find("error", 1, true) or line:find("fatal", 1, true) or (spilled and spilled ~= "0") then failed[#failed + 1] = line end
+  local arch, list, by_name, most, failed, seen = tonumber(arg[i]), {}, {}, 0, {}, 0
+  for _, t in ipairs(texts) do
+    if t.target <= arch then list[#list + 1], by_name[t.name] = t, t end
   end
+  os.execute(("rm -f '%s'/*.ptx"):format(scratch))
+  batches(list, scratch)
+  local at = by_name
+  for _, line in ipairs(lines_of(("ls '%s'/*.ptx | xargs -P 2 -I{} sh -c '\"%s\" -arch sm_%d -v {} -o /dev/null >{}.log 2>&1'; cat '%s'/*.log; rm -f '%s'/*.log")
+    :format(scratch, ptxas, arch, scratch, scratch))) do
+    at = by_name[line:match "Compiling entry function '([^']*)'"] or at
+    local used = tonumber(line:match "Used (%d+) registers")
+    local spilled = line:match "(%d+) bytes spill"
+    if used then
+      seen, most = seen + 1, math.max(most, used)
+      if used > MOST and at.blocks > 1 then failed[#failed + 1] = at.name .. ": " .. line end
+    end
+    if line:find("error", 1, true) or line:find("fatal", 1, true) or (spilled and spilled ~= "0") then
+      failed[#failed + 1] = ("%s: %s"):format(at.name or "", line)
+    end
+  end
+  if seen < #list then failed[#failed + 1] = ("%d texts were not assembled"):format(#list - seen) end
   for k = 1, math.min(#failed, 10) do print(failed[k]) end
   bad = bad + #failed
-  print(("ptxas: sm_%s: %d texts, at most %d registers, %d bad"):format(arg[i], texts, most, #failed))
+  print(("ptxas: sm_%d: %d texts, at most %d registers, %d bad"):format(arch, seen, most, #failed))
 end
+os.execute(("rm -r '%s'"):format(scratch))
 os.exit(bad == 0 and 0 or 1)

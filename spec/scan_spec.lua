@@ -267,6 +267,18 @@ describe("ty.scan of tensors of 8 dims", function()
     assert.equal(of_each(by_hand), of_each(ty.scan))
   end)
 
+  it("has the gradient of what a turn gives of the outside as it is, for each example", function()
+    local x, rows = ty.randn(2, 3), ty.randn(4, 1)
+    local function loss(v)
+      local c, y = ty.scan(function(_, r) return v, v * r:exp() end, ty.zeros(3), rows)
+      local _, z = ty.scan(function(_, r) return r, v end, ty.zeros(1), rows)
+      return (c * c):sum() + y:sum() + (z * z):sum()
+    end
+    local want = ty.stack { ty.grad(loss)(x[1]), ty.grad(loss)(x[2]) }
+    H.same(want, ty.vmap(ty.grad(loss))(x))
+    H.same(want, ty.compile(function(v) return ty.vmap(ty.grad(loss))(v) end)(x))
+  end)
+
   it("refuses what would have 9, and says so", function()
     local function refuses(message, ...)
       local ok, e = pcall(ty.scan, ...)

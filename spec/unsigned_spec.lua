@@ -72,6 +72,10 @@ describe("unsigned integers", function()
     end
   end)
 
+  it("have the sign 1 or 0", function()
+    for _, dtype in ipairs(kinds) do H.same(ty.tensor({ 0, 1, 1, 1, 1, 1 }, { dtype = dtype }), both(ty.sign, ends(dtype))) end
+  end)
+
   it("wrap, sum to u64, are ordered above what i64 holds", function()
     for _, dtype in ipairs(kinds) do
       local x = ends(dtype)

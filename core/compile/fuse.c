@@ -283,7 +283,7 @@ static void share_index(Fuse *F, i32 n) {
   const Node *N = &F->g->node[n];
   if (F->role[n] != R_VIEW || F->role[N->src[0]] != R_MAP) return;
   const i64 again = F->numel[n] - F->numel[N->src[0]];
-  F->must[N->src[0]] |= again * INDEX_PRICE > SMALL_WORK;
+  F->must[N->src[0]] |= ty_choose(F->F->choices, again * INDEX_PRICE > SMALL_WORK);
 }
 
 /* Finds the maps at which value vi, if it were computed, would read its operands, and leaves them
@@ -493,7 +493,7 @@ static i64 repeat_in_rows(Fuse *F, i32 n) {
 static bool is_worth(const Fuse *F, i32 n, bool one_group, i32 count, i64 work, i32 *charge) {
   i32 cost = price(F, n);
   *charge = 0;
-  if (one_group && (work <= 0 || work * cost <= SMALL_WORK)) return true;
+  if (one_group && (work <= 0 || ty_choose(F->F->choices, work * cost <= SMALL_WORK))) return true;
   if (one_group ? cost > CHEAP : !cheap(F, n, cost)) return false;
   *charge = one_group ? cost * count : cost;
   for (i32 v = F->first[n]; v >= 0; v = F->F->value[v].same)
@@ -593,7 +593,7 @@ static bool serves_many(const Type *t, const Type *y) {
 
 /* Whether the domain, which began as the dims of t, still has the leading dims, and rows and columns
 ** that a product can walk. */
-static bool walkable(const Domain *D, const Type *t) {
+static bool walkable(const Fuse *F, const Domain *D, const Type *t) {
   int d = 0, rank = t->rank, j = rank - 2;
   if (D->nd == rank) return true;
   for (; d < j; d++)
@@ -604,7 +604,7 @@ static bool walkable(const Domain *D, const Type *t) {
     while (n < t->dims[d]) n *= D->dims[j++];
     if (j - first > PATH_DIMS) return false;
   }
-  return ty_type_numel(t) > FACTOR_SMALL;
+  return ty_choose(F->F->choices, ty_type_numel(t) > FACTOR_SMALL);
 }
 
 /* Whether node n is x with zeros around it, and no buffer that is there anyhow; before: of each dim. */
@@ -681,7 +681,8 @@ static Factor factor_of(Fuse *F, Domain *D, const Type *t, i32 n, i32 map, i64 s
     if (M->failed) return y;
     y.domain = *D;
     for (int b = 0; b < y.borders && x >= 0; b++) y.border[b] = M->at[border[b]];
-    if (x >= 0 && borders_few(&y, t->rank - 2, t->dims[t->rank - 2])) y.node = x, map = inner;
+    const bool few = x >= 0 && borders_few(&y, t->rank - 2, t->dims[t->rank - 2]);
+    if (ty_choose(F->F->choices, few) && x >= 0) y.node = x, map = inner;
     else y.borders = 0;
   }
   y.domain = *D, y.map = M->at[map];
@@ -721,7 +722,7 @@ static bool factor(Fuse *F, LoopNest *G, int i, i32 n, bool whole) {
     i32 at = y.borders ? -1 : ty_map_intern(M, &D, &y.map);
     stored = at < 0 || ty_map_through(M, &D, at, N->type.rank, N->type.dims, N->arg.strides, 0) < 0;
   }
-  if (!whole && (!walkable(&D, t) || !walkable(&y.domain, t))) return false;
+  if (!whole && (!walkable(F, &D, t) || !walkable(F, &y.domain, t))) return false;
   if (D.nd > t->rank && serves_many(t, &F->g->node[G->product].type)) return false;
   F->must[n] |= stored;
   G->operand[i] = n, G->factor[i] = y;
@@ -1002,7 +1003,21 @@ static bool conclude(Fuse *F, Groups *y) {
   return true;
 }
 
-bool ty_fuse(Arena *A, const Graph *g, const u8 *want, bool fast, Groups *y) {
+void ty_choices_begin(Choices *c, bool first) {
+  c->at = 0;
+  c->first = first;
+  if (first) c->n = 0;
+}
+
+bool ty_choose(Choices *c, bool here) {
+  if (!c || c->at == 32 * TY_COUNT(c->made)) return here;
+  const u32 bit = 1u << c->at % 32;
+  u32 *word = &c->made[c->at++ / 32];
+  if (c->first) *word = here ? *word | bit : *word & ~bit, c->n = c->at;
+  return c->at <= c->n ? (*word & bit) != 0 : here;
+}
+
+bool ty_fuse(Arena *A, const Graph *g, const u8 *want, bool fast, Choices *choices, Groups *y) {
   size_t n = (size_t)g->n + 1;
   Fuse F = {.A = A, .g = g, .want = want, .fast = fast};
   F.F = ty_arena_alloc(A, sizeof *F.F);
@@ -1019,6 +1034,7 @@ bool ty_fuse(Arena *A, const Graph *g, const u8 *want, bool fast, Groups *y) {
       !F.pure)
     return false;
   F.F->maps.A = A;
+  F.F->choices = choices;
   if (!values_grow(&F)) return false;
   learn(&F);
   for (i32 i = g->n - 1; i >= 0; i--) {

@@ -51,6 +51,7 @@ typedef struct Value {
 
 typedef struct Fusion {
   Maps maps;
+  Choices *choices; /* of a range of sizes, or NULL */
   Value *value;
   i32 nvalue, value_cap;
 } Fusion;

@@ -333,7 +333,7 @@ static void map_to_rows(Lower *L) {
     computes &= F->maps.at[L->G->out[i].map].coef[D->nd - 1] == 1;
   i64 along = 1;
   for (int d = D->nd - still; d < D->nd; d++) along *= D->dims[d];
-  if (!computes || still == D->nd || along < SAME_ALONG) return;
+  if (!computes || still == D->nd || !ty_choose(F->choices, along >= SAME_ALONG)) return;
   D->kind = K_ROW, D->no = (u8)(D->nd - still), D->nr = (u8)still;
 }
 

@@ -116,7 +116,7 @@ bool ty_plan_passes(Arena *A, LowerRoom **room, const Task *task, Passes *y) {
   u8 *want = ty_arena_alloc(A, (size_t)TY_MAX(g->n, 1));
   if (!want) return false;
   for (i32 k = 0; k < task->nout; k++) want[task->out[k].node] = 1;
-  if (!ty_fuse(A, g, want, task->fast, &y->gs)) return false;
+  if (!ty_fuse(A, g, want, task->fast, task->choices, &y->gs)) return false;
   y->work = ty_arena_alloc(A, (size_t)TY_MAX(y->gs.n, 1) * sizeof(Work));
   if (!y->work) return false;
   for (i32 i = 0; i < y->gs.n; i++)
@@ -475,7 +475,7 @@ static bool plan_arena(Make *M, i64 *total) {
   if (M->gs.n) M->device = M->g->node[M->gs.group[M->order[M->gs.n - 1]].root].type.device;
   for (i32 i = 0; i < M->nhomes; i++) {
     const Home *h = &M->homes[i];
-    bool fresh = h->output >= 0 && !M->out[h->output].inplace && !M->task->apart;
+    bool fresh = h->output >= 0 && !M->out[h->output].inplace && !M->task->choices;
     piece[i] = (Piece){.kind = h->device != M->device ? PIECE_NONE
                                : h->output < 0        ? PIECE_GUEST
                                : fresh                ? PIECE_OWNER

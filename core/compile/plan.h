@@ -41,9 +41,18 @@ typedef struct Groups {
                  other reads the copy */
 } Groups;
 
+/* What the plans of one range of sizes choose by sizes, in order, where either way is right: as the first of them did. */
+typedef struct Choices {
+  u32 made[32];
+  i32 n, at;
+  bool first; /* of the plans */
+} Choices;
+void ty_choices_begin(Choices *c, bool first); /* of a plan */
+bool ty_choose(Choices *c, bool here);         /* here: what these sizes suggest; c NULL: that */
+
 /* want[i]: node i must be stored (an output of the graph; may be a leaf, a view, an INPUT: then
-** a group copies it). fast: contraction allowed. False: out of memory. Everything lives in A. */
-bool ty_fuse(Arena *A, const Graph *g, const u8 *want, bool fast, Groups *y);
+** a group copies it). fast: contraction allowed. choices: or NULL. False: out of memory. Everything lives in A. */
+bool ty_fuse(Arena *A, const Graph *g, const u8 *want, bool fast, Choices *choices, Groups *y);
 
 /* Work: what one group does. Operand i of the program is the buffer of node operand[i] (-1:
 ** none, for IOTA and the product before an epilogue). A stored node's buffer is contiguous and row-major in the node's dims (PUT and
@@ -196,7 +205,8 @@ typedef struct Task {
   const i32 *input_node;
   bool fast;     /* contraction allowed */
   bool reserves; /* kernels cannot fail once their launches are reserved */
-  bool apart;    /* temporaries lie in no output */
+  Choices
+      *choices; /* of a plan for a range of sizes, whose temporaries lie in no output; else NULL */
 } Task;
 
 /* What the passes before the plan made of it. */

@@ -213,7 +213,7 @@ Plan *ty_compile_graph(State *S, const Graph *g, const Output *out, i32 nout, i3
                      .input_node = input_node,
                      .fast = S->fast,
                      .reserves = reserves(g),
-                     .apart = E->ranged};
+                     .choices = E->choices};
   Passes passes;
   Plan *p = NULL;
   const char *err = NULL;

@@ -113,7 +113,7 @@ static Plan *plan_of(State *S, const Recording *b, Output *out, i32 n, u64 *hash
     return NULL;
   }
   *hash = ty_hash(C->key, 16 + 8 * (size_t)n, b->g.hash);
-  const bool ranged = S->engine->ranged;
+  const bool ranged = S->engine->choices != NULL;
   Plan *p = ranged ? NULL : ty_cache_find(S, C->key, len, *hash);
   if (p) return ty_plan_hold(p);
   i32 *input = ty_mem_alloc(sizeof(i32) * (size_t)TY_MAX(b->ninput, 1));

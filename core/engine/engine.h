@@ -53,12 +53,12 @@ void ty_plan_drop(Plan *p);
 typedef struct Engine {
   const Device *device; /* the CPU */
   PlanCache plans;
-  Arena scratch;   /* of the compilation in progress */
-  LowerRoom *room; /* of the kernel that is lowered */
-  bool tells_code; /* ty_compile_text: machine code, too */
-  u32 dump;        /* letters of TYCHO_DUMP: bit 0 is 'a' */
-  bool check;      /* TYCHO_CHECK: verify after each pass */
-  bool ranged;     /* plans are samples of a range of sizes: shape_range.c */
+  Arena scratch;    /* of the compilation in progress */
+  LowerRoom *room;  /* of the kernel that is lowered */
+  bool tells_code;  /* ty_compile_text: machine code, too */
+  u32 dump;         /* letters of TYCHO_DUMP: bit 0 is 'a' */
+  bool check;       /* TYCHO_CHECK: verify after each pass */
+  Choices *choices; /* of plans that are samples of a range of sizes (shape_range.c); else NULL */
   void (*say)(void *ctx, const char *s, size_t n); /* where dumps go; NULL: nowhere */
   void *say_ctx;
   struct Compiled *compiled; /* engine.c: its own */

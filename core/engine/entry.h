@@ -152,7 +152,8 @@ struct Compiled {
     void *p;
     size_t n;
     uintptr_t frame; /* where the call stands on the stack of C */
-    i32 grads;       /* handles for gradients that this call and those below have of the list */
+    struct Trace *held;
+    i32 grads; /* handles for gradients that this call and those below have of the list */
   } room[ROOMS];
   i32 nroom;                      /* of calls in progress, or that errors have ended */
   QuickTable *quick[DEVICES_MAX]; /* made when first used */

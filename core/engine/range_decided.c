@@ -9,17 +9,14 @@
 
 const char ty_range_differ[] = "plans differ";
 
-/* Whether it grows, and ever faster. */
-static bool grows(const i64 *c) { return c[0] > 1 && c[1] >= 0 && c[2] >= 0; }
-
 /* Sizes that come to be 1 or 0 broadcast, or are left out. Those that follow from t by no line may come to be so
-** between the samples, or less than what they are no less than at each of them; but a dim of all of a storage may grow
-** as its dims' product does. */
+** between the samples; but one may grow as the product of two sizes does: users' code knows none of these (proofs.lua),
+** and what the library asks of its own dims holds at all sizes. */
 const char *ty_range_dims(const Type *const *t, i64 last) {
   i64 v[RANGE_SAMPLES], c[3];
   for (int d = 0; d < t[0]->rank; d++) {
     for (int k = 0; k < RANGE_SAMPLES; k++) v[k] = t[k]->dims[d];
-    if (!ty_patch_fit(v, last, c) || (c[2] && (t[0]->rank > 1 || !grows(c))))
+    if (!ty_patch_fit(v, last, c) || (c[2] && !ty_patch_grows(c)))
       return "a dim follows from sizes in its own way";
     if (c[1] && TY_MIN(v[0], v[RANGE_SAMPLES - 1]) < 2) return "a size comes to be 1";
   }

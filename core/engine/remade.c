@@ -8,7 +8,7 @@
 **    reduction or attention is done twice.
 ** 2. The operations are the very nodes of the capture, so the bits are.
 ** 3. A plan for a backward pass computes them in its own kernels (ty_remade_record). Where a call is expanded instead,
-**    they are all made before (ty_remade_restore).
+**    they are all made before (ty_remade_restore), while what they follow from is as it was (ty_remade_assign).
 ** 4. A tensor from outside that they follow from is kept as it was, whatever is written to it later: `apart`.
 */
 #include <stdlib.h>
@@ -361,6 +361,28 @@ bool ty_remade_restore(State *S, TracedCall *c) {
   ty_mem_free(result);
   return c->restored = ok;
 }
+
+/* The call that made x becomes its rows before dst is written, where it keeps what dst holds. */
+static bool split(State *S, const Tensor *dst, const Tensor *x) {
+  Record *r = ty_needs_grad(x) ? x->st->tape : NULL;
+  bool reads = false;
+  if (!r || r->kind != K_RESULT || !r->n || S->capture) return true;
+  TracedCall *c = r->edge[0].from->call;
+  for (i32 i = 0; c && i < c->tape->nvalue; i++) reads |= c->saved[i] == dst->st->snapshot;
+  if (!reads) return true;
+  if (!ty_remade_restore(S, c) || !ty_traced_call_expand(S, c)) return false;
+  x->st->tape = ty_record_hold(ty_traced_call_real(r));
+  ty_record_drop(r);
+  return true;
+}
+
+bool ty_remade_assign(State *S, const char *who, const Tensor *dst, const Given *x) {
+  if (TY_UNLIKELY(dst->st->snapshot != NULL) && x->kind == O_TENSOR && !split(S, dst, x->t))
+    return false;
+  return ty_record_assign(S, who, dst, x);
+}
+
+/* --- a tape under construction */
 
 static bool choosing_open(Choosing *C, i32 (**order)[2]) {
   const size_t n = (size_t)C->g->n + 1, outside = (size_t)C->c->noutside + 1;

@@ -295,7 +295,9 @@ ShapeRange *ty_shape_range_make(Instance *const *sample, i64 last, const RangeNu
 
 /* --- use */
 
-bool ty_shape_range_serves(const ShapeRange *r) { return !r->I->tape || !r->I->tape->sizes->unfit; }
+const char *ty_shape_range_unfit(const ShapeRange *r) {
+  return r->I->tape ? r->I->tape->sizes->unfit : NULL;
+}
 
 bool ty_shape_range_has(const ShapeRange *r, i64 t) {
   if (t < 0 || t > r->last) return false;

@@ -24,7 +24,7 @@ typedef struct ShapeRange {
 } ShapeRange;
 
 /* From instances of one trace for the sizes at ty_range_sample(i, last), made in captures for Capture.ranged and with
-** Engine.ranged, whose plans nobody else holds. Takes over the last of them on success, and may change the others, which
+** Engine.choices, whose plans nobody else holds. Takes over the last of them on success, and may change the others, which
 ** stay the caller's. step 0: no tensor tells t. NULL: *why. */
 ShapeRange *ty_shape_range_make(Instance *const *sample, i64 last, const RangeNumbers *known,
                                 const char **why);
@@ -39,8 +39,8 @@ const char *ty_range_dims(const Type *const *t, i64 last);
 /* range_tape.c: the last tape becomes one for the range. NULL, or why it cannot. */
 const char *ty_range_tape(TracedTape *const *sample, i64 last, const RangeNumbers *known);
 
-/* Whether it is one yet: it is given up where its backward pass is none for a range. */
-bool ty_shape_range_serves(const ShapeRange *r);
+/* Why it is none any more: its backward pass cannot be one for the range. NULL: it is one. */
+const char *ty_shape_range_unfit(const ShapeRange *r);
 /* Where the sizes are at t. */
 bool ty_shape_range_has(const ShapeRange *r, i64 t);
 /* Makes r->I what it is for the sizes at t. Cannot fail. */

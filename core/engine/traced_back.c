@@ -34,6 +34,7 @@ typedef struct Passing {
   const Tensor **in;      /* what a plan is given */
   const Tensor **running; /* by lead */
   Tensor **made;          /* by result */
+  Record **to;            /* the same: the lead that gets it */
   bool done;
 } Passing;
 
@@ -195,19 +196,17 @@ static bool run(Passing *P, const BackPlan *p, Instance *I) {
   const char *why;
   const Ready ready = ty_instance_ready(S, I, P->in, c->number, &why);
   if (ready != READY_YES) return ready == READY_NO;
-  for (i32 i = 0; i < p->ngive; i++) P->made[i] = &result[i];
+  for (i32 i = 0; i < p->ngive; i++) {
+    P->made[i] = &result[i];
+    P->to[i] = lead_of(P, p->give[i]);
+  }
   const u64 seed = S->seed, stream = S->stream;
   S->seed = c->seed; /* what it draws again the call has drawn */
   S->stream = c->stream;
   const bool ok = ty_instance_run(S, I, P->in, c->number, P->made);
   S->seed = seed;
   S->stream = stream;
-  if (!ok) return false;
-  for (i32 i = 0; i < p->ngive; i++) /* all or none, or one would be added to twice */
-    if (!ty_back_await(P->b, lead_of(P, p->give[i]))) return false;
-  for (i32 i = 0; i < p->ngive; i++) ty_back_put(P->b, lead_of(P, p->give[i]), &result[i]);
-  P->done = true;
-  return true;
+  return P->done = ok && ty_back_lead(P->b, P->to, result, p->ngive);
 }
 
 /* Which values are read on the way, by the rows that are marked, and which gradients come. */
@@ -307,7 +306,7 @@ static bool pass(State *S, Back *b, TracedCall *c, bool *done) {
   const bool part = b->at->r->kind != K_CALL;
   TracedTape *T = c->tape;
   const size_t nlead = (size_t)ty_tape_leads(T), nin = (size_t)(T->nvalue + T->noutput) + nlead;
-  const size_t tensors = nin + nlead, pointers = nin + 2 * nlead;
+  const size_t tensors = nin + nlead, pointers = nin + 3 * nlead;
   Tensor *flat = T->room
                      ? T->room
                      : ty_mem_alloc(tensors * sizeof *flat + pointers * sizeof(void *) + nin + 1);
@@ -320,7 +319,8 @@ static bool pass(State *S, Back *b, TracedCall *c, bool *done) {
   P.in = (const Tensor **)(flat + tensors);
   P.running = P.in + nin;
   P.made = (Tensor **)(P.running + nlead);
-  P.key = (u8 *)(P.made + nlead);
+  P.to = (Record **)(P.made + nlead);
+  P.key = (u8 *)(P.to + nlead);
   const bool mode = S->grad_mode;
   ty_grad_set_mode(S, false);
   const bool ok = by_plan(&P);

@@ -12,8 +12,9 @@
 #include "ir/site.h"
 
 static void drop_samples(BackPlan *p) {
-  for (i32 i = 0; i < p->nsample; i++)
+  for (i32 i = 0; i < RANGE_SAMPLES; i++)
     if (p->sample[i]) ty_instance_free(p->sample[i]);
+  memset(p->sample, 0, sizeof p->sample);
   p->nsample = 0;
 }
 
@@ -236,8 +237,9 @@ static void drop_remade(const Making *M) {
     if (T->value[v].kind == VALUE_REMADE) ty_storage_drop(M->saved[v]);
 }
 
-/* *y: a plan for the sizes that the tape is for; it stays NULL where there can be none. False: out of memory. */
-static bool plan_make(State *S, const Back *by, const TracedCall *c, BackPlan *p, bool ranged,
+/* *y: a plan for the sizes that the tape is for; it stays NULL where there can be none. choices: of a sample of a range, or
+** NULL. False: out of memory. */
+static bool plan_make(State *S, const Back *by, const TracedCall *c, BackPlan *p, Choices *choices,
                       Instance **y) {
   const TracedTape *T = c->tape;
   Making M = {.S = S, .by = by, .c = c, .p = p, .y = y, .nlead = ty_tape_leads(T)};
@@ -251,9 +253,10 @@ static bool plan_make(State *S, const Back *by, const TracedCall *c, BackPlan *p
   bool ok = (M.in && M.saved && M.lead && M.result) || ty_fail_memory(S, "backward", 0);
   ok = ok && make_stand_ins(&M) && (z = ty_lazy_open(S, &like)) != NULL;
   if (ok && (ok = ty_capture_begin(S, z->open))) {
-    S->capture->ranged = S->engine->ranged = ranged;
+    S->engine->choices = choices;
+    S->capture->ranged = choices != NULL;
     ok = record_pass(&M);
-    S->engine->ranged = false;
+    S->engine->choices = NULL;
     ty_capture_end(S);
   }
   if (z) ty_lazy_abandon(S, z);
@@ -269,10 +272,10 @@ static bool plan_make(State *S, const Back *by, const TracedCall *c, BackPlan *p
 /* The samples become a range; where they cannot, calls are to have tapes for their own sizes. */
 static void join(TracedTape *T, BackPlan *p) {
   const RangeNumbers known = {.given = T->sizes->given, .ngiven = T->sizes->ngiven};
-  const char *why;
+  const char *why = NULL;
   p->range = ty_shape_range_make(p->sample, T->sizes->last, &known, &why);
   if (p->range) p->sample[RANGE_SAMPLES - 1] = NULL;
-  T->sizes->unfit = !p->range;
+  T->sizes->unfit = why;
   drop_samples(p);
   p->made = true;
 }
@@ -281,20 +284,21 @@ static void join(TracedTape *T, BackPlan *p) {
 static bool sample_make(State *S, const Back *by, TracedCall *c, BackPlan *p) {
   TracedTape *T = c->tape;
   const size_t bytes = sizeof *p->give * (size_t)p->ngive;
-  const i32 ngive = p->ngive;
+  const i32 ngive = p->ngive, k = (p->nsample + RANGE_SAMPLES - 1) % RANGE_SAMPLES;
   i32 *give = ty_mem_alloc(bytes + 1); /* by the first sample */
   if (!give) return ty_fail_memory(S, "backward", 0);
   if (bytes) memcpy(give, p->give, bytes);
-  ty_traced_tape_at(T, ty_range_sample(p->nsample, T->sizes->last));
+  ty_traced_tape_at(T, ty_range_sample(k, T->sizes->last));
+  ty_choices_begin(&p->choices, !p->nsample);
   Instance *y = NULL;
-  const bool ok = plan_make(S, by, c, p, true, &y);
+  const bool ok = plan_make(S, by, c, p, &p->choices, &y);
   const bool same = !p->nsample || (ngive == p->ngive && (!bytes || !memcmp(give, p->give, bytes)));
   ty_mem_free(give);
   ty_traced_tape_at(T, c->t);
   if (!ok) return false;
   p->made = !y || !same;
-  T->sizes->unfit |= !same;
-  if (y) p->sample[p->nsample++] = y;
+  if (!same) T->sizes->unfit = ty_range_differ;
+  if (y) p->sample[k] = y, p->nsample++;
   if (p->made) drop_samples(p);
   else if (p->nsample == RANGE_SAMPLES) join(T, p);
   return true;
@@ -302,7 +306,7 @@ static bool sample_make(State *S, const Back *by, TracedCall *c, BackPlan *p) {
 
 bool ty_back_plan_make(State *S, const Back *by, TracedCall *c, BackPlan *p) {
   if (c->tape->sizes) return sample_make(S, by, c, p);
-  return p->made = plan_make(S, by, c, p, false, &p->I);
+  return p->made = plan_make(S, by, c, p, NULL, &p->I);
 }
 
 Instance *ty_back_plan_at(BackPlan *p, i64 t) {

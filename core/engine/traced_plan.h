@@ -18,9 +18,10 @@ enum { LEAD_ASKED = 1, LEAD_RUNNING = 2, LEAD_BEGINS = 4 };
 ** which something is on its way. */
 typedef struct BackPlan {
   struct BackPlan *next;
-  Instance *I;       /* NULL: none can be made, or ... */
-  ShapeRange *range; /* ... it is this one's */
-  Instance *sample[RANGE_SAMPLES];
+  Instance *I;                     /* NULL: none can be made, or ... */
+  ShapeRange *range;               /* ... it is this one's */
+  Instance *sample[RANGE_SAMPLES]; /* the last one is made first */
+  Choices choices;                 /* of these */
   i32 nsample;
   bool made;      /* all that can be */
   bool part;      /* it is of one: values that are remade are given */

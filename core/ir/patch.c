@@ -61,7 +61,7 @@ bool ty_patch_fit_scalar(const u64 *bits, int dtype, const RangeNumbers *known, 
                      .kind = PATCH_SCALAR,
                      .form = g->form,
                      .dtype = (u8)dtype,
-                     .c = {g->c[0], g->c[1]}};
+                     .c = {g->c[0], g->c[1], g->c[2]}};
     if (!ty_patch_gives(&p, bits, last)) continue;
     if (!are_told_apart(dtype, p.c, last)) return false;
     if (found && (p.form != y->form || memcmp(p.c, y->c, sizeof p.c) != 0))
@@ -77,7 +77,8 @@ bool ty_patch_fit_scalar(const u64 *bits, int dtype, const RangeNumbers *known, 
     if (!(fabs(v) < 0x1p50)) return false;
     n[i] = (i64)v;
   }
-  return ty_patch_fit(n, last, y->c) && !y->c[2] && ty_patch_gives(y, bits, last);
+  return ty_patch_fit(n, last, y->c) && (!y->c[2] || ty_patch_grows(y->c)) &&
+         ty_patch_gives(y, bits, last);
 }
 
 bool ty_patch_add(Patches *y, const Patch *p) {

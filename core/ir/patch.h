@@ -16,11 +16,11 @@ static inline i64 ty_range_sample(i32 i, i64 last) {
   return t[i];
 }
 
-/* A number that is known to follow from t: the form of c[0] + c[1] t. */
+/* A number that is known to follow from t: the form of c[0] + c[1] t + c[2] t (t - 1) / 2, which grows or falls with t. */
 typedef enum { FORM_SIZE, FORM_EIGHTH, FORM_RECIPROCAL, FORM_ROOT, FORM_RECIPROCAL_ROOT } RangeForm;
 typedef struct RangeNumber {
   u8 form;
-  i64 c[2];
+  i64 c[3];
 } RangeNumber;
 
 /* Those that operations were given, and one for each size of an instance. */
@@ -45,6 +45,8 @@ typedef struct Patches {
 /* The polynomial through the values at the samples; false: there is none. Words of two numbers each are such sums, too. */
 bool ty_patch_fit(const i64 *v, i64 last, i64 *c);
 i64 ty_patch_at(const i64 *c, i64 t);
+/* Whether it is more than 1 and grows, perhaps ever faster, as a product of sizes does. */
+static inline bool ty_patch_grows(const i64 *c) { return c[0] > 1 && c[1] >= 0 && c[2] >= 0; }
 /* Whether the patch gives these bits at the samples. */
 bool ty_patch_gives(const Patch *p, const u64 *bits, i64 last);
 /* The same of a scalar that an operation was given, or else of a size that it knows itself, as a check of indices does:

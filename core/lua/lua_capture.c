@@ -721,9 +721,12 @@ static int installed(lua_State *L, const Instance *I) {
 ** description is the same but for sizes, or a tape was replayed. Instances know tensors by the same
 ** numbers. sample: from 1, of a range of sizes. */
 static int extend(lua_State *L, State *S, Entry *e, Trace *T, int sample) {
-  S->engine->ranged = sample >= 1;
+  if (sample >= 1) {
+    ty_choices_begin(&T->choices, sample == RANGE_SAMPLES);
+    S->engine->choices = &T->choices;
+  }
   Instance *I = read_instance(L, S, 1, e);
-  S->engine->ranged = false;
+  S->engine->choices = NULL;
   if (!I) return refused(L, S);
   if (!is_like(T, I) || draws_and_checks(T, S) || !read_sizes(L, I, T->nsizes)) {
     ty_instance_free(I);
@@ -751,12 +754,14 @@ static int extend(lua_State *L, State *S, Entry *e, Trace *T, int sample) {
   return installed(L, I);
 }
 
-/* frozen(x) -> what x holds now, in a storage of its own that leads where x's does */
+/* frozen(x, other = nil) -> what x holds now, in a storage of its own that leads where x's does; other: what that gave for
+** another tensor of its storage, then in the same one */
 static int capture_frozen(lua_State *L) {
   State *S = ty_lua_enter(L);
   const Tensor *x = ty_lua_check(L, "capture", 1);
+  const Tensor *other = lua_isnoneornil(L, 2) ? NULL : ty_lua_check(L, "capture", 2);
   Tensor *y = ty_lua_push(L);
-  Storage *st = ty_grad_freeze(S, x->st);
+  Storage *st = other ? ty_storage_hold(other->st) : ty_grad_freeze(S, x->st);
   if (!st) return ty_lua_fail(L, S);
   if (x->st->tape && !st->tape) st->tape = ty_record_hold(x->st->tape);
   *y = *x;

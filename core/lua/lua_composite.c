@@ -12,7 +12,7 @@
 **    Lua's keeps is not known here: then nothing is let go of.
 ** Functions in C that record several operations ask for rule 1 themselves, as their first deed (ty_lua_answered).
 */
-#include "record/traced_call.h"
+#include "engine/remade.h"
 #include "engine/entry.h"
 #include "engine/trace.h"
 #include "lua/lua_protect.h"
@@ -382,7 +382,7 @@ static int composite_take(lua_State *L) {
   State *S = ty_lua_enter(L);
   Tensor *x = ty_lua_check(L, "copy_", 1), *y = ty_lua_check(L, "copy_", 2);
   const Given value = {.kind = O_TENSOR, .t = y, .dies = true};
-  TY_LUA_MUST(L, S, ty_traced_call_assign(S, "copy_", x, &value));
+  TY_LUA_MUST(L, S, ty_remade_assign(S, "copy_", x, &value));
   lua_settop(L, 1);
   return 1;
 }

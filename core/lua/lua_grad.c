@@ -36,6 +36,37 @@ static void kept_drop(void *ctx) {
   ty_mem_free(k);
 }
 
+/* Whether the values at indices a and b of the stack are one, or tables that hold such. */
+static bool alike(lua_State *L, int a, int b) {
+  const int top = lua_gettop(L);
+  i32 n = 0;
+  if (lua_rawequal(L, a, b)) return true;
+  bool same = lua_istable(L, a) && lua_istable(L, b) && lua_checkstack(L, 8);
+  if (same) lua_pushnil(L);
+  for (; same && lua_next(L, a); n++) {
+    lua_pushvalue(L, -2);
+    lua_rawget(L, b);
+    same = alike(L, top + 2, top + 3);
+    lua_settop(L, top + 1);
+  }
+  if (same) lua_pushnil(L);
+  for (; same && lua_next(L, b); n--) lua_pop(L, 1);
+  lua_settop(L, top);
+  return same && !n;
+}
+
+static bool kept_alike(const Rule *x, const Rule *y) {
+  const Kept *k = (const Kept *)x, *m = (const Kept *)y;
+  lua_State *L = k->B->L;
+  const int top = lua_gettop(L);
+  if (!lua_checkstack(L, 8)) return false;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, k->ref);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, m->ref);
+  const bool same = alike(L, top + 1, top + 2);
+  lua_settop(L, top);
+  return same;
+}
+
 /* A backward pass as Lua holds it. */
 typedef struct BackHandle {
   Back own;
@@ -197,14 +228,14 @@ static BackState back_step(lua_State *L, State *S, Back *b) {
 typedef struct Hooks {
   Owner hook; /* first */
   Binding *B;
-  int ref;   /* in the registry: the list, with `back` as kept tables have it */
-  bool leaf; /* counts in the State's hooks */
-  Type type; /* of the tensor on which it was registered */
+  int ref; /* in the registry: the list, with `back` as kept tables have it, and `grad` where it is kept */
+  bool counted; /* in the State's hooks */
+  Type type;    /* of the tensor on which it was registered */
 } Hooks;
 
 static void hooks_drop(void *ctx) {
   Hooks *h = ctx;
-  h->B->S.hooks -= h->leaf;
+  h->B->S.hooks -= h->counted;
   luaL_unref(h->B->L, LUA_REGISTRYINDEX, h->ref);
   ty_mem_free(h);
 }
@@ -267,8 +298,8 @@ static int grad_instead(lua_State *L) {
   return 0;
 }
 
-/* hooks(x, list = nil) -> the list of x's hooks; nil: it has none. list: from now on, where it has none; false: it has none
-** any more */
+/* hooks(x, list = nil, retains = nil) -> the list of x's hooks; nil: it has none. list: from now on, where it has none;
+** false: it has none any more. retains: they keep the gradient in the list */
 static int grad_hooks(lua_State *L) {
   State *S = ty_lua_enter(L);
   const Tensor *x = ty_lua_check(L, "register_hook", 1);
@@ -303,8 +334,13 @@ static int grad_hooks(lua_State *L) {
       return ty_lua_error(L, "register_hook: out of memory");
     }
     *h = (Hooks){{hooks_drop, h}, (Binding *)S, ref, r->kind == K_LEAF && !S->capture, x->type};
-    S->hooks += h->leaf;
+    S->hooks += h->counted;
     r->hook = &h->hook;
+  }
+  if (lua_toboolean(L, 3) && !r->retains) {
+    Hooks *h = (Hooks *)r->hook;
+    r->retains = true;
+    if (!h->counted && !S->capture) S->hooks++, h->counted = true;
   }
   if (r->hook && lua_isboolean(L, 2)) { /* the last one was removed */
     r->hook->drop(r->hook->ctx);
@@ -669,7 +705,7 @@ static Kept *kept_new(lua_State *L, Binding *B, bool pins, u64 seq, Handle *firs
     ty_fail_memory(&B->S, "custom_grad", 0);
     return NULL;
   }
-  *k = (Kept){.rule.refs = 1, .B = B, .ref = ref, .npins = npins};
+  *k = (Kept){.rule = {1, kept_alike}, .B = B, .ref = ref, .npins = npins};
   if (npins) ty_lua_scope_pin(B, k->pin, seq, first);
   return k;
 }
@@ -847,6 +883,13 @@ int ty_lua_grad_is_leaf(lua_State *L, const Tensor *x) {
   return 1;
 }
 
+/* The record of x, no leaf, whose hooks keep its gradient; NULL: they do not. */
+static const Record *retaining(const Tensor *x) {
+  if (ty_needs(x) != NEEDS_TAPED) return NULL;
+  const Record *r = ty_traced_call_real(x->st->tape);
+  return r->retains ? r : NULL;
+}
+
 /* A capture keeps the gradients of leaves from outside elsewhere; see gradients.lua. */
 static void refuse_outside(lua_State *L, State *S, const Record *r) {
   if (!r || !ty_capture_is_old(S, r)) return;
@@ -858,9 +901,16 @@ int ty_lua_grad_get(lua_State *L, const Tensor *x) {
   Record *r = ty_grad_leaf(x);
   ty_lua_works(L, ty_lua_binding(L));
   ty_lua_follow(L, ty_lua_binding(L)); /* views are made as the mode says */
-  refuse_outside(L, x->st->S, r);
-  if (!r || !r->t.st) lua_pushnil(L);
-  else ty_tensor_view(ty_lua_push(L), &r->t, &x->type, x->offset, x->strides);
+  const Record *kept = retaining(x);
+  refuse_outside(L, x->st->S, kept ? kept : r);
+  const Tensor *g = r && r->t.st ? &r->t : NULL;
+  if (kept) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, ((const Hooks *)kept->hook)->ref);
+    lua_getfield(L, -1, "grad");
+    g = ty_lua_test(L, -1);
+  }
+  if (!g) lua_pushnil(L);
+  else ty_tensor_view(ty_lua_push(L), g, &x->type, x->offset, x->strides);
   return 1;
 }
 
@@ -868,9 +918,14 @@ int ty_lua_grad_get(lua_State *L, const Tensor *x) {
 int ty_lua_grad_set(lua_State *L, const Tensor *x) {
   State *S = ty_lua_enter(L);
   Record *r = ty_grad_leaf(x);
-  refuse_outside(L, S, r);
+  const Record *kept = retaining(x);
+  refuse_outside(L, S, kept ? kept : r);
   if (lua_isnil(L, 3)) {
     if (r) ty_tensor_release(&r->t);
+    if (!kept) return 0;
+    lua_rawgeti(L, LUA_REGISTRYINDEX, ((const Hooks *)kept->hook)->ref);
+    lua_pushnil(L);
+    lua_setfield(L, -2, "grad");
     return 0;
   }
   Tensor *g = ty_lua_check(L, "grad", 3);

@@ -234,7 +234,8 @@ struct Trace {
   i32 ninstance;
   ShapeRange *range[RANGES_MAX]; /* most recently made first */
   i32 nranges;
-  Instance *sample[RANGE_SAMPLES]; /* of the range that is being made */
+  Instance *sample[RANGE_SAMPLES]; /* of the range that is being made, the last one first */
+  Choices choices;                 /* of these */
   struct TurnGuards *turns;        /* of lua_turn.c; NULL until it takes some */
   u32 straight;                    /* calls in a row that its link did not lead back from */
   bool gone;                       /* the entry has dropped it; who runs it still has */

@@ -12,7 +12,7 @@
 ** for each of its dims.
 */
 #include <math.h>
-#include "record/traced_call.h"
+#include "engine/remade.h"
 #include "lua/lua_view.h"
 
 #define READ "index"
@@ -561,7 +561,7 @@ static bool assign_masked(lua_State *L, State *S, const Tensor *x, const Key *k,
   TY_LUA_MUST(L, S, ty_record(S, WRITE, OP_WHERE, 3, src, y));
   Tensor *own = ty_lua_push(L); /* a bool x and a number met in i64 */
   TY_LUA_MUST(L, S, ty_record_cast(S, y, x->type.dtype, own));
-  TY_LUA_MUST(L, S, ty_traced_call_assign(S, WRITE, dst, &(Given){.kind = O_TENSOR, .t = own}));
+  TY_LUA_MUST(L, S, ty_remade_assign(S, WRITE, dst, &(Given){.kind = O_TENSOR, .t = own}));
   return true;
 }
 
@@ -597,7 +597,7 @@ static int scatter(lua_State *L, State *S, const Tensor *x, Key *k, const Given 
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_record_scatter(S, WRITE, OP_SCATTER, old, g.at, index, base, src, y));
   const Tensor *whole = ty_lua_view_reshape(L, S, y, &g.src.t);
-  TY_LUA_MUST(L, S, ty_traced_call_assign(S, WRITE, dst, &(Given){.kind = O_TENSOR, .t = whole}));
+  TY_LUA_MUST(L, S, ty_remade_assign(S, WRITE, dst, &(Given){.kind = O_TENSOR, .t = whole}));
   return 0;
 }
 
@@ -617,6 +617,6 @@ int ty_lua_newindex(lua_State *L) {
     return 0;
   if (k.nadv) return scatter(L, S, x, &k, &v);
   const Tensor *dst = ty_lua_view_push(L, x, &k.v);
-  TY_LUA_MUST(L, S, ty_traced_call_assign(S, WRITE, dst, &v));
+  TY_LUA_MUST(L, S, ty_remade_assign(S, WRITE, dst, &v));
   return 0;
 }

@@ -11,6 +11,7 @@
 #include "engine/entry.h"
 #include "lua/lua_seam.h"
 #include "lua/lua_slice.h"
+#include "lua/lua_trace.h"
 #include "lua/lua_tycho.h"
 
 #define KEY_STATE SEAM_STATE /* in the registry */
@@ -26,6 +27,7 @@ static void binding_close(Binding *B) {
   B->composites = NULL;
   ty_mem_free(B->turns);
   B->turns = NULL;
+  ty_trace_leave_all(&B->S);
   ty_engine_close(&B->S);
 }
 

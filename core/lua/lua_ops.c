@@ -8,7 +8,7 @@
 ** form computes the row and writes the result through its first argument.
 */
 #include <math.h>
-#include "record/traced_call.h"
+#include "engine/remade.h"
 #include "record/capture.h"
 #include "record/complex.h"
 #include "lua/lua_lifetime.h"
@@ -126,7 +126,7 @@ static bool record_in_place(State *S, const char *who, int op, int n, const Give
   Storage *st = src[0].t->st;
   Recording *b = is_over(S, n, src) ? ty_calc_open(S) : NULL;
   const Given value = {.kind = O_TENSOR, .t = &y, .dies = true};
-  bool ok = record_map(S, who, op, n, src, &y) && ty_traced_call_assign(S, who, src[0].t, &value);
+  bool ok = record_map(S, who, op, n, src, &y) && ty_remade_assign(S, who, src[0].t, &value);
   ty_tensor_release(&y);
   if (!b) return ok;
   S->open = NULL;
@@ -147,7 +147,7 @@ static int l_map_in_place(lua_State *L) {
     lua_settop(L, n);
     ty_lua_complex(L, S, who, ty_ops[op].lua, n, src);
     const Given value = {.kind = O_TENSOR, .t = ty_lua_check(L, who, -1)};
-    TY_LUA_MUST(L, S, ty_traced_call_assign(S, who, src[0].t, &value));
+    TY_LUA_MUST(L, S, ty_remade_assign(S, who, src[0].t, &value));
     lua_settop(L, 1);
     return 1;
   }
@@ -356,7 +356,7 @@ static bool record_scatter_in_place(State *S, const char *who, int op, const Ten
   Tensor y = {0};
   if (!ty_record_scatter(S, who, op, x, dim, index, 1, src, &y)) return false;
   Given value = {.kind = O_TENSOR, .t = &y, .dies = true};
-  bool ok = ty_traced_call_assign(S, who, x, &value);
+  bool ok = ty_remade_assign(S, who, x, &value);
   ty_tensor_release(&y);
   return ok;
 }

@@ -103,19 +103,19 @@ static int capture_stand_in(lua_State *L) {
   return 1;
 }
 
-/* Numbers of a list {form, c, b, form, c, b ...} at stack index i, in a userdata that is pushed. */
+/* Numbers of a list {form, c, b, a, form, c, b, a ...} at stack index i, in a userdata that is pushed. */
 static RangeNumber *read_numbers(lua_State *L, int i, i32 *n) {
   luaL_checktype(L, i, LUA_TTABLE);
-  *n = (i32)lua_objlen(L, i) / 3;
+  *n = (i32)lua_objlen(L, i) / 4;
   RangeNumber *y = lua_newuserdata(L, sizeof *y * (size_t)(*n + 1));
   for (i32 k = 0; k < *n; k++) {
-    i64 v[3];
-    for (int j = 0; j < 3; j++) {
-      lua_rawgeti(L, i, 3 * k + j + 1);
+    i64 v[4];
+    for (int j = 0; j < 4; j++) {
+      lua_rawgeti(L, i, 4 * k + j + 1);
       v[j] = (i64)lua_tonumber(L, -1);
       lua_pop(L, 1);
     }
-    y[k] = (RangeNumber){(u8)v[0], {v[1], v[2]}};
+    y[k] = (RangeNumber){(u8)v[0], {v[1], v[2], v[3]}};
   }
   return y;
 }
@@ -176,21 +176,23 @@ static int capture_join(lua_State *L) {
   return 2;
 }
 
-/* unfit(handle, position) -> whether a range of the trace was given up, since its backward pass is none for a range */
+/* unfit(handle, position) -> nil, or why a range of the trace was given up: its backward pass is none for a range */
 static int capture_unfit(lua_State *L) {
   ty_lua_enter(L);
   const Entry *e = luaL_checkudata(L, 1, ENTRY_META);
   const int position = (int)luaL_checkinteger(L, 2);
   Trace *T = position < 1 || position > e->ntrace ? NULL : e->trace[position - 1];
-  i32 n = 0, was = T ? T->nranges : 0;
-  if (T && T->refs > 1) return 0; /* it may be running */
-  for (i32 i = 0; i < was; i++) {
+  const char *why = NULL;
+  i32 n = 0;
+  if (!T || T->refs > 1) return 0; /* it may be running */
+  for (i32 i = 0; i < T->nranges; i++) {
     ShapeRange *r = T->range[i];
-    if (ty_shape_range_serves(r)) T->range[n++] = r;
-    else ty_shape_range_free(r);
+    const char *unfit = ty_shape_range_unfit(r);
+    if (!unfit) T->range[n++] = r;
+    else ty_shape_range_free(r), why = unfit;
   }
-  if (T) T->nranges = n;
-  lua_pushboolean(L, n < was);
+  T->nranges = n;
+  lua_pushstring(L, why);
   return 1;
 }
 

@@ -5,6 +5,7 @@
 ** are recorded. Raises on dtypes and dims that do not fit, and on memory.
 */
 #include <stdlib.h>
+#include "record/complex.h"
 #include "lua/lua_view.h"
 
 /* --- what is not zero */
@@ -217,7 +218,8 @@ static int l_masked_select(lua_State *L) {
   const Tensor *both[2] = {x, mask};
   i64 steps[2][MAX_RANK] = {{0}};
   for (int k = 0; k < 2; k++) ty_type_expand(&t, &both[k]->type, both[k]->strides, steps[k]);
-  if (needs_gradient(S, x)) return gather_selected(L, S, who, x, mask, &t, steps);
+  if (needs_gradient(S, x) || ty_is_complex(x->type.dtype))
+    return gather_selected(L, S, who, x, mask, &t, steps);
   Type line = ty_type_line(t.dtype, 0, 0);
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_tensor_read(S, x) && found_room(S, mask, &t, steps[1], &line, y));
@@ -306,6 +308,7 @@ static int l_unique(lua_State *L) {
   if (!lua_isnoneornil(L, 2)) return unique_by_options(L);
   State *S = ty_lua_enter(L);
   const Tensor *x = ty_lua_check(L, who, 1);
+  TY_LUA_MUST(L, S, ty_complex_refuse(S, who, x));
   if (!ty_tensor_read(S, x)) return ty_lua_fail(L, S); /* computed here, and by no other name */
   Type it = x->type, line = ty_type_line(T_I64, 0, ty_type_numel(&x->type));
   const i64 n = line.dims[0];
@@ -353,6 +356,7 @@ static bool flag(lua_State *L, const char *who, int i, const char *name, bool ot
 static void push_sorted(lua_State *L, State *S, const char *who, const Tensor *x, int dim,
                         bool descending, i64 keep) {
   Tensor *y = ty_lua_push(L), *at = ty_lua_push(L);
+  TY_LUA_MUST(L, S, ty_complex_refuse(S, who, x));
   TY_LUA_MUST(L, S, ty_record_argsort(S, x, dim, descending, keep, at));
   if (x->type.rank > 0) TY_LUA_MUST(L, S, ty_record_gather(S, who, x, dim, at, 0, y));
   else TY_LUA_MUST(L, S, ty_record_copy(S, x, y));

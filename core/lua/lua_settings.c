@@ -4,6 +4,7 @@
 ** Raises on values of the wrong kind. What the machine does not offer gives nil and a message.
 */
 #include "device/cpu/cpu.h"
+#include "device/cpu/fft.h"
 #include "engine/entry.h"
 #include "lua/lua_fields.h"
 #include "lua/lua_tycho.h"
@@ -124,6 +125,15 @@ static void put_cache(lua_State *L, const char *name, const CacheStats *c) {
   lua_setfield(L, -2, name);
 }
 
+/* fft: the plans of transforms, which all states share. */
+static void put_transforms(lua_State *L) {
+  const FftStats f = ty_fft_stats();
+  put_cache(L, "fft", &(CacheStats){f.entries, f.bytes, f.hits, f.misses, f.evictions});
+  lua_getfield(L, -1, "fft");
+  set_number(L, "limit", (double)f.limit);
+  lua_pop(L, 1);
+}
+
 /* Which code runs products of bf16: `bf16_unit` names it, where it is not that of the others; `amx` true,
 ** or "emulated"; else `no_amx` says why not. */
 static void put_amx(lua_State *L, const State *S) {
@@ -167,6 +177,7 @@ static int l_stats(lua_State *L) {
   if (!S->engine) return 1; /* closing */
   put_cache(L, "plans", &S->engine->plans.stats);
   put_cache(L, "panels", &S->engine->panel_stats);
+  put_transforms(L);
   set_number(L, "making", (double)S->engine->making * 1e-9);
   set_number(L, "cuts", (double)S->engine->compiled->cuts);
   set_number(L, "relearned", (double)S->engine->compiled->relearned);
@@ -197,7 +208,9 @@ void ty_lua_open_settings(lua_State *L, int m, int t) {
       {"synchronize", l_synchronize, 'm', "",
        "waits until devices have done what they were asked for; raises what went wrong there"},
       {"stats", l_stats, 'm', "",
-       "a table: memory in bytes, caches of kernels, plans and packed weights, operations counted"},
+       "a table: memory in bytes, caches of kernels, plans, packed weights and transforms' tables "
+       "(fft: "
+       "entries, bytes of at most limit), operations counted"},
       {NULL, NULL, 0, NULL, NULL}};
   ty_lua_define(L, m, t, fns);
   lua_pushliteral(L, TY_VERSION);

@@ -63,9 +63,17 @@ bool ty_slice_may(const Instance *I) {
 
 /* --- lifetimes */
 
+/* What a run that went to its end has made, and nobody takes. */
+static void drop_outputs(const Slice *s) {
+  for (i32 i = 0; i < s->nbefore; i++) {
+    Buffer *made = s->I->result[i];
+    if (made && made != s->before[i].buf) ty_buffer_drop(made);
+  }
+}
+
 static void close_slice(Slice *s) {
   ty_slice_free(s->run), s->run = NULL;
-  if (s->begun) ty_instance_leave(s->I), s->begun = false;
+  if (s->begun) drop_outputs(s), ty_instance_leave(s->I), s->begun = false;
   for (i32 i = 0; i < s->nbefore; i++)
     if (s->before[i].buf) ty_buffer_drop(s->before[i].buf);
   for (i32 i = 0; i < s->ngradient; i++)

@@ -7,7 +7,7 @@
 ** make them anew.
 */
 #include <math.h>
-#include "record/traced_call.h"
+#include "engine/remade.h"
 #include "lua/lua_calc.h"
 #include "lua/lua_view.h"
 #include "record/capture.h"
@@ -337,7 +337,7 @@ static int l_copy_in_place(lua_State *L) {
   State *S = ty_lua_enter(L);
   Tensor *x = ty_lua_check(L, "copy_", 1);
   Given y = ty_lua_operand(L, "copy_", 2);
-  TY_LUA_MUST(L, S, ty_traced_call_assign(S, "copy_", x, &y));
+  TY_LUA_MUST(L, S, ty_remade_assign(S, "copy_", x, &y));
   lua_settop(L, 1);
   return 1;
 }

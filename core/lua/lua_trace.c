@@ -138,8 +138,7 @@ static Instance *find_instance(State *S, const Trace *T, Call *c) {
   if (!T->dynamic || ty_guards_fit(S, T, T->instance[0], number, outside)) return T->instance[0];
   for (i32 i = 0; i < T->nranges && !c->sliced;
        i++) { /* whose instance is for one call at a time */
-    if (!ty_shape_range_serves(T->range[i]) ||
-        !find_in_range(T, T->range[i], number, outside, &c->t))
+    if (ty_shape_range_unfit(T->range[i]) || !find_in_range(T, T->range[i], number, outside, &c->t))
       continue;
     c->range = T->range[i];
     pin(c);
@@ -166,8 +165,7 @@ static bool may_try_again(lua_State *L, State *S, Instance *I, const Call *c, co
 ** to collect them would cost more than to read the gradients. Calls in progress have theirs before this one's. */
 static void push_grads(lua_State *L, Binding *B, const Trace *T, const Call *c) {
   struct Room *r = &B->S.engine->compiled->room[c->room];
-  const i32 from = c->room ? r[-1].grads : 0;
-  r->grads = from;
+  const i32 from = r->grads;
   if (T->shows_grads || c->sliced || c->told) {
     for (i32 i = 0; i < T->ngrads; i++) ty_lua_push_in(L, B);
     return;
@@ -209,33 +207,51 @@ static void push_made(lua_State *L, Binding *B, const Trace *T, const Call *c, b
   if (T->ngrads) push_grads(L, B, T, c);
 }
 
-/* The memory for it, of which a trace may want more than the stack of a thread has. An error of Lua's may end a
-** call without leave_room: calls in progress stand higher on the stack of C than this one, those that have
-** ended do not. False: out of memory, or calls inside of calls inside of calls. */
-static __attribute__((noinline)) bool take_room(struct Compiled *C, const Trace *T, Call *y) {
-  const uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+static void leave_rooms(struct Compiled *C, i32 down_to) {
+  while (C->nroom > down_to) ty_trace_drop(C->room[--C->nroom].held);
+}
+
+void ty_trace_leave_all(State *S) { leave_rooms(S->engine->compiled, 0); }
+
+/* Holds T until leave_room. An error of Lua's may end a call without it: calls in progress stand higher on the stack of
+** C than this one, those that have ended do not. NULL: calls inside of calls inside of calls. */
+static struct Room *enter_room(struct Compiled *C, Trace *T, uintptr_t here) {
+  i32 live = C->nroom;
+  while (live && C->room[live - 1].frame <= here) live--;
+  leave_rooms(C, live);
+  if (C->nroom == ROOMS) return NULL;
+  struct Room *r = &C->room[C->nroom++];
+  r->frame = here;
+  r->held = T, T->refs++;
+  r->grads = live ? r[-1].grads : 0;
+  return r;
+}
+
+static void leave_room(struct Compiled *C) { leave_rooms(C, C->nroom - 1); }
+
+/* The same with memory for a call, of which a trace may want more than the stack of a thread has. */
+static __attribute__((noinline)) bool take_room(struct Compiled *C, Trace *T, Call *y) {
   const size_t numbers = sizeof *y->number * (size_t)(T->nnumbers + 1),
                made = T->instance[0]->nmade;
   const size_t outside = sizeof *y->outside * (size_t)(T->noutside + 1);
   const size_t n = numbers + outside + (sizeof *y->made + sizeof *y->hidden) * made;
-  while (C->nroom && C->room[C->nroom - 1].frame <= here) C->nroom--;
-  if (C->nroom == ROOMS) return false;
-  struct Room *r = &C->room[C->nroom];
+  struct Room *r = enter_room(C, T, (uintptr_t)__builtin_frame_address(0));
+  if (!r) return false;
+  y->room = (i32)(r - C->room);
   if (TY_UNLIKELY(r->n < n || ty_mem_checked())) {
     ty_mem_free(r->p);
     r->p = ty_mem_alloc(n), r->n = r->p ? n : 0;
-    if (!r->p) return false;
+    if (!r->p) {
+      leave_room(C);
+      return false;
+    }
   }
-  r->frame = here;
-  y->room = C->nroom++;
   y->number = r->p;
   y->outside = (const Tensor **)((char *)r->p + numbers);
   y->made = (Tensor **)((char *)y->outside + outside);
   y->hidden = (Tensor *)(y->made + made);
   return true;
 }
-
-static void leave_room(struct Compiled *C, const Call *c) { C->nroom = c->room; }
 
 static bool keeps(const Trace *T) { return T->lead || T->neffects || T->ntables || T->ngrads; }
 
@@ -377,7 +393,6 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, TraceUse use, int *a
     if (TY_UNLIKELY(!lua_checkstack(L, ty_trace_stack(T)))) continue;
     Call c;
     if (TY_UNLIKELY(!take_room(S->engine->compiled, T, &c))) continue;
-    T->refs++;
     c.linked = use == TRACE_LINKED, c.sliced = use == TRACE_SLICED;
     c.direct = use >= TRACE_DIRECT;
     c.told = tell;
@@ -385,9 +400,8 @@ TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, TraceUse use, int *a
     c.e = e;
     why = NULL;
     TraceAnswer y = try_trace(L, S, T, tell, &c, &failed, &why, answers);
-    leave_room(S->engine->compiled, &c);
     if (y != TRACE_HIT) drop_grads(L, T);
-    ty_trace_drop(T);
+    leave_rooms(S->engine->compiled, c.room);
     if (y == TRACE_HIT) {
       e->skips += !tell;
       if (TY_UNLIKELY(begin != 0))
@@ -519,7 +533,6 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
   if (!lua_checkstack(L, T->nslots + 64)) return; /* what leads is among them */
   Call c;
   if (!take_room(S->engine->compiled, T, &c)) return;
-  T->refs++;
   lua_settop(L, narg);
   c.sliced = false, c.told = true; /* the value that fails is kept */
   if (T->ngrads) push_made(L, (Binding *)S, T, &c, false);
@@ -531,9 +544,8 @@ void ty_trace_diagnose(lua_State *L, State *S, Entry *e, int narg) {
     if (I) failed = check_deferred(L, (Binding *)S, T, I, c.number, c.outside);
     if (failed < T->late_guards) note_failed(L, e, &T->guard[failed], c.number);
   }
-  leave_room(S->engine->compiled, &c);
+  leave_rooms(S->engine->compiled, c.room);
   lua_settop(L, narg);
-  ty_trace_drop(T);
 }
 
 /* --- explain */
@@ -584,7 +596,7 @@ static void set_backward(lua_State *L, const Trace *T) {
   lua_newtable(L);
   if (T->instance[0]->tape) add_backward(L, T->instance[0]->tape);
   for (i32 i = 0; i < T->nranges; i++)
-    if (T->range[i]->I->tape && ty_shape_range_serves(T->range[i]))
+    if (T->range[i]->I->tape && !ty_shape_range_unfit(T->range[i]))
       add_backward(L, T->range[i]->I->tape);
   lua_setfield(L, -2, "backward");
 }
@@ -617,7 +629,7 @@ int ty_trace_list(lua_State *L) {
     set_number(L, "hits", T->hits);
     set_number(L, "instances", T->ninstance);
     i32 ranges = 0;
-    for (i32 k = 0; k < T->nranges; k++) ranges += ty_shape_range_serves(T->range[k]);
+    for (i32 k = 0; k < T->nranges; k++) ranges += !ty_shape_range_unfit(T->range[k]);
     set_number(L, "ranges", ranges);
     set_number(L, "kernels", p->nkernels);
     set_number(L, "steps", p->nsteps);

@@ -62,6 +62,8 @@ bool ty_trace_rests(const Trace *T);
 /* The position of the first trace from i on that lacks the sizes of the last call, or ntrace. */
 i32 ty_trace_lacking(const Entry *e, i32 i);
 void ty_trace_free_all(Entry *e);
+void ty_trace_leave_all(
+    State *S); /* of a State that ends: what calls that errors ended still hold */
 void ty_trace_forget(lua_State *L, Entry *e, int anchors); /* the same, and what they anchor */
 /* Those behind which a function goes on. */
 void ty_trace_forget_parts(lua_State *L, Entry *e, int anchors);

@@ -267,12 +267,32 @@ const Tensor *ty_back_running(const Back *b, const Record *r, bool *asked) {
   return p && p->g.st ? &p->g : NULL;
 }
 
-bool ty_back_await(Back *b, Record *r) { return pending_of(b, r) != NULL; }
+/* Leaves alone are led to, and nothing else is on its way: they are what the pass ends with. */
+static bool is_end(const Back *b, Record *const *r, i32 n) {
+  bool end = !b->n && !b->wanted;
+  for (i32 i = 0; i < n && end; i++) end = r[i]->kind == K_LEAF && !r[i]->hook;
+  return end;
+}
 
-void ty_back_put(Back *b, Record *r, const Tensor *g) {
-  Pending *p = pending_find(b, ty_traced_call_real(r));
-  ty_tensor_release(&p->g);
-  ty_tensor_alias(&p->g, g);
+bool ty_back_lead(Back *b, Record *const *r, Tensor *g, i32 n) {
+  const i32 noted = b->nleaf;
+  bool ok = true;
+  if (is_end(b, r, n)) {
+    for (i32 i = 0; i < n && ok; i++) ok = leaf_note(b, r[i], &g[i]);
+    while (!ok && b->nleaf > noted) {
+      struct Wanted *w = &b->leaf[--b->nleaf];
+      ty_tensor_release(&w->g);
+      ty_record_drop(w->r);
+    }
+    return ok;
+  }
+  for (i32 i = 0; i < n && ok; i++) ok = pending_of(b, r[i]) != NULL;
+  for (i32 i = 0; i < n && ok; i++) {
+    Pending *p = pending_find(b, ty_traced_call_real(r[i]));
+    ty_tensor_release(&p->g);
+    ty_tensor_alias(&p->g, &g[i]);
+  }
+  return ok;
 }
 
 /* All of the record at hand; false: again from b->i on, once there is memory. */

@@ -12,6 +12,8 @@
 #include "record/complex.h"
 #include "record/record.h"
 
+#include <math.h>
+
 static bool become(bool ok, Tensor *y) { return ok && ty_complex_become(y); }
 
 bool ty_complex_pack(State *S, const Tensor *x, Tensor *y) {
@@ -223,7 +225,8 @@ bool ty_complex_assign(State *S, const char *who, const Tensor *dst, const Given
     return ty_fail(S, "%s: complex numbers do not go into %s (take :real(), :imag() or :abs())",
                    who, ty_record_show(&dst->type, sd));
   bool ok = ty_complex_reals(S, who, dst, &to);
-  if (ok && x->kind != O_TENSOR && !x->symbol && x->v == 0) ok = ty_record_assign(S, who, &to, x);
+  const bool zero = x->kind != O_TENSOR && !x->symbol && x->v == 0 && !signbit(x->v);
+  if (ok && zero) ok = ty_record_assign(S, who, &to, x); /* in both parts */
   else
     ok = ok && operand_reals(S, who, x, dst->type.dtype, &from) &&
          ty_record_assign(S, who, &to, &value);

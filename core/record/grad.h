@@ -27,6 +27,7 @@ typedef struct Edge {
 /* What the owner of a CUSTOM is: its rule, with the binding's data behind it. */
 typedef struct Rule {
   i32 refs;
+  bool (*alike)(const struct Rule *, const struct Rule *); /* whether both do the same */
 } Rule;
 
 /* A gradient on its way to a record. A record has one for each Back that has reached it. */
@@ -43,13 +44,14 @@ struct Record {
   State *S;
   i32 refs;
   u16 kind;
-  bool freed; /* a backward pass has used it up */
-  bool keeps; /* CUSTOM: tensors that its rule reads stand behind its inputs */
-  bool pure;  /* the same, and the rule reads nothing else */
-  u8 room;    /* for so many edges, see ty_record_alloc */
-  i32 n;      /* edges */
-  i32 site;   /* where it was recorded, see State.site */
-  u64 seq;    /* ascends in the order of recording */
+  bool freed;   /* a backward pass has used it up */
+  bool keeps;   /* CUSTOM: tensors that its rule reads stand behind its inputs */
+  bool pure;    /* the same, and the rule reads nothing else */
+  bool retains; /* of its hooks one keeps the gradient, as `grad` of the tensor, which is no leaf */
+  u8 room;      /* for so many edges, see ty_record_alloc */
+  i32 n;        /* edges */
+  i32 site;     /* where it was recorded, see State.site */
+  u64 seq;      /* ascends in the order of recording */
   Record *next_dead;
   Pending *pending;
   Tensor
@@ -150,8 +152,7 @@ typedef struct Back {
 bool ty_back_seed(Back *b, const Tensor *y, const Tensor *g); /* g in y's dims */
 typedef enum { BACK_DONE, BACK_CUSTOM, BACK_CALL, BACK_RULE, BACK_HOOK, BACK_FAILED } BackState;
 /* Goes on; may be called again after running out of memory. CUSTOM: b->at waits for ty_back_give, and
-** then ty_back_pass. CALL: for ty_back_expand, or ty_back_await and ty_back_put for its roots and
-** then ty_back_pass; or, of a row of b->in, for ty_back_leave, or the same and ty_back_skip. RULE: for the next call,
+** then ty_back_pass. CALL: for ty_back_expand, or ty_back_lead for its roots and then ty_back_pass; or, of a row of b->in, for ty_back_leave, or the same and ty_back_skip. RULE: for the next call,
 ** without calls_only. HOOK: b->at->g may be another one after it, and then ty_back_pass. */
 BackState ty_back_step(Back *b);
 bool ty_back_give(Back *b, i32 edge, const Tensor *g);
@@ -174,10 +175,9 @@ bool ty_back_is_wanted(const Back *b, const Record *r);
 bool ty_back_add(Back *b, Record *r, const Tensor *g);
 /* What is on its way to r so far; NULL: nothing. asked: whether the pass goes there. */
 const Tensor *ty_back_running(const Back *b, const Record *r, bool *asked);
-/* A place for what is on its way to r; there may be nothing in it yet. */
-bool ty_back_await(Back *b, Record *r);
-/* In the place that there is: g is what was on its way, with what comes from the record at hand. */
-void ty_back_put(Back *b, Record *r, const Tensor *g);
+/* What is on its way to r[i] is g[i] from now on, which is what was with what comes from the call at hand. False: S->err,
+** and none is. */
+bool ty_back_lead(Back *b, Record *const *r, Tensor *g, i32 n);
 void ty_back_free(Back *b);
 /* Begins another pass in the memory of one that is done. */
 void ty_back_again(Back *b, State *S);

@@ -221,6 +221,12 @@ bool ty_grad_assign(State *S, const char *who, const Tensor *dst, const Given *x
   }
   if (!taped) return true;
   st->tape = r;
+  if (r && old && old->retains) { /* what is kept is the gradient of the tensor as it is now */
+    r->hook = old->hook;
+    r->retains = true;
+    old->hook = NULL;
+    old->retains = false;
+  }
   if (old) ty_record_drop(old);
   return true;
 }

@@ -49,9 +49,12 @@ static bool is_plain(const Record *r) {
          r->kind == K_OUT || (r->kind == K_CUSTOM && (r->keeps || r->freed));
 }
 
+/* Whether a backward pass has used up all that the record is for. */
+static bool is_spent(const Record *r) { return r->freed && !r->retains; }
+
 static bool see(Making *M, Record *r) {
   if (ty_capture_is_old(M->S, r) || ty_pointer_map_get(&M->seen, r) >= 0) return true;
-  if (r->hook && !r->freed) return refuse(M->S, "a tensor that it leads to has a hook");
+  if (r->hook && !is_spent(r)) return refuse(M->S, "a tensor that it leads to has a hook");
   if (!is_plain(r))
     return refuse(M->S, r->kind == K_LEAF ? "it leads to a leaf that was made inside"
                                           : "a function with a gradient of its own leads to it");
@@ -74,7 +77,7 @@ static bool collect(Making *M, const Tensor *const *made, i32 n) {
   TracedTape *T = M->T;
   for (i32 i = 0; i < n; i++) {
     Storage *st = made[i]->st;
-    bool known = !ty_needs_grad(made[i]) || ty_capture_holds(M->S, st) || st->tape->freed ||
+    bool known = !ty_needs_grad(made[i]) || ty_capture_holds(M->S, st) || is_spent(st->tape) ||
                  is_of_rule(M->c, i);
     for (i32 k = 0; k < T->noutput; k++) known |= T->output[k].st == st;
     if (known) continue;
@@ -293,8 +296,8 @@ static bool make_tape(Making *M, const Tensor *const *made, i32 n) {
 
 static bool needs_tape(State *S, const Tensor *const *made, i32 n) {
   for (i32 i = 0; i < n; i++)
-    if (ty_needs_grad(made[i]) && !ty_capture_holds(S, made[i]->st) && !made[i]->st->tape->freed &&
-        !is_of_rule(S->capture, i))
+    if (ty_needs_grad(made[i]) && !ty_capture_holds(S, made[i]->st) &&
+        !is_spent(made[i]->st->tape) && !is_of_rule(S->capture, i))
       return true;
   return false;
 }
@@ -666,23 +669,4 @@ Record *ty_traced_call_real(Record *r) {
   if (TY_LIKELY(r->kind != K_RESULT) || !r->n) return r;
   const TracedCall *c = r->edge[0].from->call;
   return c && c->made ? c->made[c->tape->output[r->dim].from] : r;
-}
-
-static bool split(State *S, const Tensor *dst, const Tensor *x) {
-  Record *r = ty_needs_grad(x) ? x->st->tape : NULL;
-  bool reads = false;
-  if (!r || r->kind != K_RESULT || !r->n || S->capture) return true;
-  TracedCall *c = r->edge[0].from->call;
-  for (i32 i = 0; c && i < c->tape->nvalue; i++) reads |= c->saved[i] == dst->st->snapshot;
-  if (!reads) return true;
-  if (!ty_traced_call_expand(S, c)) return false;
-  x->st->tape = ty_record_hold(ty_traced_call_real(r));
-  ty_record_drop(r);
-  return true;
-}
-
-bool ty_traced_call_assign(State *S, const char *who, const Tensor *dst, const Given *x) {
-  if (TY_UNLIKELY(dst->st->snapshot != NULL) && x->kind == O_TENSOR && !split(S, dst, x->t))
-    return false;
-  return ty_record_assign(S, who, dst, x);
 }

@@ -76,7 +76,7 @@ typedef struct TapeSizes {
   i64 now, last;      /* the tape is as it is for the sizes at `now` */
   RangeNumber *given; /* numbers that operations were given */
   i32 ngiven;
-  bool unfit; /* a plan for a backward pass is none for the range */
+  const char *unfit; /* why a plan for a backward pass is none for the range; or NULL */
 } TapeSizes;
 
 typedef struct TracedTape {
@@ -176,9 +176,6 @@ bool ty_traced_call_expand(State *S, TracedCall *c);
 void ty_traced_call_leave(TracedCall *c);
 /* Whether row i is where such a part ends: a rule that each call brings, or a result of it. */
 bool ty_traced_tape_breaks(const TracedTape *T, i32 i);
-/* As ty_record_assign. Where x was made by a call that keeps what dst holds, it leads to its own operation from then on: as in
-** plain Lua, that one may keep it beyond the write, and those before it may not. */
-bool ty_traced_call_assign(State *S, const char *who, const Tensor *dst, const Given *x);
 /* Whether the engine is to restore REMADE values before it can be expanded. */
 static inline bool ty_traced_call_lacks(const TracedCall *c) {
   return c && !c->made && !c->restored && c->tape->nremade;

@@ -794,8 +794,8 @@ function ty.stats() end
 
 ------ Linear algebra
 
---- Stands on OpenBLAS's LAPACK: `make deps` installs it. Raises where it is missing, sizes do not fit, or a matrix is
---- singular.
+--- Stands on OpenBLAS's LAPACK: `make deps` installs it. All of ty.linalg takes complex matrices, too; a transpose is
+--- the conjugate one there. Raises where the library is missing, sizes do not fit, or a matrix is singular.
 ---@param a tycho.Tensor [..., n, n]
 ---@param b tycho.Tensor [..., n] or [..., n, m]
 ---@return tycho.Tensor # the sizes of b; floats, half floats by way of f32
@@ -837,9 +837,22 @@ function ty.linalg.qr(a) end
 function ty.linalg.svd(a) end
 
 --- Only the lower triangle is read. Raises where a matrix is not square, or OpenBLAS is missing.
----@param a tycho.Tensor [..., n, n], symmetric
----@return tycho.Tensor values, tycho.Tensor vectors # [..., n] and [..., n, n], a column for each value
+---@param a tycho.Tensor [..., n, n], symmetric; complex ones Hermitian
+---@return tycho.Tensor values, tycho.Tensor vectors # reals [..., n] and [..., n, n], a column for each value
 function ty.linalg.eigh(a) end
+
+--- Of a real matrix, too, the results are complex; eigenvalues that are not real come in conjugate pairs. Each vector
+--- has length 1, and its largest component is real. In no order. The gradient needs eigenvalues that differ.
+--- Raises where a matrix is not square, holds NaN or infinities, or OpenBLAS is missing; in the backward pass where the
+--- loss depends on the vectors' phases, which are arbitrary.
+---@param a tycho.Tensor [..., n, n]
+---@return tycho.Tensor values, tycho.Tensor vectors # [..., n] and [..., n, n], a column for each value; c64 or c128
+function ty.linalg.eig(a) end
+
+--- In no order. Raises where a matrix is not square, holds NaN or infinities, or OpenBLAS is missing.
+---@param a tycho.Tensor [..., n, n]
+---@return tycho.Tensor # [..., n]; c64 or c128
+function ty.linalg.eigvals(a) end
 
 --- Raises where rows differ, or OpenBLAS is missing.
 ---@param a tycho.Tensor [..., n, m], of any rank

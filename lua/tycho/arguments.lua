@@ -14,6 +14,7 @@ return function(ty)
   local is_tensor, is_live = ty.is_tensor, ty.internals.is_live
   local raise, nearest = ty.internals.error, ty.internals.nearest
   local HUGE = 2 ^ 53
+  local floats = { f16 = true, bf16 = true, f32 = true, f64 = true, c64 = true, c128 = true }
 
   --- Raises `who: text`.
   ---@param who string
@@ -45,6 +46,14 @@ return function(ty)
     if is_live(x) then return x end
     if is_tensor(x) then fail(who, "tensor was released") end
     return fail(who, "argument %d must be a tensor, got %s", i, show(x))
+  end
+
+  --- A tensor of other numbers than complex ones.
+  function M.real(who, i, x)
+    M.tensor(who, i, x)
+    if not ty.is_complex(x) then return x end
+    local hint = "not for complex numbers: take :real(), :imag() or :abs()"
+    return fail(who, "argument %d must be real, got %s (%s)", i, M.text(x), hint)
   end
 
   --- A tensor of so many dims.
@@ -99,6 +108,26 @@ return function(ty)
       if type(v) == "boolean" then fail(who, "argument %d must be a tensor or a number, got %s", i, show(v)) end
     end
     return M.pair(who, a, b)
+  end
+
+  --- The same of numbers that have an order.
+  function M.reals(who, a, b)
+    M.numbers(who, a, b)
+    for i, v in pairs { a, b } do
+      if is_tensor(v) then M.real(who, i, v) end
+    end
+  end
+
+  --- Two operands of a function of floats: integers in the dtype of the other one, or the default.
+  function M.floats(a, b)
+    local dtype
+    for _, v in pairs { a, b } do
+      if is_tensor(v) and floats[v.dtype] then dtype = v.dtype end
+    end
+    dtype = dtype or ty.default_dtype()
+    if is_tensor(a) and not floats[a.dtype] then a = a:to(dtype) end
+    if is_tensor(b) and not floats[b.dtype] then b = b:to(dtype) end
+    return a, b
   end
 
   --- Argument i broadcasts with the tensor x.
@@ -200,12 +229,17 @@ return function(ty)
     return opts
   end
 
-  --- What a call of pcall gave; an error under the name `who`.
+  --- What a call of pcall gave; an error under the name `who`. inner: the name that it has; nil: any.
   local function renamed(who, inner, ok, ...)
     if ok then return ... end
     local y = ...
     if type(y) == "string" then
-      local from, to = find(y, inner .. ": ", 1, true)
+      local from, to
+      if inner then from, to = find(y, inner .. ": ", 1, true)
+      else
+        local _, place = find(y, "^[^\n]-:%d+: ")
+        from, to = find(y, "^[%w_%.]+: ", (place or 0) + 1)
+      end
       if from then y = sub(y, 1, from - 1) .. who .. ": " .. sub(y, to + 1) end
     end
     return error(y, 0)
@@ -214,6 +248,9 @@ return function(ty)
   --- Calls fn, whose errors begin with `inner`, and raises them under the name `who`: for checks of data, which only
   --- the inner function can do, and for the form with a trailing _.
   function M.named(who, inner, fn, ...) return renamed(who, inner, pcall(fn, ...)) end
+
+  --- The same of a function that calls several: its errors begin with the name of any.
+  function M.under(who, fn, ...) return renamed(who, nil, pcall(fn, ...)) end
 
   return M
 end

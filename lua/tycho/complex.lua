@@ -71,7 +71,7 @@ return function(ty, check, as_one)
     return join(a * c - b * d, a * d + b * c)
   end
 
-  --- (a + bi) / (c + di) by Smith's method.
+  --- (a + bi) / (c + di) by Smith's method. What is not taken divides by 1: its gradient is 0, no NaN.
   local function quotient(a, b, c, d)
     local swap = lt(abs(c), abs(d))
     local p, q = where(swap, d, c), where(swap, c, d) -- the larger, the smaller
@@ -80,7 +80,8 @@ return function(ty, check, as_one)
     local scale = 1 / (p + q * ratio)
     local none = eq(p, 0) -- by zero: each part by itself
     local re, im = (u + v * ratio) * scale, where(swap, u * ratio - v, v - u * ratio) * scale
-    return where(none, a / abs(c), re), where(none, b / abs(c), im)
+    local c_or_one = where(none, abs(c), 1)
+    return where(none, a / c_or_one, re), where(none, b / c_or_one, im)
   end
 
   function rows.div(x, y)
@@ -238,7 +239,8 @@ return function(ty, check, as_one)
     local t, s = ty.tan(b), ty.sinh(where(far, 0, a))
     local beta = 1 + t * t
     local below = 1 + beta * s * s
-    local re = where(eq(abs(t), INF), 1 / s, beta * sqrt(1 + s * s) * s / below)
+    local pole = eq(abs(t), INF)
+    local re = where(pole, 1 / where(pole, s, 1), beta * sqrt(1 + s * s) * s / below)
     local tail = 4 * sin(b) * cos(b) * exp(-2 * abs(a))
     tail = where(bitwise_and(far, ty.ne(b - b, 0)), copysign(zero(b), b), tail)
     return join(where(far, copysign(ty.ones_like(a), a), re), where(far, tail, where(eq(b, 0), b, t / below)))

@@ -7,9 +7,10 @@
 ---@param ty table the core module
 ---@param check table arguments.lua
 ---@param row fun(r: table) adds a composite, see functions.lua
-return function(ty, check, row)
+---@param complex table complex.lua
+return function(ty, check, row, complex)
   local fail = check.fail
-  local correlation = require("tycho.correlation")(ty)
+  local correlation = require("tycho.correlation")(ty, complex)
   local arguments = require("tycho.window_arguments")(check)
   local sizes_of, batched = arguments.sizes_of, arguments.batched
   local floor, max = math.floor, math.max
@@ -87,15 +88,15 @@ return function(ty, check, row)
     return input, single, bias, opts, o
   end
 
-  --- fn(x, w, o), a group after the other where there are three dims of places: windows of these have as many dims as
+  --- fn(x, w, o, size), a group after the other where there are three dims of places: windows of these have as many dims as
   --- there may be, without one for groups.
-  local function by_groups(fn, x, w, o)
-    if o.n < 3 or o.groups == 1 then return fn(x, w, o) end
+  local function by_groups(fn, x, w, o, size)
+    if o.n < 3 or o.groups == 1 then return fn(x, w, o, size) end
     local groups, parts, alone = o.groups, {}, {}
     for k, v in pairs(o) do alone[k] = v end
     alone.groups = 1
     local xs, ws = x:chunk(groups, 2), w:chunk(groups, 1)
-    for i = 1, groups do parts[i] = fn(xs[i], ws[i], alone) end
+    for i = 1, groups do parts[i] = fn(xs[i], ws[i], alone, size) end
     return ty.cat(parts, 2)
   end
 
@@ -103,11 +104,9 @@ return function(ty, check, row)
     local input, single, o
     input, single, bias, opts, o = convolution_arguments(who, n, x, weight, bias, opts, conv_options, 2, 1)
     o.before, o.after = paddings(who, opts.padding, n, o.kernel, o.stride, o.dilation)
-    o.size = {}
     for i = 1, n do
       local reach = (o.kernel[i] - 1) * o.dilation[i] + 1
-      o.size[i] = input:size(2 + i)
-      local room = o.size[i] + o.before[i] + o.after[i]
+      local room = input:size(2 + i) + o.before[i] + o.after[i]
       if reach > room then
         fail(who, "a kernel that reaches %d places does not fit into %d (dim %d, padded)", reach, room, i)
       end
@@ -170,17 +169,18 @@ return function(ty, check, row)
     input, single, bias, opts, o = convolution_arguments(who, n, x, weight, bias, opts, transpose_options, 1, 2)
     local padding = sizes_of(who, "option padding", opts.padding, n, 0, 0)
     local extra = sizes_of(who, "option output_padding", opts.output_padding, n, 0, 0)
-    o.before, o.after, o.size = padding, {}, {}
+    local size = {}
+    o.before, o.after = padding, {}
     for i = 1, n do
       if extra[i] >= max(o.stride[i], o.dilation[i]) then
         fail(who, "option output_padding must be below stride or dilation, got %d", extra[i])
       end
       local reach = o.dilation[i] * (o.kernel[i] - 1) + 1
-      o.size[i] = (input:size(2 + i) - 1) * o.stride[i] + reach - 2 * padding[i] + extra[i]
+      size[i] = (input:size(2 + i) - 1) * o.stride[i] + reach - 2 * padding[i] + extra[i]
       o.after[i] = padding[i] - extra[i]
-      if o.size[i] < 1 then fail(who, "padding %d leaves nothing of %s (dim %d)", padding[i], check.text(x), i) end
+      if size[i] < 1 then fail(who, "padding %d leaves nothing of %s (dim %d)", padding[i], check.text(x), i) end
     end
-    local y = with_bias(by_groups(correlation.input, input, weight, o), bias, n)
+    local y = with_bias(by_groups(correlation.input, input, weight, o, size), bias, n)
     return single and y:squeeze(1) or y
   end
 

@@ -8,16 +8,19 @@
 --   weight    w[o, c, k] = sum over b, p of y[b, o, p] x[b, c, p stride + k dilation - before]
 -- Each is linear in both operands, and the sum of y * g = forward(x, w) * g = x * input(g, w) = w * weight(x, g). So
 -- the gradients of each are the other two, and theirs are again these three: derivatives of any order cost one product
--- each.
+-- each. Of complex numbers, the operand that a gradient is made with is its conjugate.
 --
 -- `input` is a forward product too. At stride 1 its weight is turned around. A longer stride cuts the places of x into
 -- as many phases, and each phase meets only every stride-th place of the weight: a product a phase, no zeros between
 -- the places of g. Only where places are also dilated the zeros are written.
+--
+-- What a product knows (o) holds no sizes of tensors: gradients are the same function at all of them.
 
 ---@param ty table the core module
-return function(ty)
+---@param complex table complex.lua
+return function(ty, complex)
   local ceil, max, min = math.ceil, math.max, math.min
-  local contract = ty.contract
+  local contract, is_complex = ty.contract, ty.is_complex
   local C = {}
 
   --- Pads the last n dims, before[i] and after[i] places; negative counts cut.
@@ -141,8 +144,9 @@ return function(ty)
       { n = n, groups = o.groups, stride = ones, dilation = o.dilation })
   end
 
-  local function input(g, w, o)
-    local n, size, first, count, phases = o.n, o.size, {}, {}, {}
+  --- size: of the places of the result.
+  local function input(g, w, o, size)
+    local n, first, count, phases = o.n, {}, {}, {}
     local wide, dilated = product(o.stride) > 1, product(o.dilation) > 1
     w = cut(w, o.groups)
     w = w:transpose(-n - 2, -n - 1)
@@ -185,26 +189,42 @@ return function(ty)
   local core = ty.internals.grad
   local mode, tracked = core.mode, ty.internals.vmap.tracked
 
-  local function like(y, x) return y.dtype == x.dtype and y or y:to(x.dtype) end
+  local function like(y, x)
+    if y.dtype == x.dtype then return y end
+    if is_complex(y) and not is_complex(x) then y = y:real() end -- an imaginary part changes nothing of a real number's
+    return y:to(x.dtype)
+  end
 
-  --- fn(a, b, o), whose gradients are left(a, b, g, o) and right(a, b, g, o).
+  --- The sizes of the last n dims.
+  local function last_sizes(x, n)
+    local sizes = {}
+    for i = 1, n do sizes[i] = x:size(x.ndim - n + i) end
+    return sizes
+  end
+  C.last_sizes = last_sizes
+
+  local function conjugate(x) return is_complex(x) and complex.conjugate(x) or x end
+
+  --- fn(a, b, o, size), whose gradients are left(a, b, g, o) and right(a, b, g, o).
   local function ruled(fn, left, right)
     local function rule(saved, g, w)
       local p, q = saved[1], saved[2]
-      return w.left and like(left(p, q, g, w.o), p) or nil, w.right and like(right(p, q, g, w.o), q) or nil
+      local a, b = conjugate(p), conjugate(q)
+      return w.left and like(left(a, b, g, w.o), p) or nil, w.right and like(right(a, b, g, w.o), q) or nil
     end
-    return function(a, b, o)
+    return function(a, b, o, size)
       local na, nb = tracked(a), tracked(b)
-      if not (na or nb) or not mode() then return fn(a, b, o) end
-      return core.pure(function(p, q) return fn(p, q, o), { p, q } end, rule, { left = na, right = nb, o = o })(a, b)
+      if not (na or nb) or not mode() then return fn(a, b, o, size) end
+      local function forward_of(p, q) return fn(p, q, o, size), { p, q } end
+      return core.pure(forward_of, rule, { left = na, right = nb, o = o })(a, b)
     end
   end
 
-  C.forward = ruled(forward, function(_, w, g, o) return C.input(g, w, o) end,
+  C.forward = ruled(forward, function(x, w, g, o) return C.input(g, w, o, last_sizes(x, o.n)) end,
     function(x, _, g, o) return C.weight(x, g, o) end)
   C.input = ruled(input, function(_, w, u, o) return C.forward(u, w, o) end,
     function(g, _, u, o) return C.weight(u, g, o) end)
-  C.weight = ruled(weight, function(_, g, u, o) return C.input(g, u, o) end,
+  C.weight = ruled(weight, function(x, g, u, o) return C.input(g, u, o, last_sizes(x, o.n)) end,
     function(x, _, u, o) return C.forward(x, u, o) end)
 
   return C

@@ -19,7 +19,7 @@ return function(ty, check, row)
 
   --- The dtype in which two meet, as in a sum of tensors of both: the larger of a kind, the float of a float and an
   --- integer; i16 for u8 and i8, f32 for f16 and bf16; of unsigned and signed integers the smallest that holds both,
-  --- f64 for u64 and a signed one.
+  --- f64 for u64 and a signed one. ty.help "promotion" shows all pairs.
   --- Raises where a name is no dtype.
   ---@param a tycho.dtype
   ---@param b tycho.dtype
@@ -104,47 +104,47 @@ return function(ty, check, row)
   --- x in f32. Raises where x is no tensor.
   ---@param x tycho.Tensor
   ---@return tycho.Tensor # the sizes of x
-  local function float(x) return check.tensor("float", 1, x):to("f32") end
+  local function float(x) return check.real("float", 1, x):to("f32") end
 
   --- x in f64. Raises where x is no tensor.
   ---@param x tycho.Tensor
   ---@return tycho.Tensor # the sizes of x
-  local function double(x) return check.tensor("double", 1, x):to("f64") end
+  local function double(x) return check.real("double", 1, x):to("f64") end
 
   --- x in f16. Raises where x is no tensor.
   ---@param x tycho.Tensor
   ---@return tycho.Tensor # the sizes of x
-  local function half(x) return check.tensor("half", 1, x):to("f16") end
+  local function half(x) return check.real("half", 1, x):to("f16") end
 
   --- x in bf16. Raises where x is no tensor.
   ---@param x tycho.Tensor
   ---@return tycho.Tensor # the sizes of x
-  local function bfloat16(x) return check.tensor("bfloat16", 1, x):to("bf16") end
+  local function bfloat16(x) return check.real("bfloat16", 1, x):to("bf16") end
 
   --- x in i64. Raises where x is no tensor.
   ---@param x tycho.Tensor
   ---@return tycho.Tensor # the sizes of x
-  local function long(x) return check.tensor("long", 1, x):to("i64") end
+  local function long(x) return check.real("long", 1, x):to("i64") end
 
   --- x in i32. Raises where x is no tensor.
   ---@param x tycho.Tensor
   ---@return tycho.Tensor # the sizes of x
-  local function int(x) return check.tensor("int", 1, x):to("i32") end
+  local function int(x) return check.real("int", 1, x):to("i32") end
 
   --- x in i16. Raises where x is no tensor.
   ---@param x tycho.Tensor
   ---@return tycho.Tensor # the sizes of x
-  local function short(x) return check.tensor("short", 1, x):to("i16") end
+  local function short(x) return check.real("short", 1, x):to("i16") end
 
   --- x in i8. Raises where x is no tensor.
   ---@param x tycho.Tensor
   ---@return tycho.Tensor # the sizes of x
-  local function char(x) return check.tensor("char", 1, x):to("i8") end
+  local function char(x) return check.real("char", 1, x):to("i8") end
 
   --- x in u8. Raises where x is no tensor.
   ---@param x tycho.Tensor
   ---@return tycho.Tensor # the sizes of x
-  local function byte(x) return check.tensor("byte", 1, x):to("u8") end
+  local function byte(x) return check.real("byte", 1, x):to("u8") end
 
   --- x in c64. Raises where x is no tensor.
   ---@param x tycho.Tensor

@@ -448,7 +448,8 @@ return function(ty, check, row)
     periodic = check.boolean(who, 2, periodic, "periodic", true)
     opts = check.options(who, opts, { dtype = "string", device = "string" })
     local dtype = opts.dtype or ty.default_dtype()
-    if n < 2 then return ty.ones(n, { dtype = dtype, device = opts.device }) end
+    local last = check.named(who, "ones", ty.ones, math.min(n, 1), { dtype = dtype, device = opts.device })
+    if n < 2 then return last end
     return make(ty.arange(n, { dtype = "f64", device = opts.device }), periodic and n or n - 1):to(dtype)
   end
 

@@ -36,6 +36,7 @@ return function(ty)
   local eager, try, run, take = composite.eager, composite.try, composite.run, composite.take
   local check = require("tycho.arguments")(ty)
   local methods, describe = ty.internals.methods, ty.internals.describe
+  local mode, tracked = ty.internals.grad.mode, ty.internals.vmap.tracked
   local rows = {}
   local written = setmetatable({}, { __mode = "k" }) -- what is called -> the function that does the work
   ty.internals.written = written
@@ -70,12 +71,12 @@ return function(ty)
     return true
   end
 
-  --- The form that writes through its first argument what fn gives.
+  --- The form that writes through its first argument what fn gives. What gradients of fn read of it is kept in a copy.
   local function in_place(row, fn)
     local name = row.name .. "_"
     return function(x, ...)
       check.tensor(name, 1, x)
-      local y = check.named(name, row.name, fn, x, ...)
+      local y = check.named(name, row.name, fn, mode() and tracked(x) and x:clone() or x, ...)
       if not same_shape(x, y) then
         check.fail(name, "the result %s does not fit into %s", check.text(y), check.text(x))
       end

@@ -641,8 +641,9 @@ return function(ty, define)
   end
 
   local own = { restore = restore, taped = taped, keep = keep, no_grad = no_grad, mark = mark, pack = pack,
-    callable = callable, run = run, ruled = ruled, join = join }
-  local inline, scans = require("tycho.vmap")(ty, define, own), require("tycho.scan")(ty, define, own)
+    callable = callable, run = run, ruled = ruled, join = join, call = call, again = again }
+  local inline = require("tycho.vmap")(ty, define, own)
+  local scans, scan_back = require("tycho.scan")(ty, define, own)
   if rawget(ty, "linalg") then require("tycho.linalg")(ty, own) end
 
   -- What captures need to know, see gradients.lua: what is evaluated although it is ours, since it calls functions of
@@ -651,7 +652,7 @@ return function(ty, define)
   core.exchange_by = exchange_by
   core.ends = { [core.step] = true } -- with nil
   core.kept = { [core.join] = 1, [core.hooks] = 2 } -- the argument that step gives back
-  core.again = { [custom_back] = true, [checkpoint_back] = true } -- rules that run a function of the user's again
+  core.again = { [custom_back] = true, [checkpoint_back] = true, [scan_back] = true } -- rules that run a function of the user's again
   core.memory = { [recall] = "recall", [remember] = "remember" }
   for _, f in ipairs { pack, map, tree.said, tree.behind, tree.empty_like, first, run, descend, backward,
     directions, rows_of, jacobian, hessian, callable, no_grad, enable_grad, restore, watch, gather, differentiate,

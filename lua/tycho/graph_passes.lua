@@ -150,7 +150,7 @@ return function(graph, ops, internals, show)
     local g = run_passes(graph.from(t), options.passes, inputs)
     if not options.backend then return g:export() end
     local types = {}
-    for i, n in ipairs(g._outputs) do types[i] = { dtype = n.dtype, shape = ops.copy(n.shape) } end
+    for i, n in ipairs(g._outputs) do types[i] = { dtype = n.dtype, shape = ops.copy(n.shape), device = n.device } end
     local run = options.backend(g, inputs)
     if not is_callable(run) then errorf("compile: the backend must return a function, got %s", show(run)) end
     return guarded(run, types)

@@ -133,7 +133,39 @@ local of_lua = {
   tonumber = "tonumber(x)\n  nil for a tensor: Lua's function knows numbers and texts alone.\n  x:item() is the "
     .. "number of a tensor of one element, x:get(i, j) that of an element, x:totable() all as tables.",
 }
+for _, name in ipairs { "squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims", "permute", "reshape", "expand",
+  "as_strided", "resize" } do
+  local instead = help[name] and "x = x:" .. name .. "(...) is a view of the same memory: writes to it are writes to x."
+    or "x = x:reshape(...) has others, ty.cat and x:pad more elements."
+  of_lua[name .. "_"] = "x:" .. name .. "_()\n  There is none: a tensor keeps its sizes, so that nobody who has it sees "
+    .. "others.\n  " .. instead
+end
 of_lua["~="], of_lua[">"], of_lua["<="], of_lua[">="] = of_lua["=="], of_lua["<"], of_lua["<"], of_lua["<"]
+
+local DTYPES = { "bool", "u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f16", "bf16", "f32", "f64", "c64",
+  "c128" }
+
+--- What two dtypes make, of all pairs.
+local function promotion()
+  local lines = { [[
+promotion
+  The dtype in which two tensors meet, in a + b, ty.where, ty.cat ... (ty.promote_types):
+  - bool and another: the other; sums and products of two bools count, in i64
+  - two integers: the smallest integer that holds both; f64 for u64 and a signed one (NumPy's rule)
+  - an integer and a float, real or complex: the float's, however wide the integer is (PyTorch's rule; NumPy
+    goes to f64 and c128 where the integer has more digits)
+  - two floats: the larger; f32 for f16 and bf16
+  - c64 and f64: c128
+  A number of Lua is weak: it takes the tensor's dtype, but a fraction beside an integer gives the default float, as
+  do quotients and functions of integers (sqrt, mean). A whole number that an integer dtype does not hold raises.
+]], "  " .. (" "):rep(5) .. table.concat(DTYPES, " "):gsub("%S+ ?", function(name) return ("%-5s"):format(name) end) }
+  for _, a in ipairs(DTYPES) do
+    local row = { ("%-4s"):format(a) }
+    for _, b in ipairs(DTYPES) do row[#row + 1] = ("%-4s"):format(ty.promote_types(a, b)) end
+    lines[#lines + 1] = "  " .. table.concat(row, " ")
+  end
+  return (table.concat(lines, "\n"):gsub(" +\n", "\n"):gsub(" +$", ""))
+end
 
 --- The help of a name or of what stands under it.
 ---@param asked any
@@ -154,6 +186,7 @@ local function text_of(asked)
     end
     return table.concat(lines, "\n")
   end
+  if key == "promotion" then return promotion() end
   if groups[key] then return overview(key) end
   local text = text_of_entry(key)
   if text == false then return asked .. "\n  its help stands in the sources, which cannot be read here" end

@@ -1,4 +1,5 @@
---- hooks.lua -- `tensor:register_hook(fn)`: a function of the user's that sees a tensor's gradient, and may replace it.
+--- hooks.lua -- `tensor:register_hook(fn)`: a function of the user's that sees a tensor's gradient, and may replace it;
+-- `tensor:retain_grad()`: the gradient of a tensor that is no leaf is kept, as its `grad`.
 -- In: a tensor that requires grad. Out: a handle; remove() takes the hook off. Backward passes call the hooks in the
 -- order in which they were registered, once each, when the gradient is complete, before it goes on; of a leaf, before
 -- it is added to `grad`. The tape has them (lua_grad.c): no operation costs more while there are none.
@@ -33,7 +34,7 @@ return function(ty, define)
     for i, entry in ipairs(self.list) do
       if rawequal(entry, self.entry) then
         remove(self.list, i)
-        if self.emptied and #self.list == 0 then self.emptied() end
+        if self.emptied and #self.list == 0 and not self.list.keeps then self.emptied() end
         return
       end
     end
@@ -80,6 +81,7 @@ return function(ty, define)
       end
     end
     if not rawequal(g, given) then instead(back, g:contiguous()) end
+    if list.keeps then list.grad = list.grad and list.grad + g or g:clone() end
   end
 
   --- Calls fn(g) in each backward pass with the tensor's complete gradient. What fn gives, a tensor of the same dims
@@ -100,9 +102,27 @@ return function(ty, define)
     end)
   end
 
-  for _, f in ipairs { add, callable, run, fits, register_hook, Handle.remove } do core.inline[f] = true end
+  --- Keeps the gradient of a tensor that is no leaf: backward passes fill its grad, adding to what is there, after all
+  --- of its hooks. A leaf has it anyway. Writes to x keep it: it is the gradient of what x holds then.
+  --- Raises where x requires no grad, or is a view of part of another tensor.
+  ---@param x tycho.Tensor
+  ---@return tycho.Tensor # the same tensor x
+  local function retain_grad(x)
+    check.tensor("retain_grad", 1, x)
+    if x.is_leaf and x.requires_grad then return x end
+    local all = ty.is_complex(x) and ty.view_as_real(x) or x
+    local list = check.named("retain_grad", "register_hook", hooks, all, { back = run }, true)
+    list.keeps = true
+    return x
+  end
+
+  for _, f in ipairs { add, callable, run, fits, register_hook, retain_grad, Handle.remove } do
+    core.inline[f] = true
+  end
 
   define("register_hook", "t", "x, fn",
     "calls fn(g) with x's complete gradient in each backward pass; what it gives replaces g; a handle, to :remove()",
     register_hook)
+  define("retain_grad", "t", "x", "keeps the gradient of a tensor that is no leaf: backward fills x.grad; gives x",
+    retain_grad)
 end

@@ -3,25 +3,36 @@
 -- Out: the same functions, taped where an argument requires grad, batched by vmap. Raises what they raise.
 --
 -- A rule gets the results' gradients (nil: none came), the results and the arguments, all in the results' dtype, and
--- gives the gradient of each argument. G stands for the gradient of X; t(X) for the transpose of the last two dims.
+-- gives the gradient of each argument. G stands for the gradient of X; t(X) for the transpose of the last two dims, of
+-- complex matrices the conjugate one: with it the rules of real matrices are those of complex ones.
 -- 1. Rules are made of operations that have gradients themselves. While a gradient is to be differentiated again, the
---    results are computed again from the arguments: those that were kept know no past.
+--    results lead back to the function once more; inside of a vmap they are computed again from the arguments, since
+--    those that were kept know no past there.
 -- 2. Leading dims are stacks. What was broadcast is summed at the end.
 -- 3. Decompositions are differentiable where they are unique up to signs: full rank, and for gradients of vectors
 --    different singular values or eigenvalues. Elsewhere gradients are infinite or NaN, as they are in the limit.
 -- 4. eigh and cholesky read one half of a symmetric matrix; their gradients are symmetric.
+-- 5. Complex eigenvectors and singular vectors may be turned by any phase. A loss that depends on it has no gradient:
+--    the rules raise.
 -- Sources: Giles, An extended collection of matrix derivative results (2008); Walter and Lehmann, Algorithmic
 -- differentiation of linear algebra functions (2010); Golub and Pereyra (1973) for the pseudo-inverse; Seeger and
--- others, Auto-differentiating linear algebra (2017).
+-- others, Auto-differentiating linear algebra (2017); Boeddeker and others, On the computation of complex-valued
+-- gradients (2017) for eig.
 
 ---@param ty table the core module
 ---@param grad table of grad.lua: taped, keep, no_grad
 return function(ty, grad)
-  local linalg, mode = ty.linalg, ty.internals.grad.mode
+  local linalg, core = ty.linalg, ty.internals.grad
+  local mode = core.mode
   local no_grad, taped, keep, all_examples = grad.no_grad, grad.taped, grad.keep, grad.all_examples
   local is_live, tracked = ty.internals.is_live, ty.internals.vmap.tracked
 
-  local function t(x) return x:transpose(-2, -1) end
+  local is_complex, check = ty.is_complex, require("tycho.arguments")(ty)
+
+  local function t(x)
+    x = x:transpose(-2, -1)
+    return is_complex(x) and x:conj() or x
+  end
   local function sum(a, b) return a and b and a + b or a or b end
   local function half_symmetric(x) return (x + t(x)) * 0.5 end
   local function eye(n, like) return ty.eye(n, { dtype = like.dtype, device = like.device }) end
@@ -29,8 +40,9 @@ return function(ty, grad)
   --- The strictly lower triangle, and half of the diagonal.
   local function half_lower(x) return (x:tril() + x:tril(-1)) * 0.5 end
 
-  --- x made of the dims and dtype of `like`: what was broadcast is summed.
+  --- x made of the dims and dtype of `like`: what was broadcast is summed. Of a real argument the gradient is real.
   local function fit(x, like)
+    if is_complex(x) and not is_complex(like) then x = x:real() end
     local have, want = x.shape, like.shape
     local gap, dims = #have - #want, {}
     for d = 1, #have do
@@ -52,19 +64,19 @@ return function(ty, grad)
   --- a^-T
   local function inverse_of_transpose(a) return t(linalg.inv(a)) end
 
-  --- det(a) a^-T by products of all singular values but one: right where a has no inverse, or nearly none. To be
+  --- conj(det(a)) a^-T by products of all singular values but one: right where a has no inverse, or nearly none. To be
   --- differentiated again it is made of the inverse, if there is one, since singular values may be equal.
   local function cofactors(det, a)
     if mode() then
       local ok, inverse = ty.internals.protect(inverse_of_transpose, a)
-      if ok then return inverse * det:unsqueeze(-1):unsqueeze(-1) end
+      if ok then return inverse * ty.conj(det):unsqueeze(-1):unsqueeze(-1) end
       if not tostring(inverse):find("singular", 1, true) then error(inverse, 0) end
     end
     local u, s, vt = linalg.svd(a)
     local n = s:size(-1)
     local others = (s:unsqueeze(-2) * (1 - eye(n, s)) + eye(n, s)):prod(-1)
     local sign = (linalg.det(u) * linalg.det(vt)):unsqueeze(-1):unsqueeze(-1)
-    return (u * others:unsqueeze(-2)):matmul(vt) * sign
+    return (u * others:unsqueeze(-2)):matmul(vt) * ty.conj(sign)
   end
 
   --- The pseudo-inverse p of a [m, n]: the gradient of a for the gradient g of p.
@@ -82,10 +94,20 @@ return function(ty, grad)
 
   --- Of a = q r with as many rows as columns, or more: r is square.
   local function tall_qr_rule(gq, gr, q, r)
-    local m = sum(gr and r:matmul(t(gr)), gq and -t(gq):matmul(q))
-    local g = q:matmul(m:tril() + t(m:tril(-1)))
+    local m = half_lower(sum(gr and r:matmul(t(gr)), gq and -t(gq):matmul(q)))
+    local g = q:matmul(m + t(m))
     if gq then g = g + gq end
     return t(linalg.solve(r, t(g)))
+  end
+
+  --- Raises unless the imaginary part of a diagonal is 0, nearly: the way that a phase turns.
+  local function phase_free(who, x)
+    if not is_complex(x) or ty.internals.vmap.level() > 0 then return end
+    local turn = x:detach():diagonal(0, -2, -1):imag():abs()
+    if turn:numel() > 0 and turn:max():item() > 1e-2 then
+      ty.internals.error(who .. ": the loss depends on the phases of complex vectors, which are arbitrary: it has no "
+        .. "gradient (use their magnitudes, or products in which phases cancel)")
+    end
   end
 
   local rules = {}
@@ -137,14 +159,19 @@ return function(ty, grad)
     local v, row, column = t(vt), s:unsqueeze(-2), s:unsqueeze(-1)
     if not (gu or gvt) then return (u * (gs * 1):unsqueeze(-2)):matmul(vt) end
     local gaps, k = inverse_gaps(s * s), s:size(-1)
-    local inner = gs and eye(k, s) * gs:unsqueeze(-2)
+    local inner, turn = gs and eye(k, s) * gs:unsqueeze(-2), nil
     if gu then
       local x = t(u):matmul(gu)
-      inner = sum(inner, (x - t(x)) * gaps * row)
+      inner, turn = sum(inner, (x - t(x)) * gaps * row), x
     end
     if gvt then
       local x = vt:matmul(t(gvt))
-      inner = sum(inner, column * ((x - t(x)) * gaps))
+      inner, turn = sum(inner, column * ((x - t(x)) * gaps)), sum(turn, x)
+    end
+    phase_free("svd", turn)
+    if gu and gvt and is_complex(u) then -- both may turn, each against the other
+      local x = t(u):matmul(gu)
+      inner = inner + eye(k, s) * ((x - t(x)) / (2 * row))
     end
     local y = u:matmul(inner):matmul(vt)
     if gu and u:size(-2) > k then
@@ -161,13 +188,37 @@ return function(ty, grad)
   function rules.eigh(g, w, v)
     local gw, gv = g[1], g[2]
     local inner = gw and eye(w:size(-1), w) * gw:unsqueeze(-2)
-    if gv then inner = sum(inner, t(v):matmul(gv) * inverse_gaps(w)) end
+    if gv then
+      local x = t(v):matmul(gv)
+      phase_free("eigh", x)
+      inner = sum(inner, x * inverse_gaps(w))
+    end
     return half_symmetric(v:matmul(inner):matmul(t(v)))
   end
 
-  --- The sign is constant; det(a) times a gradient of its logarithm is one of det.
-  function rules.slogdet(g, _, _, a)
-    return g[2] and t(linalg.inv(a)) * g[2]:unsqueeze(-1):unsqueeze(-1)
+  --- Of different eigenvalues. The eigenvectors have length 1, which takes a part of their gradient away.
+  function rules.eig(g, w, v)
+    local gw, gv, vt = g[1], g[2], t(v)
+    local one = eye(w:size(-1), w)
+    local inner = gw and one * gw:unsqueeze(-2)
+    if gv then
+      local x = vt:matmul(gv)
+      phase_free("eig", x)
+      local own = x - vt:matmul(v * x:diagonal(0, -2, -1):real():unsqueeze(-2))
+      local gaps = (w:unsqueeze(-2) - w:unsqueeze(-1) + one):conj()
+      inner = sum(inner, own * (1 - one) / gaps)
+    end
+    return linalg.solve(vt, inner:matmul(vt))
+  end
+
+  --- The sign of a real determinant is constant, that of a complex one turns with the logarithm's imaginary part.
+  function rules.slogdet(g, sign, _, a)
+    local gl = g[2]
+    if is_complex(a) then
+      local turn = g[1] and (g[1]:conj() * sign):imag()
+      gl = ty.complex(gl or ty.zeros_like(turn), turn and -turn or 0)
+    end
+    return gl and t(linalg.inv(a)) * gl:unsqueeze(-1):unsqueeze(-1)
   end
 
   --- Of square matrices: a = p l u.
@@ -192,15 +243,22 @@ return function(ty, grad)
 
   --- The arguments of a rule: results, then arguments, cast to the results' dtype, then what the function was given
   --- beside them.
-  local function operands(fn, kept, results, more)
-    if mode() then
+  local function operands(fn, kept, results, more, back)
+    if mode() and back then
+      local past = {}
+      for i, y in ipairs(results) do past[i] = core.result(back, i, y) end
+      results = past
+    elseif mode() then
       local args = { unpack(kept, 1, kept.n) }
       for i = 1, more.n do args[kept.n + i] = more[i] end
       results = { fn(unpack(args, 1, kept.n + more.n)) }
     end
     local list, n = {}, #results
     for i = 1, n do list[i] = results[i] end
-    for i = 1, kept.n do list[n + i] = kept[i]:to(results[1].dtype) end
+    for i = 1, kept.n do
+      local x = kept[i]
+      list[n + i] = (is_complex(x) and not is_complex(results[1])) and x or x:to(results[1].dtype)
+    end
     n = n + kept.n
     for i = 1, more.n do list[n + i] = more[i] end
     return list, n + more.n
@@ -219,14 +277,22 @@ return function(ty, grad)
       local more = { n = math.max(0, select("#", ...) - wants), select(wants + 1, ...) }
       local results = { no_grad(all_examples, name, fn, ...) }
       local kept, known = keep(args), keep(results)
-      return unpack(taped(args, results, function(gradients)
-        local list, n = operands(again, kept, known, more)
+      return unpack(taped(args, results, function(gradients, back)
+        local list, n = operands(again, kept, known, more, back)
         local given = { rule(gradients, unpack(list, 1, n)) }
         for i = 1, kept.n do given[i] = given[i] and needs(kept[i]) and fit(given[i], kept[i]) or nil end
         return given
       end))
     end
     linalg[name] = again
+  end
+
+  -- By eig where a gradient may be wanted, since it is made of the vectors.
+  local eigvals = linalg.eigvals
+  function linalg.eigvals(a)
+    if not (is_live(a) and mode() and tracked(a)) then return all_examples("eigvals", eigvals, a) end
+    local w = check.named("eigvals", "eig", linalg.eig, a)
+    return w
   end
 
   for name, rule in pairs(rules) do

@@ -13,6 +13,7 @@ return function(ty, check, row)
 
   local floats = { f16 = true, bf16 = true, f32 = true, f64 = true, c64 = true, c128 = true } -- and pairs of them
   local halves = { f16 = true, bf16 = true }
+  local unsigned = { bool = true, u8 = true, u16 = true, u32 = true, u64 = true }
 
   --- x in f32 and its dtype when that is a half float; else x alone.
   local function wide(x)
@@ -75,14 +76,12 @@ return function(ty, check, row)
   ---@return tycho.Tensor # shape and dtype of x; bool gives i64
   local function sign(x)
     check.tensor("sign", 1, x)
-    local dtype = x.dtype
     if is_complex(x) then
       local size = abs(x)
       local none = eq(size, 0)
       return where(none, 0, x) / where(none, 1, size)
     end
-    local below = (dtype == "u8" or dtype == "bool") and x or where(x:lt(0), -1, x)
-    return where(x:gt(0), 1, below)
+    return where(x:gt(0), 1, unsigned[x.dtype] and x or where(x:lt(0), -1, x))
   end
 
   --- Whether x is not a number.
@@ -259,7 +258,7 @@ return function(ty, check, row)
   ---@param max? tycho.Tensor|number
   ---@return tycho.Tensor # the broadcast shape, the promoted dtype
   local function clamp(x, min, max)
-    check.tensor("clamp", 1, x)
+    check.real("clamp", 1, x)
     if min == nil and max == nil then fail("clamp", "needs min, max or both") end
     if min ~= nil then check.operand("clamp", 2, min) end
     if max ~= nil then check.operand("clamp", 3, max) end
@@ -283,7 +282,7 @@ return function(ty, check, row)
     check.together("lerp", a, b, weight)
     local half = half_of(a, b, weight)
     a, b, weight = wide(a), wide(b), wide(weight)
-    return back(a + (b - a) * weight, half)
+    return back(check.under("lerp", function() return a + (b - a) * weight end), half)
   end
 
   local largest = {
@@ -319,16 +318,16 @@ return function(ty, check, row)
       if is_complex(v) then check.float("hypot", i, v) end
     end
     local half = half_of(a, b)
-    local function magnitude(v) return is_tensor(v) and abs((wide(v))) or math.abs(v) end
+    a, b = check.floats((wide(a)), (wide(b)))
+    local function magnitude(v) return is_tensor(v) and abs(v) or math.abs(v) end
     local function infinite(v) return is_tensor(v) and eq(v, INF) or v == INF end
-    a, b = magnitude(a), magnitude(b)
-    local most, least = maximum(a, b), minimum(a, b)
-    local ratio = least / where(eq(most, 0), 1, most)
-    local y = where(bitwise_or(infinite(a), infinite(b)), INF, most * sqrt(ratio * ratio + 1))
-    return back(y, half)
+    local p, q = magnitude(a), magnitude(b)
+    local none = bitwise_or(infinite(p), infinite(q))
+    local swap = ty.lt(p, q)
+    p, q = where(swap, b, a), where(swap, a, b) -- with their signs: smooth where q is 0
+    local ratio = q / where(eq(p, 0), 1, p)
+    return back(where(none, INF, abs(p) * sqrt(ratio * ratio + 1)), half)
   end
-
-  local LN2 = math.log(2)
 
   --- log(exp(a) + exp(b)) without overflow.
   --- Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
@@ -338,10 +337,11 @@ return function(ty, check, row)
   local function logaddexp(a, b)
     check.numbers("logaddexp", a, b)
     local half = half_of(a, b)
-    a, b = wide(a), wide(b)
-    local larger = check.named("logaddexp", "maximum", maximum, a, b)
-    local y = larger + log1p(exp(-abs(a - b)))
-    return back(where(eq(a, b), a + LN2, y), half) -- equal infinities have no difference
+    a, b = check.floats((wide(a)), (wide(b)))
+    local swap = ty.lt(a, b)
+    local larger, other = where(swap, b, a), where(swap, a, b)
+    local none = bitwise_and(eq(a, b), eq(abs(larger), INF)) -- equal infinities have no difference
+    return back(larger + log1p(exp(where(none, 0, other - larger))), half)
   end
 
   row { "clamp", "x, min, max", clamp, "x, not below min and not above max; either may be nil",

@@ -12,7 +12,8 @@ return function(ty, ruled, pinv_rule)
   local INF = math.huge
   local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
 
-  local function t(x) return x:transpose(-2, -1) end
+  --- The transpose, of complex matrices the conjugate one.
+  local function t(x) return ty.adjoint(x) end
 
   --- Adds a function with its line of help.
   local function define(name, args, help, fn)
@@ -20,13 +21,13 @@ return function(ty, ruled, pinv_rule)
     describe("linalg." .. name, args, help)
   end
 
-  --- Matrices: at least two dims, floats; half floats by way of f32.
+  --- Matrices: at least two dims, floats or complex; half floats by way of f32.
   local function matrices(who, x, square)
     check.tensor(who, 1, x)
     if x.ndim < 2 then fail(who, "needs a matrix, got %s", check.text(x)) end
     if square and x:size(-1) ~= x:size(-2) then fail(who, "needs square matrices, got %s", check.text(x)) end
     local dtype = x.dtype
-    if dtype == "f32" or dtype == "f64" then return x end
+    if dtype == "f32" or dtype == "f64" or ty.is_complex(x) then return x end
     return x:to(floats[dtype] and "f32" or ty.default_dtype())
   end
 
@@ -270,13 +271,12 @@ return function(ty, ruled, pinv_rule)
   local function matrix_exp(a)
     a = matrices("matrix_exp", a, true)
     if a:numel() == 0 then return a:clone() end
-    local norm = a:abs():sum(-2):max():item()
-    local one = ty.eye(a:size(-1), { dtype = a.dtype, device = a.device })
-    if norm ~= norm or norm == INF then return a * (0 / 0) end
-    local squarings = norm > 1 and math.ceil(math.log(norm) / math.log(2)) or 0
-    local y = taylor(a * 2 ^ -squarings, one)
-    for _ = 1, squarings do y = y:matmul(y) end
-    return y
+    local norm = a:abs():sum(-2):max(-1, true):unsqueeze(-1)
+    local finite, one = norm:lt(INF), ty.eye(a:size(-1), { dtype = a.dtype, device = a.device })
+    local squarings = where(finite, norm, 1):log2():ceil():maximum(0)
+    local y = taylor(a * ty.exp2(-squarings), one)
+    for i = 1, squarings:max():item() do y = where(squarings:ge(i), y:matmul(y), y) end
+    return where(finite, y, 0 / 0)
   end
   --- The derivative of exp at a^T towards g is the upper right block of exp of [[a^T, g], [0, a^T]].
   ruled("matrix_exp", matrix_exp, function(g, _, a)
@@ -339,8 +339,9 @@ return function(ty, ruled, pinv_rule)
     for d = 1, #given do
       if given[d] ~= sizes[d] then fail(who, "sizes do not fit, %s and %s", check.text(a), check.text(b)) end
     end
-    for d = #given + 1, #sizes do y[#y + 1] = sizes[d] end
-    if n * n ~= a:numel() then fail(who, "the sizes of %s do not make a square", check.text(a)) end
+    local columns = 1
+    for d = #given + 1, #sizes do y[#y + 1], columns = sizes[d], columns * sizes[d] end
+    if n ~= columns then fail(who, "the sizes of %s do not make a square", check.text(a)) end
     return check.named(who, "solve", linalg.solve, a:reshape(n, n), b:reshape(n)):reshape(y)
   end)
 end

@@ -1443,11 +1443,11 @@ function Tensor:flipud() end
 ---@return tycho.Tensor # the sizes of x
 function Tensor:float() end
 
----a to the power b, in f64
+---a^b in f64; of complex numbers in c128.
 ---Shape of the result: broadcast of a and b
 ---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
 ---@param b tycho.Tensor|number # broadcasts with a
----@return tycho.Tensor # the broadcast shape, f64
+---@return tycho.Tensor # the broadcast shape, f64 or c128
 function Tensor:float_power(b) end
 
 ---the next whole number below
@@ -3163,6 +3163,12 @@ function Tensor:requires_grad_(on) end
 ---@param ... integer # the others
 ---@return tycho.Tensor # these sizes; the dtype of x
 function Tensor:reshape(sizes, ...) end
+
+---Keeps the gradient of a tensor that is no leaf: backward passes fill its grad, adding to what is there, after all
+---of its hooks. A leaf has it anyway. Writes to x keep it: it is the gradient of what x holds then.
+---Raises where x requires no grad, or is a view of part of another tensor.
+---@return tycho.Tensor # the same tensor x
+function Tensor:retain_grad() end
 
 ---the same as round: the nearest whole number, half to even
 ---Accuracy: exact, or rounded once.
@@ -5959,12 +5965,12 @@ function ty.fliplr(x) end
 ---@return tycho.Tensor # the sizes of x, a view
 function ty.flipud(x) end
 
----a to the power b, in f64
+---a^b in f64; of complex numbers in c128.
 ---Shape of the result: broadcast of a and b
 ---Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
 ---@param a tycho.Tensor|number
 ---@param b tycho.Tensor|number # broadcasts with a
----@return tycho.Tensor # the broadcast shape, f64
+---@return tycho.Tensor # the broadcast shape, f64 or c128
 function ty.float_power(a, b) end
 
 ---the next whole number below
@@ -7951,7 +7957,7 @@ function ty.progress(what, opts) end
 
 ---The dtype in which two meet, as in a sum of tensors of both: the larger of a kind, the float of a float and an
 ---integer; i16 for u8 and i8, f32 for f16 and bf16; of unsigned and signed integers the smallest that holds both,
----f64 for u64 and a signed one.
+---f64 for u64 and a signed one. ty.help "promotion" shows all pairs.
 ---Shape of the result: a dtype
 ---Raises where a name is no dtype.
 ---@param a tycho.dtype
@@ -8765,7 +8771,7 @@ function ty.stance(name) end
 ---@return tycho.Run # run.done tells whether the call has ended; methods: run:step, run:results, run:cancel
 function ty.start(f, ...) end
 
----a table: memory in bytes, caches of kernels, plans and packed weights, operations counted
+---a table: memory in bytes, caches of kernels, plans, packed weights and transforms' tables (fft: entries, bytes of at most limit), operations counted
 ---Raises never. A table that prints well.
 ---@return table # what is allocated, cached, compiled, run; bytes and counts
 function ty.stats() end
@@ -9912,7 +9918,7 @@ function dist.all_reduce(x, opts) end
 ---Raises what all_reduce raises.
 ---@param x tycho.Tensor # of any shape; a leaf that requires grad inside of ty.no_grad
 ---@param opts? {op: string?, fast: boolean?, group: tycho.dist.Group?}
----@return tycho.Tensor x
+---@return tycho.Tensor # x itself
 function dist.all_reduce_(x, opts) end
 
 ---Waits until all ranks have come here.
@@ -9933,7 +9939,7 @@ function dist.broadcast(x, from, opts) end
 ---@param x tycho.Tensor # of any dtype and shape; a leaf that requires grad inside of ty.no_grad
 ---@param from? integer # a rank of the world, the first at first
 ---@param opts? {group: tycho.dist.Group?}
----@return tycho.Tensor x
+---@return tycho.Tensor # x itself
 function dist.broadcast_(x, from, opts) end
 
 ---A group of some ranks, for the option `group` of other functions. All of them call this with the same ranks; others
@@ -10671,13 +10677,29 @@ function linalg.cond(a, p) end
 ---@return tycho.Tensor # [...]; 0 of a singular matrix
 function linalg.det(a) end
 
+---two results: eigenvalues and eigenvectors as columns, complex, of any square matrices.
+---Of a real matrix, too, the results are complex; eigenvalues that are not real come in conjugate pairs. Each vector
+---has length 1, and its largest component is real. In no order. The gradient needs eigenvalues that differ.
+---Raises where a matrix is not square, holds NaN or infinities, or OpenBLAS is missing; in the backward pass where the loss depends on the vectors' phases, which are arbitrary.
+---@param a tycho.Tensor # [..., n, n]
+---@return tycho.Tensor values
+---@return tycho.Tensor vectors # [..., n] and [..., n, n], a column for each value; c64 or c128
+function linalg.eig(a) end
+
 ---two results: eigenvalues in ascending order and eigenvectors as columns, symmetric matrices.
 ---Only the lower triangle is read.
 ---Raises where a matrix is not square, or OpenBLAS is missing.
----@param a tycho.Tensor # [..., n, n], symmetric
+---@param a tycho.Tensor # [..., n, n], symmetric; complex ones Hermitian
 ---@return tycho.Tensor values
----@return tycho.Tensor vectors # [..., n] and [..., n, n], a column for each value
+---@return tycho.Tensor vectors # reals [..., n] and [..., n, n], a column for each value
 function linalg.eigh(a) end
+
+---the eigenvalues of square matrices, complex.
+---In no order.
+---Raises where a matrix is not square, holds NaN or infinities, or OpenBLAS is missing.
+---@param a tycho.Tensor # [..., n, n]
+---@return tycho.Tensor # [..., n]; c64 or c128
+function linalg.eigvals(a) end
 
 ---the eigenvalues of symmetric matrices, in ascending order; the lower triangle is read.
 ---Raises where a matrix is not square, or OpenBLAS is missing.
@@ -10779,8 +10801,9 @@ function linalg.qr(a) end
 function linalg.slogdet(a) end
 
 ---x with a x = b, for square matrices a; b: a vector or columns.
----Stands on OpenBLAS's LAPACK: `make deps` installs it.
----Raises where it is missing, sizes do not fit, or a matrix is singular.
+---Stands on OpenBLAS's LAPACK: `make deps` installs it. All of ty.linalg takes complex matrices, too; a transpose is
+---the conjugate one there.
+---Raises where the library is missing, sizes do not fit, or a matrix is singular.
 ---@param a tycho.Tensor # [..., n, n]
 ---@param b tycho.Tensor # [..., n] or [..., n, m]
 ---@return tycho.Tensor # the sizes of b; floats, half floats by way of f32

@@ -20,7 +20,7 @@ return function(ty, check, row)
   ---@param x tycho.Tensor any shape and dtype
   ---@return tycho.Tensor # shape and dtype of x; bool gives i64
   local function relu(x)
-    check.tensor("relu", 1, x)
+    check.real("relu", 1, x)
     return maximum(0, x) -- of equal ones the first: the gradient at 0 is 0
   end
 

@@ -389,8 +389,9 @@ return function(ty, check, row)
       y = eq(x, is_tensor(values) and values:reshape {} or values)
     elseif values:numel() == 0 then
       y = is_tensor(x) and ty.zeros(x.shape, { dtype = "bool", device = x.device }) or ty.full({}, false)
+    elseif not is_tensor(x) then
+      y = eq(values, x):any()
     else
-      if not is_tensor(x) then x = ty.full({}, x, { dtype = values.dtype, device = values.device }) end
       local dtype = ty.promote_types(x.dtype, values.dtype)
       if dtype == "bool" then dtype = "u8" end
       local sorted = ty.sort(values:to(dtype):reshape(-1))
@@ -405,7 +406,7 @@ return function(ty, check, row)
   ---@param x tycho.Tensor
   ---@return tycho.Tensor # shape and dtype of x
   local function msort(x)
-    check.tensor("msort", 1, x)
+    check.real("msort", 1, x)
     local y = x:sort(check.dim("msort", 1, x.ndim))
     return y
   end
@@ -419,7 +420,7 @@ return function(ty, check, row)
   ---@return tycho.Tensor values, tycho.Tensor positions # x without the dim; positions are i64 from 1
   local function kthvalue(x, k, dim, keepdim)
     local who = "kthvalue"
-    check.tensor(who, 1, x)
+    check.real(who, 1, x)
     dim = check.dim(who, dim, x.ndim, -1)
     k = check.whole(who, 2, k, "k")
     keepdim = check.boolean(who, 4, keepdim, "keepdim", false)
@@ -438,7 +439,7 @@ return function(ty, check, row)
   ---@return tycho.Tensor values, tycho.Tensor positions # x without the dim; positions are i64 from 1
   local function mode(x, dim, keepdim)
     local who = "mode"
-    check.tensor(who, 1, x)
+    check.real(who, 1, x)
     dim = check.dim(who, dim, x.ndim, -1)
     keepdim = check.boolean(who, 3, keepdim, "keepdim", false)
     local n = x:size(dim)
@@ -485,10 +486,11 @@ return function(ty, check, row)
     if weights ~= nil then same_sizes(who, check.tensor(who, 2, weights), x.shape) end
     local n = minlength
     if x:numel() > 0 then
-      local least = x:min():item()
-      if least < 1 then fail(who, "numbers count from 1, got %d (add 1 to those that count from 0)", least) end
-      n = math.max(n, x:max():item())
+      local least, most = x:min():to("f64"):item(), x:max():to("f64"):item() -- as a double each is a number of Lua
+      if least < 1 then fail(who, "numbers count from 1, got %.0f (add 1 to those that count from 0)", least) end
+      n = math.max(n, most)
     end
+    if n >= 2 ^ 40 then fail(who, "%.0f is too large to count all numbers up to it", n) end
     local dtype = weights and weights.dtype or "i64"
     local zeros = ty.zeros({ n }, { dtype = dtype, device = x.device })
     if x:numel() == 0 then return zeros end

@@ -1,20 +1,23 @@
 --- pooling.lua -- composites over windows: pooling, which is a reduction over the windows' dims.
--- In: tensors [batch, channels, places...] or without the batch. Out: the same layout. Nothing here reads values.
+-- In: tensors [batch, channels, places...] or without the batch. Out: the same layout. Nothing here reads values. What
+-- gradients know of a pooling (w) holds no sizes of tensors: they are the same function at all of them.
 
 ---@param ty table the core module
 ---@param check table arguments.lua
 ---@param row fun(r: table) adds a composite, see functions.lua
-return function(ty, check, row)
+---@param complex table complex.lua
+return function(ty, check, row, complex)
   local fail = check.fail
-  local correlation = require("tycho.correlation")(ty)
+  local correlation = require("tycho.correlation")(ty, complex)
   local arguments = require("tycho.window_arguments")(check)
   local sizes_of, batched = arguments.sizes_of, arguments.batched
-  local pad, windows, taping = correlation.pad, correlation.windows, ty.internals.grad.mode
+  local pad, windows, last_sizes, taping = correlation.pad, correlation.windows, correlation.last_sizes,
+    ty.internals.grad.mode
   local grad = ty.internals.grad
   local product = correlation.product
   local tracked = ty.internals.vmap.tracked
   local where, eq, ge, ne = ty.where, ty.eq, ty.ge, ty.ne
-  local floor, ceil, max = math.floor, math.ceil, math.max
+  local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
   local halves = { f16 = true, bf16 = true }
 
   --- Numbers of windows and the places needed behind each dim; ceil_mode lets the last window begin inside and end
@@ -109,15 +112,18 @@ return function(ty, check, row)
   end
 
   --- The same where windows begin in the padding, of -inf: if that is the largest, all is -inf, and the first place
-  --- inside of x is meant. starts: for each dim how many places of each window lie before x; nil: there is no
-  --- padding.
-  local function inner_taps(tap, y, kernel, starts)
-    if not starts then return tap end
-    local first
-    for i = 1, #starts do
-      local own = ty.tensor(starts[i], { dtype = tap.dtype, device = tap.device })
-      for _ = i + 1, #starts do own = own:unsqueeze(-1) end
-      first = first and first * kernel[i] + own or own
+  --- inside of x is meant.
+  local function inner_taps(tap, y, w)
+    local n, first, any = w.n, nil, false
+    for i = 1, n do any = any or w.padding[i] > 0 end
+    if not any then return tap end
+    for i = 1, n do
+      local window = ty.arange(y:size(y.ndim - n + i), { dtype = "f32", device = tap.device })
+      local own = window * -w.stride[i] + w.padding[i] -- so many places of the window lie before x
+      if w.dilation[i] > 1 then own = (own / w.dilation[i]):ceil() end
+      own = own:clamp(0):to(tap.dtype)
+      for _ = i + 1, n do own = own:unsqueeze(-1) end
+      first = first and first * w.kernel[i] + own or own
     end
     return where(eq(y, -math.huge), first, tap)
   end
@@ -132,7 +138,7 @@ return function(ty, check, row)
     local whole = from:numel() == x:numel() -- no element lies outside
     local dx = (whole and ty.empty or ty.zeros)(x.shape, { dtype = g.dtype, device = g.device })
     local to, tap = view_of(dx, w), first_taps(from, w.kernel, y)
-    tap = tap and inner_taps(tap, y, w.kernel, w.starts)
+    tap = tap and inner_taps(tap, y, w)
     each_tap(w.kernel, function(k, index) to[index] = tap and where(tap:eq(k), g, 0) or g end)
     return dx
   end
@@ -144,7 +150,7 @@ return function(ty, check, row)
     local view = view_of(x, w)
     local tap = product(kernel) > TAPS and view:flatten(-n, -1):argmax(-1) - 1 or first_taps(view, kernel, y)
       or ty.zeros_like(y)
-    tap = inner_taps(tap, y, kernel, w.starts):to("i64")
+    tap = inner_taps(tap, y, w):to("i64")
     for i = n, 1, -1 do
       local d, below = x.ndim - n + i, 1
       for k = i + 1, n do below = below * sizes[k] end
@@ -156,13 +162,6 @@ return function(ty, check, row)
       at = at and at + here or here
     end
     return at
-  end
-
-  --- The sizes of the last n dims.
-  local function last_sizes(x, n)
-    local sizes = {}
-    for i = 1, n do sizes[i] = x:size(x.ndim - n + i) end
-    return sizes
   end
 
   local none = { 0, 0, 0 }
@@ -189,21 +188,16 @@ return function(ty, check, row)
   }
 
   local function max_pool(who, n, x, kernel, opts)
-    local input, single, size, stride, padding, after, dilation, outs
-    input, single, opts, size, stride, padding, after, dilation, outs =
+    local input, single, size, stride, padding, after, dilation
+    input, single, opts, size, stride, padding, after, dilation =
       pool_arguments(who, n, x, kernel, opts, max_options)
-    local back, behind, starts, apart = {}, {}, nil, product(size) <= TAPS
+    local back, behind, apart = {}, {}, product(size) <= TAPS
     for i = 1, n do
       back[i], behind[i] = -padding[i], -after[i]
-      if padding[i] > 0 then starts = starts or {} end
       apart = apart and stride[i] > (size[i] - 1) * dilation[i]
     end
-    for i = 1, starts and n or 0 do
-      starts[i] = {}
-      for o = 1, outs[i] do starts[i][o] = max(0, ceil((padding[i] - (o - 1) * stride[i]) / dilation[i])) end
-    end
     local w = { n = n, kernel = size, stride = stride, padding = padding, after = after, dilation = dilation,
-      starts = starts, back = back, behind = behind, apart = apart }
+      back = back, behind = behind, apart = apart }
     local y = ruled(largest, input, spread, w)
     if not opts.return_indices then return single and y:squeeze(1) or y end
     local at = flat_places(padded(input:detach(), w), y:detach(), w, padding, last_sizes(input, n)) + 1
@@ -216,20 +210,23 @@ return function(ty, check, row)
     divisor_override = "number",
   }
 
-  --- How many places each window of one dim counts: of the input, or of the padded input.
-  local function window_counts(out, length, kernel, stride, padding, dilation, include)
-    local counts, same = {}, true
-    local low, high = include and -padding or 0, include and length + padding or length
-    for o = 1, out do
-      local first, count = (o - 1) * stride - padding, 0
-      for k = 0, kernel - 1 do
-        local at = first + k * dilation
-        if at >= low and at < high then count = count + 1 end
-      end
-      counts[o] = count
-      same = same and count == counts[1]
+  --- How many places each window of one dim counts, those from `low` to before `high` of the input: of the o-th window,
+  --- from 0; and whether all count as many.
+  local function window_counts(out, low, high, kernel, stride, padding, dilation)
+    local function before(o, place) return max(0, min(kernel, ceil((place + padding - o * stride) / dilation))) end
+    local same, count = true, before(0, high) - before(0, low)
+    for o = 1, out - 1 do same = same and before(o, high) - before(o, low) == count end
+    return count, same
+  end
+
+  --- The counts of all windows, as y is.
+  local function window_counts_of(out, low, high, kernel, stride, padding, dilation, y)
+    local along = ty.arange(out, { dtype = "f32", device = y.device })
+    local function before(place)
+      local taps = along * -stride + (place + padding)
+      return (dilation > 1 and (taps / dilation):ceil() or taps):clamp(0, kernel)
     end
-    return counts, same
+    return (before(high) - before(low)):to(y.dtype)
   end
 
   local function sums(x, w)
@@ -242,8 +239,13 @@ return function(ty, check, row)
     if w.every then
       return fold(windows(pad(g, n, w.before, w.beyond, 0), n, kernel, w.stride, w.dilation), n, kernel, ty.add, sum_of)
     end
-    local whole = g:numel() * product(kernel) == product(w.sizes)
-    local dx = (whole and ty.empty or ty.zeros)(w.sizes, { dtype = g.dtype, device = g.device })
+    local sizes, whole = g.shape, true
+    for i = 1, n do
+      local d = g.ndim - n + i
+      sizes[d] = (sizes[d] - 1) * w.stride[i] + kernel[i] + w.rest[i]
+      whole = whole and w.stride[i] == kernel[i] and w.rest[i] == 0
+    end
+    local dx = (whole and ty.empty or ty.zeros)(sizes, { dtype = g.dtype, device = g.device })
     local to = windows(dx, n, kernel, w.stride, w.dilation)
     each_tap(kernel, function(_, index) to[index] = g end)
     return pad(dx, n, w.back, w.behind, 0)
@@ -253,16 +255,16 @@ return function(ty, check, row)
   --- place of its window, or sums of windows over g.
   local function window_sums(x, n, kernel, stride, padding, after, dilation)
     local apart, every, few = true, true, product(kernel) <= TAPS and product(kernel) > 1
-    local sizes, back, behind, before, beyond = x.shape, {}, {}, {}, {}
+    local rest, back, behind, before, beyond = {}, {}, {}, {}, {}
     for i = 1, n do
-      local d = #sizes - n + i
       apart, every = apart and stride[i] >= kernel[i], every and stride[i] == 1
       few = few and dilation[i] == 1
-      back[i], behind[i], sizes[d] = -padding[i], -after[i], sizes[d] + padding[i] + after[i]
+      back[i], behind[i] = -padding[i], -after[i]
+      rest[i] = (x:size(x.ndim - n + i) + padding[i] + after[i] - kernel[i]) % stride[i] -- places behind the last one
       before[i], beyond[i] = kernel[i] - 1 - padding[i], kernel[i] - 1 - after[i]
     end
     local w = { n = n, kernel = kernel, stride = stride, padding = padding, after = after, dilation = dilation,
-      every = every, sizes = sizes, back = back, behind = behind, before = before, beyond = beyond }
+      every = every, rest = rest, back = back, behind = behind, before = before, beyond = beyond }
     if not (few and (apart or every) and taping() and tracked(x)) then return sums(x, w) end
     return grad.pure(function(v) return sums(v, w), {} end, spread_sums, w)(x)
   end
@@ -278,14 +280,14 @@ return function(ty, check, row)
     local whole, divisor = opts.divisor_override or 1, opts.divisor_override
     if divisor == 0 or whole ~= whole then fail(who, "option divisor_override must not be %.14g", whole) end
     for i = 1, divisor and 0 or n do
-      local counts, same = window_counts(outs[i], input:size(2 + i), kernel[i], stride[i], padding[i], dilation[i],
-        include)
+      local low, high = include and -padding[i] or 0, input:size(2 + i) + (include and padding[i] or 0)
+      local count, same = window_counts(outs[i], low, high, kernel[i], stride[i], padding[i], dilation[i])
       if same then
-        whole = whole * counts[1]
+        whole = whole * count
       else
-        local sizes = { outs[i] }
-        for k = i + 1, n do sizes[k - i + 1] = 1 end
-        y = y / ty.tensor(counts, { dtype = y.dtype, device = y.device }):reshape(sizes)
+        local counts = window_counts_of(outs[i], low, high, kernel[i], stride[i], padding[i], dilation[i], y)
+        for _ = i + 1, n do counts = counts:unsqueeze(-1) end
+        y = y / counts
       end
     end
     if whole ~= 1 then y = y / whole end

@@ -144,7 +144,7 @@ return function(ty, check, row)
   ---@param keepdim? boolean false
   ---@return tycho.Tensor # x without the dims; floats
   local function logsumexp(x, dims, keepdim)
-    dims, keepdim = arguments("logsumexp", x, dims, keepdim)
+    dims, keepdim = arguments("logsumexp", check.real("logsumexp", 1, x), dims, keepdim)
     local w, half = wide(x)
     if not floats[w.dtype] then w = w:to("f32") end
     if count(x, dims) == 0 then return back(log(w:sum(dims, keepdim)), half) end
@@ -193,7 +193,7 @@ return function(ty, check, row)
   ---@param keepdim? boolean false
   ---@return tycho.Tensor # x without the dim, dtype of x
   local function median(x, dim, keepdim)
-    check.tensor("median", 1, x)
+    check.real("median", 1, x)
     keepdim = check.boolean("median", 3, keepdim, "keepdim", false)
     local rank = x.ndim
     if dim ~= nil then dim = check.dim("median", dim, rank) end

@@ -21,6 +21,7 @@ local tree = require "tycho.tree"
 ---@param define fun(name: string, where: string, args: string, text: string, fn: function)
 ---@param own table of grad.lua
 ---@return function[] inline what captures evaluate
+---@return function scan_back the rule of a scan
 return function(ty, define, own)
   local check = require("tycho.arguments")(ty)
   local fail, show, text = check.fail, check.show, check.text
@@ -165,6 +166,11 @@ return function(ty, define, own)
     end
   end
 
+  --- What goes out of a turn, and may be from outside as it is.
+  local function note(scope, list)
+    for i = 1, #list do L.note(scope, list[i]) end
+  end
+
   --- turn(carried, rows) -> next, made, lists all of them, for each row of the sequences. Gives the last carried values
   --- and the rows of results; what a turn was given, for each row, where one of these needs a gradient (noted in
   --- needs, nil where none will be asked for), and what else that goes to, in one dim each.
@@ -173,7 +179,7 @@ return function(ty, define, own)
     local scope, carried, rows = L.begin(), {}, {}
     for i = 1, #init do carried[i] = L.param(scope, init[i], false) end
     for i = 1, #sequences do rows[i] = L.param(scope, sequences[i], true) end
-    local ok, following, made = pcall(turn, carried, rows)
+    local ok, following, made = pcall(turn, carried, rows, scope)
     if not ok then
       L.leave(scope)
       error(following, 0)
@@ -182,8 +188,8 @@ return function(ty, define, own)
       L.again(scope)
       return loop(turn, init, sequences, turns, order, needs, hash)
     end
-    for i = 1, #following do L.note(scope, following[i]) end
-    for i = 1, #made do L.note(scope, made[i]) end
+    note(scope, following)
+    note(scope, made)
     local taped, given = L.taped(scope), nil
     if hash then
       local same, why = pcall(L.check, scope, hash, append(slice(following, 1, #following), made))
@@ -232,20 +238,33 @@ return function(ty, define, own)
     return all, rows
   end
 
-  --- The turn of all examples. The vmap may have ended: then its level is entered once more.
+  --- A turn is told as {maker, what that makes it of ...}: a rule that is compiled makes it there, around the user's
+  --- function.
+  local function made_of(turn) return turn[1](unpack(turn, 2, 7)) end
+
+  --- The turn of all examples. The vmap may have ended: then its level is entered once more. scope: of the loop, nil
+  --- where the turn runs again.
   local function turn_of_all(turn, id, count, randomness)
-    local function all(carried, rows)
-      local following, made = turn(wrapped(carried, 1, id), wrapped(rows, 1, id))
+    local function all(carried, rows, scope)
+      local following, made = turn(wrapped(carried, 1, id), wrapped(rows, 1, id), scope)
+      if scope then -- as examples they may have a past that they have not as a whole
+        note(scope, following)
+        note(scope, made)
+      end
       local f, m = {}, {}
       for i = 1, #following do f[i] = whole(following[i], id, count) end
       for i = 1, #made do m[i] = whole(made[i], id, count) end
       return f, m
     end
-    return function(carried, rows)
-      if V.count(id) >= 0 then return all(carried, rows) end
-      local scope = V.open(count, randomness, id)
-      return restore(scope, pcall(all, carried, rows))
+    return function(carried, rows, scope)
+      if V.count(id) >= 0 then return all(carried, rows, scope) end
+      local open = V.open(count, randomness, id)
+      return restore(open, pcall(all, carried, rows, scope))
     end
+  end
+
+  local function told_of_all(turn, id, count, randomness)
+    return turn_of_all(made_of(turn), id, count, randomness)
   end
 
   --- The same in a vmap. level: that of the innermost one that runs; of those outside of it, what differs between
@@ -301,9 +320,25 @@ return function(ty, define, own)
 
   --- A turn that also gives what it was given.
   local function giving(turn)
+    local run = made_of(turn)
     return function(carried, rows)
-      local following, made = turn(carried, rows)
+      local following, made = run(carried, rows)
       return following, append(slice(made, 1, #made), flattened(carried))
+    end
+  end
+
+  --- The turn of a gradient: through that turn from the carried gradients and a row, which holds the row that the turn
+  --- was given, of nseq sequences, then what was carried, then gradients. nlast: of so many carried values.
+  local function back_turn(turn, init, taped, needs, nseq, nlast)
+    local run, ninit = made_of(turn), #init
+    return function(c, r)
+      local rows, carried = slice(r, 1, nseq), slice(r, nseq + 1, nseq + ninit)
+      for i = 1, ninit do carried[i] = carried[i]:reshape(init[i].shape) end
+      local g = append(slice(c, 1, nlast), slice(r, nseq + ninit + 1, #r))
+      local found = back_through(run, carried, rows, taped, needs, g)
+      local following, count = slice(found, 1, nlast), #found - #taped
+      for i = 1, #taped do following[nlast + i] = c[nlast + i] + found[count + i] end
+      return following, slice(found, nlast + 1, count)
     end
   end
 
@@ -358,23 +393,13 @@ return function(ty, define, own)
     end
     if again then
       needs = with(needs, { made = append(slice(needs.made, 1, #needs.made), needs.carried) })
-      turn = giving(turn)
-    end
-    local nseq, ninit = #sequences, #init
-    local function back_turn(c, r)
-      local own_rows, own_carried = slice(r, 1, nseq), slice(r, nseq + 1, nseq + ninit)
-      for i = 1, ninit do own_carried[i] = own_carried[i]:reshape(init[i].shape) end
-      local g = append(slice(c, 1, nlast), slice(r, nseq + ninit + 1, #r))
-      local found = back_through(turn, own_carried, own_rows, taped, needs, g)
-      local following, count = slice(found, 1, nlast), #found - #taped
-      for i = 1, #taped do following[nlast + i] = c[nlast + i] + found[count + i] end
-      return following, slice(found, nlast + 1, count)
+      turn = { giving, turn }
     end
     compare(what)
-    local function all()
-      return differentiable(back_turn, carried, rows, what.turns, what.order + (what.order % 2 == 0 and 1 or -1))
-    end
-    local first, of_rows = restore(modes.random(what.random), pcall(all))
+    local nseq, ninit, calls = #sequences, #init, G.mode() and own.call or own.again(what)
+    local first, of_rows = restore(modes.random(what.random), pcall(calls, differentiable,
+      { back_turn, turn, init, taped, needs, nseq, nlast }, carried, rows, #rows == 0 and what.turns or nil,
+      what.order + (what.order % 2 == 0 and 1 or -1)))
     local y, c, r = {}, 0, 0
     for i = 1, ninit do
       if needs.carried[i] then
@@ -392,17 +417,17 @@ return function(ty, define, own)
     return y
   end
 
-  --- The rule of a loop. what: as go_back has it, but its tensors stand in the list, one kind behind the other.
+  --- The rule of a loop. what: as go_back has it, but the tensors that it was given and kept stand in the list, one kind
+  --- behind the other.
   local function scan_back(back, gradients, list, what)
     local at = 0
     local function take(n)
       at = at + n
       return slice(list, at - n + 1, at)
     end
-    what = with(what, { init = take(what.ninit), sequences = take(what.nsequences), taped = take(what.ntaped),
-      given = take(what.ninit) })
+    what = with(what, { init = take(what.ninit), sequences = take(what.nsequences), given = take(what.ninit) })
     local found = go_back(what, gradients, back)
-    for i = 1, what.ninit + what.nsequences + what.ntaped do
+    for i = 1, what.ninit + what.nsequences + #what.taped do
       if found[i] ~= nil then G.give(back, i, found[i]) end
     end
   end
@@ -420,11 +445,11 @@ return function(ty, define, own)
     args.n = #args
     append(append(append(results, what.last), what.out), what.given)
     local rule = with(what, { back = scan_back, last = kinds(what.last), out = kinds(what.out), ninit = #what.init,
-      nsequences = #what.sequences, ntaped = #what.taped })
+      nsequences = #what.sequences })
     local joined
     if G.shares() then
-      rule.init, rule.sequences, rule.taped, rule.given = nil, nil, nil, nil
-      joined = own.join(args, results, rule, append(slice(args, 1, #args), what.given))
+      rule.init, rule.sequences, rule.given = nil, nil, nil
+      joined = own.join(args, results, rule, append(slice(args, 1, #what.init + #what.sequences), what.given))
     else
       joined = own.ruled(args, results, function(gradients, back) return go_back(rule, gradients, back) end)
     end
@@ -448,7 +473,7 @@ return function(ty, define, own)
     local init, sequences = lifted(what.init, what.sequences, id, count)
     local last, out = lifted(what.last, what.out, id, count)
     local _, given = lifted({}, what.given, id, count)
-    local of_all = turn_of_all(what.turn, id, count, randomness)
+    local of_all = { told_of_all, what.turn, id, count, randomness }
     local forward = turn_of_all(what.forward, id, count, randomness)
     last, out, given = join(with(what, { turn = of_all, forward = forward, init = init, sequences = sequences,
       last = last, out = out, given = given, taped = taped }), 0)
@@ -456,8 +481,11 @@ return function(ty, define, own)
       given = wrapped(given, 2, id) }))
   end
 
-  --- As loop; results lead back to what they were made from.
-  function differentiable(turn, init, sequences, turns, order)
+  --- As loop; results lead back to what they were made from. turn: as told; turns: nil: as many as there are rows.
+  function differentiable(told, init, sequences, turns, order)
+    local turn = made_of(told)
+    init, sequences = slice(init, 1, #init), slice(sequences, 1, #sequences) -- a capture plays it with other tensors
+    turns = turns or sequences[1]:size(1)
     local random, level = random_state(), V.level()
     local needs = G.mode() and { carried = tracked(init), rows = tracked(sequences) } or nil
     local forward = needs and noting(turn, needs) or turn
@@ -466,7 +494,7 @@ return function(ty, define, own)
     local function once_more(carried, rows)
       return turn(watched(carried, needs.watched), watched(rows, needs.rows))
     end
-    local l, o = join({ turn = turn, forward = once_more, needs = needs, init = init, sequences = own.keep(sequences),
+    local l, o = join({ turn = told, forward = once_more, needs = needs, init = init, sequences = own.keep(sequences),
       given = given, taped = taped, turns = turns, order = order, random = random, last = last, out = out,
       hash = given.hash }, level)
     for i = 1, #l do l[i] = needs.last[i] and l[i] or last[i] end
@@ -476,14 +504,16 @@ return function(ty, define, own)
 
   ---------------------------------------------------------------------------------------------------------- for users
 
-  --- f's turn on lists; said.made: how the results of a turn are nested.
-  local function turn_of(f, carried_shape, row_shape, said)
+  --- f's turn on lists. none: f need not give carried values, there are none; said.made: how the results of a turn are
+  --- nested.
+  local function turn_of(f, carried_shape, row_shape, none, said)
     return function(carried, rows)
       local following, made = f(build(carried_shape, carried), build(row_shape, rows))
       local next_list, made_list = {}, {}
-      if following == nil and said.none then following = {} end
+      if following == nil and none then following = {} end
       match(carried_shape, following, next_list, "")
-      said.made = made ~= nil and flatten(made, made_list, "the results of a turn") or nil
+      local nested = made ~= nil and flatten(made, made_list, "the results of a turn") or nil
+      if said then said.made = nested end
       return next_list, made_list
     end
   end
@@ -563,7 +593,7 @@ return function(ty, define, own)
     if length ~= nil and not (length >= 0 and length % 1 == 0 and length < 2 ^ 53) then
       fail("scan", "option length must be a whole number from 0 on, got %.14g", length)
     end
-    local carried, sequences, said = {}, {}, { none = init == nil }
+    local carried, sequences, said = {}, {}, {}
     local carried_shape = flatten(init == nil and {} or init, carried, "init")
     local row_shape = xs ~= nil and flatten(xs, sequences, "xs") or nil
     local turns, backwards = turns_of(sequences, length), opts.reverse or false
@@ -573,8 +603,9 @@ return function(ty, define, own)
       fail("scan", "option checkpoint must be a boolean or a whole number from 1 on, got %s", show(k))
     end
     if k and k > 1 and k < turns and G.mode() then return in_pieces(f, init, xs, turns, k, backwards) end
-    local turn = turn_of(f, carried_shape, row_shape, said)
+    local turn = { turn_of, f, carried_shape, row_shape, init == nil, said }
     local last, made = differentiable(turn, carried, sequences, turns, backwards and BACKWARDS or 0)
+    turn[6] = nil -- its gradient does not say that once more
     return build(carried_shape, last), said.made ~= nil and build(said.made, made) or nil
   end
 
@@ -583,6 +614,6 @@ return function(ty, define, own)
 
   return { within, is_float, flatten, build, step, match, recorded, append, slice, tracked, any, chosen, watched,
     flattened, noting, loop, level_of, wrapped, whole, lifted, turn_of_all, loop_of_all, like, back_through, with,
-    giving, compare, zeros, kinds, go_back, scan_back, led_back, join, differentiable, turn_of, turns_of, in_pieces,
-    scan }
+    made_of, told_of_all, back_turn, giving, compare, zeros, kinds, go_back, scan_back, led_back, join, differentiable,
+    turn_of, turns_of, in_pieces, scan }, scan_back
 end

@@ -17,26 +17,26 @@ return function(ty, check, row)
   local INF, PI = math.huge, math.pi
   local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
 
-  --- The dtype of a float result.
+  --- The dtype of a result of floats, or of complex numbers.
   local function float_of(x)
     local dtype = x.dtype
-    return floats[dtype] and dtype or ty.default_dtype()
+    return (floats[dtype] or ty.is_complex(x)) and dtype or ty.default_dtype()
   end
 
-  local function times_slope(saved, g, what) return g * what.slope(saved[1]) end
+  local function times_slope(saved, g, what) return g * what.slope(saved[1], what.n) end
 
-  --- fn(x), whose gradient is g * slope(x).
-  local function ruled(fn, slope, x)
+  --- fn(x), whose gradient is g * slope(x, n). A trace keeps slope: it is to be no closure of a call.
+  local function ruled(fn, slope, x, n)
     if not (taping() and tracked(x)) then return fn(x) end
-    return grad.pure(function(v) return fn(v), { v } end, times_slope, { slope = slope })(x)
+    return grad.pure(function(v) return fn(v), { v } end, times_slope, { slope = slope, n = n })(x)
   end
 
-  --- fn of x in f64, as a float of x; its gradient g * slope(x).
-  local function special(who, fn, slope, x)
-    check.tensor(who, 1, x)
+  --- fn of x in f64, as a float of x; its gradient g * slope(x, n).
+  local function special(who, fn, slope, x, n)
+    check.real(who, 1, x)
     local dtype = float_of(x)
     if dtype ~= x.dtype then x = x:to(dtype) end
-    return ruled(function(v) return fn(v:to("f64")):to(dtype) end, slope, x)
+    return ruled(function(v) return fn(v:to("f64")):to(dtype) end, slope, x, n)
   end
 
   --- c[1] + c[2] x + c[3] x^2 ...
@@ -170,18 +170,21 @@ return function(ty, check, row)
 
   local polygamma
 
+  local function lgamma_slope(v) return ty.digamma(v) end
+  local function polygamma_slope(v, n) return polygamma(n + 1, v) end
+
   --- The logarithm of the magnitude of the gamma function; inf at 0, -1, -2 ...
   --- Near its zeros below 0 the error is absolute, some 1e-16.
   --- Raises where x is no tensor.
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # shape of x, floats; integers give the default float
-  local function lgamma(x) return special("lgamma", lgamma_value, function(v) return ty.digamma(v) end, x) end
+  local function lgamma(x) return special("lgamma", lgamma_value, lgamma_slope, x) end
 
   --- The logarithmic derivative of the gamma function; NaN at -1, -2 ..., of infinite magnitude at 0.
   --- Raises where x is no tensor.
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # shape of x, floats; integers give the default float
-  local function digamma(x) return special("digamma", digamma_value, function(v) return polygamma(1, v) end, x) end
+  local function digamma(x) return special("digamma", digamma_value, polygamma_slope, x, 0) end
 
   --- B_2k / (2 k)!, of Euler's and Maclaurin's sum
   local MACLAURIN = {
@@ -223,7 +226,7 @@ return function(ty, check, row)
       local y = hurwitz(n + 1, where(negative, n == 1 and 1 - v or 0 / 0, v))
       if n == 1 then y = where(negative, (PI / ty.sin((v - v:round()) * PI)) ^ 2 - y, y) end
       return where(eq(v, INF), 0, y * factorial)
-    end, function(v) return polygamma(n + 1, v) end, x)
+    end, polygamma_slope, x, n)
   end
 
   ------------------------------------------------------------------------------------------------- Bessel's functions
@@ -267,21 +270,20 @@ return function(ty, check, row)
     return where(ne(x, x), x, where(lt(8, abs(x)), ty.copysign(y, x), y * x * 0.5))
   end
 
+  local function i0_slope(v) return ty.i1(v) end
+  local function i1_slope(v) return ty.i0(v) - where(eq(v, 0), 0.5, ty.i1(v) / where(eq(v, 0), 1, v)) end
+
   --- The modified Bessel function of the first kind and order 0.
   --- Raises where x is no tensor.
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # shape of x, floats; integers give the default float
-  local function i0(x) return special("i0", i0_value, function(v) return ty.i1(v) end, x) end
+  local function i0(x) return special("i0", i0_value, i0_slope, x) end
 
   --- The modified Bessel function of the first kind and order 1.
   --- Raises where x is no tensor.
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # shape of x, floats; integers give the default float
-  local function i1(x)
-    return special("i1", i1_value, function(v)
-      return ty.i0(v) - where(eq(v, 0), 0.5, ty.i1(v) / where(eq(v, 0), 1, v))
-    end, x)
-  end
+  local function i1(x) return special("i1", i1_value, i1_slope, x) end
 
   row { "erfc", "x", erfc, "1 - erf(x), accurate where that is near zero", shape = "x", dtype = "float",
     inplace = true }
@@ -297,6 +299,11 @@ return function(ty, check, row)
     inplace = true }
 
   ------------------------------------------------------------------------------------------------------ roots, parts
+
+  local function cbrt_slope(v)
+    local y = ty.cbrt(v)
+    return 1 / (y * y * 3)
+  end
 
   local function cbrt_value(x)
     local a = abs(x)
@@ -314,10 +321,7 @@ return function(ty, check, row)
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # shape of x, floats; integers give the default float
   local function cbrt(x)
-    return special("cbrt", cbrt_value, function(v)
-      local y = ty.cbrt(v)
-      return 1 / (y * y * 3)
-    end, x)
+    return special("cbrt", cbrt_value, cbrt_slope, x)
   end
 
   --- What stands behind the point: x - trunc(x), of the sign of x.
@@ -325,7 +329,7 @@ return function(ty, check, row)
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # shape and dtype of x
   local function frac(x)
-    check.tensor("frac", 1, x)
+    check.real("frac", 1, x)
     return x - trunc(x)
   end
 
@@ -335,9 +339,9 @@ return function(ty, check, row)
   ---@param eps? number x is kept from eps to 1 - eps; without it nothing is
   ---@return tycho.Tensor # shape of x, floats
   local function logit(x, eps)
-    check.tensor("logit", 1, x)
+    check.real("logit", 1, x)
     local dtype = float_of(x)
-    if dtype == "f16" or dtype == "bf16" then x = x:to("f32") end
+    if dtype == "f16" or dtype == "bf16" or not floats[x.dtype] then x = x:to(dtype == "f64" and "f64" or "f32") end
     if eps ~= nil then x = x:clamp(check.number("logit", 2, eps, "eps"), 1 - eps) end
     local y = log(x / (1 - x))
     return y.dtype == dtype and y or y:to(dtype)
@@ -362,7 +366,7 @@ return function(ty, check, row)
   ---@param x tycho.Tensor any shape
   ---@return tycho.Tensor # bool, shape of x
   local function signbit(x)
-    check.tensor("signbit", 1, x)
+    check.real("signbit", 1, x)
     if not floats[x.dtype] then return lt(x, 0) end
     return lt(ty.copysign(1, x), 0)
   end
@@ -392,8 +396,10 @@ return function(ty, check, row)
 
   --- The other one where an operand is NaN, else what `of` gives.
   local function without_nan(who, of, a, b)
-    check.numbers(who, a, b)
-    return where(ty.ne(b, b), a, where(ty.ne(a, a), b, of(a, b)))
+    check.reals(who, a, b)
+    return check.under(who, function()
+      return where(ty.ne(b, b), a, where(ty.ne(a, a), b, of(a, b)))
+    end)
   end
 
   --- The larger; a number is larger than NaN.
@@ -412,7 +418,7 @@ return function(ty, check, row)
 
   --- a * fn(b), 0 where a is 0 and fn(b) not finite; NaN of b stays. low: fn is finite above it; safe: such a place.
   local function times_log(who, a, b, fn, low, safe)
-    check.numbers(who, a, b)
+    check.reals(who, a, b)
     local finite = bitwise_and(lt(low, b), lt(b, INF))
     local none = bitwise_and(eq(a, 0), ty.logical_not(finite))
     local y = where(none, 0, a * fn(where(none, safe, b)))
@@ -439,9 +445,9 @@ return function(ty, check, row)
   ---@param value tycho.Tensor|number broadcasts with x
   ---@return tycho.Tensor # the broadcast shape
   local function heaviside(x, value)
-    check.tensor("heaviside", 1, x)
+    check.real("heaviside", 1, x)
     check.fits("heaviside", 2, x, value)
-    return where(eq(x, 0), value, where(ne(x, x), x, lt(0, x):to(x.dtype)))
+    return check.named("heaviside", "where", where, eq(x, 0), value, where(ne(x, x), x, lt(0, x):to(x.dtype)))
   end
 
   --- log2(2^a + 2^b) without overflow.
@@ -450,10 +456,12 @@ return function(ty, check, row)
   ---@param b tycho.Tensor|number broadcasts with a
   ---@return tycho.Tensor # the broadcast shape, floats
   local function logaddexp2(a, b)
-    check.numbers("logaddexp2", a, b)
-    local larger = maximum(a, b)
-    local y = larger + ty.log1p(ty.exp2(-abs(a - b))) * (1 / math.log(2))
-    return where(eq(a, b), larger + 1, y)
+    check.reals("logaddexp2", a, b)
+    a, b = check.floats(a, b)
+    local swap = ty.lt(a, b)
+    local larger, other = where(swap, b, a), where(swap, a, b)
+    local none = ty.bitwise_and(eq(a, b), eq(abs(larger), INF)) -- equal infinities have no difference
+    return larger + ty.log1p(ty.exp2(where(none, 0, other - larger))) * (1 / math.log(2))
   end
 
   --- x * 2^n.
@@ -466,14 +474,15 @@ return function(ty, check, row)
     return x * (is_tensor(n) and ty.exp2(floats[n.dtype] and n or n:to(is_tensor(x) and float_of(x) or "f32")) or 2 ^ n)
   end
 
-  --- a^b in f64.
+  --- a^b in f64; of complex numbers in c128.
   --- Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
   ---@param a tycho.Tensor|number
   ---@param b tycho.Tensor|number broadcasts with a
-  ---@return tycho.Tensor # the broadcast shape, f64
+  ---@return tycho.Tensor # the broadcast shape, f64 or c128
   local function float_power(a, b)
     check.numbers("float_power", a, b)
-    return ty.pow(is_tensor(a) and a:to("f64") or a, is_tensor(b) and b:to("f64") or b)
+    local wide = (ty.is_complex(a) or ty.is_complex(b)) and "c128" or "f64"
+    return ty.pow(is_tensor(a) and a:to(wide) or a, is_tensor(b) and b:to(wide) or b)
   end
 
   local function combined(who, x, a, b, opts, fn)
@@ -486,8 +495,7 @@ return function(ty, check, row)
     half = (half == "f16" or half == "bf16") and half or nil
     if half then x = x:to("f32") end
     local v = opts.value or 1
-    local term = v == 1 and fn(a, b) or fn(a * v, b)
-    local y = x + term
+    local y = check.under(who, function() return x + (v == 1 and fn(a, b) or fn(a * v, b)) end)
     return half and y:to(half) or y
   end
 

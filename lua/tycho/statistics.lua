@@ -6,15 +6,16 @@
 ---@param check table arguments.lua
 ---@param row fun(r: table) adds a composite, see functions.lua
 return function(ty, check, row)
-  local fail, is_tensor = check.fail, ty.is_tensor
+  local fail, is_tensor, is_complex = check.fail, ty.is_tensor, ty.is_complex
   local where, eq, ne, lt = ty.where, ty.eq, ty.ne, ty.lt
   local bitwise_and = ty.bitwise_and
   local INF = math.huge
   local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
 
-  --- x as floats.
-  local function float(who, i, x)
-    check.tensor(who, i, x)
+  --- x as floats. complex: numbers of these are given as they are.
+  local function float(who, i, x, complex)
+    if complex and is_complex(check.tensor(who, i, x)) then return x end
+    check.real(who, i, x)
     return floats[x.dtype] and x or x:to(ty.default_dtype())
   end
 
@@ -29,8 +30,8 @@ return function(ty, check, row)
   -------------------------------------------------------------------------------------------------------- without NaN
 
   --- (x, dims, keepdim) checked: x of floats, whether each element is NaN, dims, keepdim.
-  local function with_nan(who, x, dims, keepdim)
-    x = float(who, 1, x)
+  local function with_nan(who, x, dims, keepdim, complex)
+    x = float(who, 1, x, complex)
     dims = check.dims(who, dims, x.ndim)
     return x, ne(x, x), dims, check.boolean(who, 3, keepdim, "keepdim", false)
   end
@@ -43,7 +44,7 @@ return function(ty, check, row)
   ---@return tycho.Tensor # x without the dims; integers and bool give i64; 0 of nothing
   local function nansum(x, dims, keepdim)
     check.tensor("nansum", 1, x)
-    if ty.is_complex(x) then return where(ty.ne(x, x), 0, x):sum(dims, keepdim) end
+    if is_complex(x) then return where(ne(x, x), 0, x):sum(dims, keepdim) end
     if not floats[x.dtype] then return check.named("nansum", "sum", ty.sum, x, dims, keepdim) end
     local v, nan, list, keep = with_nan("nansum", x, dims, keepdim)
     return where(nan, 0, v):sum(list, keep)
@@ -56,7 +57,7 @@ return function(ty, check, row)
   ---@param keepdim? boolean false
   ---@return tycho.Tensor # x without the dims; floats
   local function nanmean(x, dims, keepdim)
-    local v, nan, list, keep = with_nan("nanmean", x, dims, keepdim)
+    local v, nan, list, keep = with_nan("nanmean", x, dims, keepdim, true)
     local dtype = v.dtype
     if dtype == "f16" or dtype == "bf16" then v = v:to("f32") end
     local y = where(nan, 0, v):sum(list, keep) / ty.logical_not(nan):sum(list, keep):to(v.dtype)
@@ -246,6 +247,14 @@ return function(ty, check, row)
     return check.named("ptp", "max", ty.max, x, dims, keepdim) - x:min(dims, keepdim)
   end
 
+  --- The mean over what a variance is given, which may be an options table.
+  local function mean_beside(x, dims, keepdim, opts)
+    local o = opts or check.is_options(keepdim) and keepdim or check.is_options(dims) and dims or {}
+    if dims == o or dims == nil then dims = o.dims end
+    if keepdim == o or keepdim == nil then keepdim = o.keepdim end
+    return x:mean(dims, keepdim)
+  end
+
   --- The variance and the mean.
   --- Raises where a dim is out of range or given twice.
   ---@param x tycho.Tensor
@@ -255,7 +264,7 @@ return function(ty, check, row)
   ---@return tycho.Tensor variance, tycho.Tensor mean # x without the dims; floats
   local function var_mean(x, dims, keepdim, opts)
     check.tensor("var_mean", 1, x)
-    return check.named("var_mean", "var", ty.var, x, dims, keepdim, opts), x:mean(dims, keepdim)
+    return check.named("var_mean", "var", ty.var, x, dims, keepdim, opts), mean_beside(x, dims, keepdim, opts)
   end
 
   --- The standard deviation and the mean.
@@ -267,7 +276,7 @@ return function(ty, check, row)
   ---@return tycho.Tensor deviation, tycho.Tensor mean # x without the dims; floats
   local function std_mean(x, dims, keepdim, opts)
     check.tensor("std_mean", 1, x)
-    return check.named("std_mean", "std", ty.std, x, dims, keepdim, opts), x:mean(dims, keepdim)
+    return check.named("std_mean", "std", ty.std, x, dims, keepdim, opts), mean_beside(x, dims, keepdim, opts)
   end
 
   --- The mean with a weight for each element, as NumPy's.
@@ -278,7 +287,7 @@ return function(ty, check, row)
   ---@return tycho.Tensor # x without the dim; floats
   local function average(x, dim, weights)
     local who = "average"
-    x = float(who, 1, x)
+    x = float(who, 1, x, true)
     if dim ~= nil then dim = check.dim(who, dim, x.ndim) end
     if weights == nil then return x:mean(dim) end
     check.tensor(who, 3, weights)
@@ -470,7 +479,7 @@ return function(ty, check, row)
 
   --- Areas of the trapezoids between neighbours along a dim, which is then the last.
   local function areas(who, y, x, opts)
-    y = float(who, 1, y)
+    y = float(who, 1, y, true)
     if check.is_options(x) and opts == nil then x, opts = nil, x end
     opts = check.options(who, opts, { dx = "number", dim = "number" })
     if type(x) == "number" then
@@ -531,7 +540,7 @@ return function(ty, check, row)
   ---@return tycho.Tensor # shape of x; floats
   local function interp(x, xp, fp, opts)
     local who = "interp"
-    x, xp, fp = float(who, 1, x), float(who, 2, xp), float(who, 3, fp)
+    x, xp, fp = float(who, 1, x), float(who, 2, xp), float(who, 3, fp, true)
     opts = check.options(who, opts, { left = "number", right = "number" })
     vector(who, 2, xp)
     vector(who, 3, fp)
@@ -557,7 +566,7 @@ return function(ty, check, row)
   ---@return tycho.Tensor # [n + m - 1], [max(n, m)] or [max(n, m) - min(n, m) + 1]; floats
   local function convolve(a, v, mode)
     local who = "convolve"
-    a, v = float(who, 1, a), float(who, 2, v)
+    a, v = float(who, 1, a, true), float(who, 2, v, true)
     vector(who, 1, a)
     vector(who, 2, v)
     mode = mode or "full"
@@ -583,6 +592,7 @@ return function(ty, check, row)
   local function polyval(p, x)
     vector("polyval", 1, p)
     check.operand("polyval", 2, x)
+    if not is_tensor(x) then check.number("polyval", 2, x, "x") end
     local y = is_tensor(x) and ty.zeros_like(x) or 0
     for k = 1, p:numel() do y = y * x + p[k] end
     return y

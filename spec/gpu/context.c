@@ -48,6 +48,7 @@ static const struct {
     {"SEED", &settings.seed, true},
     {"FAIL_ALLOC", &settings.fail_alloc, true},
     {"FAIL_LAUNCH", &settings.fail_launch, true},
+    {"FAIL_LOAD", &settings.fail_load, true},
     {"LOSE_AFTER", &settings.lose_after, true},
     {"STEPS", &settings.steps, true},
 };

@@ -340,12 +340,14 @@ typedef struct Settings {
   int verbose; /* reports to stderr */
   int driver;  /* cuDriverGetVersion */
   uint64_t memory, seed;
-  uint64_t fail_alloc, fail_launch, lose_after; /* the nth of each from now, 0 is never */
+  uint64_t fail_alloc, fail_launch, fail_load,
+      lose_after; /* the nth of each from now, 0 is never */
   uint64_t steps; /* warp instructions of a block, after which it hangs */
 } Settings;
 extern Settings settings;
 void settings_read(void);
-uint32_t draw(uint32_t below); /* a number by the seed */
+bool injected(uint64_t *countdown); /* one of these comes to its end now */
+uint32_t draw(uint32_t below);      /* a number by the seed */
 
 extern char report_text[2048];
 void report(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -98,7 +98,9 @@ CALL cuModuleLoadDataEx(Loaded **module, const void *image, unsigned n, int *nam
   ENTER;
   if (!module || (n && (!names || !values))) return INVALID_VALUE;
   Log log = log_of(n, names, values);
-  int status = image_load(image, &log, module);
+  const bool refused = injected(&settings.fail_load);
+  if (refused) log_add(&log, "refused, as was asked for");
+  int status = refused ? INVALID_PTX : image_load(image, &log, module);
   log_close(&log, n, names, values);
   return status;
 }

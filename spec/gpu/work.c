@@ -5,6 +5,8 @@
 
 #include "driver.h"
 
+#include <fenv.h>
+
 /* --- launches */
 
 int launch_check(const Launch *l) {
@@ -45,10 +47,14 @@ int launch_params(Launch *l, void **params, void **extra) {
   return OK;
 }
 
-static bool injected(uint64_t *countdown) { return *countdown && --*countdown == 0; }
+bool injected(uint64_t *countdown) { return *countdown && --*countdown == 0; }
 
 static void kernel_run(const Launch *l) {
+  fenv_t host; /* how the host rounds and what it flushes is nothing to a device */
+  fegetenv(&host);
+  fesetenv(FE_DFL_ENV);
   int error = injected(&settings.fail_launch) ? LAUNCH_FAILED : launch_run(l);
+  fesetenv(&host);
   if (injected(&settings.lose_after)) error = ILLEGAL_ADDRESS;
   if (error) context_lose(error);
 }

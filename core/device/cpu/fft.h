@@ -82,6 +82,11 @@ struct FftPlan {
 /* The plan, held; NULL: out of memory. */
 const FftPlan *ty_fft_plan(int dtype, i64 n, bool real);
 void ty_fft_drop(const FftPlan *p);
+/* Plans that are kept, with the bytes of their tables, of at most `limit`; how often one was found, made, let go of. */
+typedef struct FftStats {
+  i64 entries, bytes, hits, misses, evictions, limit;
+} FftStats;
+FftStats ty_fft_stats(void);
 /* The cosine and sine of t / n turns, 0 <= t < n. */
 void ty_fft_root(i64 t, i64 n, double *c, double *s);
 /* y = the transform of the n numbers of x, times scale, shared out to threads where it is long; y may be x. False: out

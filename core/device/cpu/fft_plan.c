@@ -231,7 +231,7 @@ static struct {
   Lock lock;
   FftPlan *plan[KEPT];
   int n;
-  i64 bytes;
+  i64 bytes, hits, misses, evictions;
   u64 clock;
 } kept = {.lock = LOCK_INIT};
 
@@ -241,6 +241,7 @@ static FftPlan *find(int dtype, i64 n, bool real) {
     if (p->n != n || p->dtype != dtype || p->real != real) continue;
     p->used = ++kept.clock;
     p->refs++;
+    kept.hits++;
     return p;
   }
   return NULL;
@@ -255,6 +256,7 @@ static FftPlan *oldest(void) {
   FftPlan *p = kept.plan[at];
   kept.plan[at] = kept.plan[--kept.n];
   kept.bytes -= p->bytes;
+  kept.evictions++;
   p->refs = 0;
   return p;
 }
@@ -277,6 +279,7 @@ const FftPlan *ty_fft_plan(int dtype, i64 n, bool real) {
   ty_unlock(&kept.lock);
   if (p || !(p = make(dtype, n, real))) return p;
   ty_lock(&kept.lock);
+  kept.misses++;
   const bool room = make_room(p->bytes);
   FftPlan *other = find(dtype, n, real); /* of another thread, meanwhile */
   if (!other && room && kept.n < KEPT) {
@@ -289,6 +292,13 @@ const FftPlan *ty_fft_plan(int dtype, i64 n, bool real) {
   if (!other) return p;
   ty_fft_drop(p);
   return other;
+}
+
+FftStats ty_fft_stats(void) {
+  ty_lock(&kept.lock);
+  const FftStats y = {kept.n, kept.bytes, kept.hits, kept.misses, kept.evictions, KEPT_BYTES};
+  ty_unlock(&kept.lock);
+  return y;
 }
 
 void ty_fft_drop(const FftPlan *plan) {

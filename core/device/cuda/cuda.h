@@ -101,6 +101,9 @@ typedef struct ErrorWord {
 } ErrorWord;
 CUdeviceptr ty_cuda_word(const Stream *s);         /* 0: out of memory */
 u64 ty_cuda_check(const Stream *s, const Node *n); /* the number of a check to come; 0: no memory */
+/* The stream fails with that text, which is copied: as where a check fails, its kernels do nothing until that is told. False: out
+** of memory. */
+bool ty_cuda_fail(const Stream *s, const char *text);
 
 /* --- launch.c: PTX text to a function, and its launches */
 
@@ -109,8 +112,11 @@ typedef struct CudaCode {
   CUfunction function;
   size_t bytes;
 } CudaCode;
-/* Assembles text, which has one entry named `kernel`. False: the driver has refused it. */
+/* Assembles text, which has one entry named `kernel`. False: the driver has refused it, or no memory. */
 bool ty_cuda_load(CudaCode *c, const Text *text);
+/* Where this thread's last ty_cuda_load was refused: why its kernel, of what is named, cannot run, good until the next call; else
+** NULL. */
+const char *ty_cuda_refusal(const char *what);
 void ty_cuda_unload(CudaCode *c);
 bool ty_cuda_launch(const CudaCode *c, i64 blocks, int threads, void *params);
 

@@ -1,32 +1,17 @@
 /*
-** jobs.c -- what the CUDA device does that is no loop program of a plan: products, copies, scatters, sorts, searches, checks.
+** jobs.c -- what the CUDA device does that is no loop program of a plan: products, copies, checks; the rest by way of files of
+** their own.
 ** In:  jobs and addresses.  Out: kernels are launched. Fails when out of memory, and where the driver refuses a text.
-** Copies and products of one column are loop programs of our own. What is refused: attention, products that OpenBLAS was
-** asked for, sorts of long rows; the CPU does these with copies.
+** Copies and products of one column are loop programs of our own. What is refused, the CPU does with copies:
+** products that OpenBLAS was asked for, and transforms.
 */
 #include "base/system.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda/jobs.h"
 #include "device/cuda/ptx_move.h"
-#include "device/cuda/ptx_product.h"
 #include "device/cuda/ptx_program.h"
+#include "device/cuda/ptx_sort.h"
 
 /* --- kernels, by what they are made for */
-
-typedef struct Key {
-  u8 kind, dtype, flag, dims;
-  ProductVariant product;
-} Key;
-
-enum {
-  OF_PRODUCT = 1,
-  OF_COLUMN,
-  OF_COPY,
-  OF_SCATTER,
-  OF_POSITIONS,
-  OF_POSITIONS_END,
-  OF_SORT,
-  OF_SEARCH
-};
 
 static struct {
   Lock lock;
@@ -41,8 +26,11 @@ static struct {
 static Text text_of(const Key *k) {
   switch (k->kind) {
   case OF_PRODUCT:
+    if (k->product.tiles & TILES_LARGE) return ty_ptx_tiles_large(&k->product);
     return k->product.tiles ? ty_ptx_tiles(&k->product) : ty_ptx_product(&k->product);
-  case OF_SCATTER: return ty_ptx_scatter(k->dtype, k->flag, k->dims);
+  case OF_ATTEND: return ty_ptx_attend(&k->attend);
+  case OF_SCATTER: return ty_ptx_scatter((ScatterWay)k->way, k->dtype, k->flag, k->dims);
+  case OF_RADIX: return ty_ptx_radix((RadixStep)k->way, k->dtype, k->flag & 1, k->flag & 2);
   case OF_POSITIONS: return ty_ptx_positions();
   case OF_POSITIONS_END: return ty_ptx_positions_end();
   case OF_SORT: return ty_ptx_sort(k->dtype, k->flag);
@@ -93,8 +81,7 @@ static Kernel *make_column(const Key *k) {
   return ty_machine_cuda.make(&u.p);
 }
 
-/* They are made once and stay. False: out of memory, or the driver refuses a text. */
-static bool find(const Key *key, CudaCode *code, Kernel **kernel) {
+bool ty_cuda_find(const Key *key, CudaCode *code, Kernel **kernel) {
   bool ok = false;
   ty_lock(&found.lock);
   for (i32 i = 0; i < found.n && !ok; i++)
@@ -125,9 +112,11 @@ static bool find(const Key *key, CudaCode *code, Kernel **kernel) {
   return ok;
 }
 
-static i64 blocks_of(i64 count, int threads) { return TY_MIN((count - 1) / threads + 1, 32768); }
-
-static i64 address(const void *p) { return (i64)(uintptr_t)p; }
+bool ty_cuda_run_each(const Key *key, i64 count, int threads, i64 *block) {
+  CudaCode code;
+  return !count || (ty_cuda_find(key, &code, NULL) &&
+                    ty_cuda_launch(&code, ty_cuda_blocks(count, threads), threads, block));
+}
 
 /* --- copies */
 
@@ -145,7 +134,7 @@ static bool copy(const Job *j, void *const *buf, Stream *s, const char **err) {
   }
   ty_type_strides(t, l.strides[COPY_TO]);
   const Run r = {.launch = &l, .buf = buf, .stream = s};
-  return find(&key, NULL, &k) && ty_machine_cuda.run(k, &r);
+  return ty_cuda_find(&key, NULL, &k) && ty_machine_cuda.run(k, &r);
 }
 
 /* --- products */
@@ -168,7 +157,7 @@ static bool column(const Gemm *g, const char *a, const char *b, void *y, Stream 
     rows *= g->lead[d];
   }
   const Run r = {.launch = &l, .buf = buf, .stream = s};
-  return find(&key, NULL, &k) && ty_machine_cuda.run(k, &r);
+  return ty_cuda_find(&key, NULL, &k) && ty_machine_cuda.run(k, &r);
 }
 
 static Side side_of(const Im2col *p) {
@@ -197,29 +186,51 @@ static void bind_side(char *block, SideLayout l, const Im2col *p, i64 rs, i64 cs
   }
 }
 
-/* Tiles of a product that is large enough for them; 0: it is not. */
-static i64 tiles_of(const Gemm *g) {
-  const i64 side = TILE_SIDE;
+/* Tiles of a product that is large enough for those of that side; 0: it is not. */
+static i64 tiles_of(const Gemm *g, i64 side) {
   if (!ty_is_float(g->dtype) || g->a_im2col || g->b_im2col || !g->k || g->m < side / 4 ||
       g->n < side / 4)
     return 0;
   return g->batch * ((g->m - 1) / side + 1) * ((g->n - 1) / side + 1);
 }
 
+/* Whether `extent` elements that are `across` apart, lines that are `along` apart, and items lie in aligned groups of 16
+** bytes. */
+static bool in_vectors(const void *p, i64 extent, i64 across, i64 along, const i64 *items, int n) {
+  bool ok = across == 1 && !(extent % 4) && !(along % 4) && !((uintptr_t)p % 16);
+  for (int d = 0; d < n; d++) ok &= !(items[d] % 4);
+  return ok;
+}
+
+/* How a product goes: by large tiles where they are enough to keep half of the card busy. *tiles: how many; 0: by none. */
+static u8 way_of(const Gemm *g, const char *a, const char *b, const void *y, i64 *tiles) {
+  const u8 along = (g->acs == 1 ? TILES_A_K : 0) | (g->brs == 1 && g->bcs != 1 ? TILES_B_K : 0);
+  const int capability = 10 * ty_cuda.major + ty_cuda.minor;
+  *tiles = tiles_of(g, TILES_LARGE_SIDE);
+  if (g->dtype == T_F32 && capability >= 80 && 2 * *tiles >= ty_cuda.processors) {
+    const bool va = !(along & TILES_A_K) && in_vectors(a, g->m, g->ars, g->acs, g->abs, g->nlead),
+               vb = !(along & TILES_B_K) && in_vectors(b, g->n, g->bcs, g->brs, g->bbs, g->nlead);
+    return (u8)(TILES | TILES_LARGE | along | (va ? TILES_A_VECTORS : 0) |
+                (vb ? TILES_B_VECTORS : 0) |
+                (!(g->n % 4) && !((uintptr_t)y % 16) ? TILES_Y_VECTORS : 0));
+  }
+  *tiles = tiles_of(g, TILE_SIDE);
+  return *tiles ? (u8)(TILES | along) : 0;
+}
+
 static bool matrix(const Gemm *g, const char *a, const char *b, void *y, Stream *s) {
   Key key = {.kind = OF_PRODUCT};
   CudaCode code;
-  i64 block[256];
-  const i64 size = ty_dtypes[g->dtype].bytes, tiles = tiles_of(g);
+  i64 block[256], tiles;
+  const i64 size = ty_dtypes[g->dtype].bytes;
   ProductVariant *v = &key.product;
   v->dtype = (u8)g->dtype, v->nlead = (u8)g->nlead;
   v->side[0] = side_of(g->a_im2col), v->side[1] = side_of(g->b_im2col);
-  if (tiles)
-    v->tiles = TILES | (g->acs == 1 ? TILES_A_K : 0) | (g->brs == 1 && g->bcs != 1 ? TILES_B_K : 0);
+  v->tiles = way_of(g, a, b, y, &tiles);
   const ProductLayout l = ty_ptx_product_layout(v);
   block[PRODUCT_WORD / 8] = (i64)ty_cuda_word(s);
-  block[PRODUCT_A / 8] = address(a), block[PRODUCT_B / 8] = address(b),
-                    block[PRODUCT_Y / 8] = address(y);
+  block[PRODUCT_A / 8] = ty_cuda_address(a), block[PRODUCT_B / 8] = ty_cuda_address(b),
+                    block[PRODUCT_Y / 8] = ty_cuda_address(y);
   block[PRODUCT_M / 8] = g->m, block[PRODUCT_N / 8] = g->n, block[PRODUCT_K / 8] = g->k;
   block[PRODUCT_COUNT / 8] = tiles ? tiles : g->batch * g->m * g->n;
   for (int d = 0; d < g->nlead; d++) {
@@ -228,10 +239,10 @@ static bool matrix(const Gemm *g, const char *a, const char *b, void *y, Stream 
   }
   bind_side((char *)block, l.side[0], g->a_im2col, g->ars, g->acs, g->m, g->k, size);
   bind_side((char *)block, l.side[1], g->b_im2col, g->brs, g->bcs, g->k, g->n, size);
-  if (!find(&key, &code, NULL)) return false;
+  if (!ty_cuda_find(&key, &code, NULL)) return false;
   const int threads = tiles ? TILE_THREADS : PRODUCT_THREADS;
-  return ty_cuda_launch(&code, blocks_of(block[PRODUCT_COUNT / 8], tiles ? 1 : threads), threads,
-                        block);
+  return ty_cuda_launch(&code, ty_cuda_blocks(block[PRODUCT_COUNT / 8], tiles ? 1 : threads),
+                        threads, block);
 }
 
 static bool product(const Job *j, void *const *buf, const u64 *scalar, Stream *s) {
@@ -254,33 +265,14 @@ static bool product(const Job *j, void *const *buf, const u64 *scalar, Stream *s
   return ok;
 }
 
-/* --- moves */
-
-static bool scatter(const Job *j, void *const *buf, Stream *s) {
-  const Type *y = &j->type[0], *src = &j->type[2];
-  const int dim = j->node->arg.k, dims = src->rank - 1;
-  const i64 size = ty_dtypes[y->dtype].bytes;
-  const Key key = {OF_SCATTER, y->dtype, j->node->op == OP_SCATTER_ADD, (u8)dims, {0}};
-  i64 to[MAX_RANK], from[MAX_RANK], block[SCATTER_DIMS / 8 + 4 * MAX_RANK], count = 1;
-  CudaCode code;
-  ty_type_strides(y, to);
-  ty_type_strides(src, from);
-  i64 *at = &block[SCATTER_DIMS / 8];
-  for (int d = 0; d < src->rank; d++) {
-    if (d == dim) continue;
-    *at++ = src->dims[d], *at++ = to[d] * size, *at++ = from[d] * size, *at++ = j->strides[d] * 8;
-    count *= src->dims[d];
-  }
-  block[SCATTER_WORD / 8] = (i64)ty_cuda_word(s);
-  block[SCATTER_Y / 8] = address(buf[2]), block[SCATTER_SRC / 8] = address(buf[1]);
-  block[SCATTER_INDEX / 8] = address(buf[0]) + j->start[0];
-  block[SCATTER_COUNT / 8] = count, block[SCATTER_N / 8] = src->dims[dim];
-  block[SCATTER_Y_STEP / 8] = to[dim] * size, block[SCATTER_SRC_STEP / 8] = from[dim] * size;
-  block[SCATTER_INDEX_STEP / 8] = j->strides[dim] * 8;
-  return !count || !src->dims[dim] ||
-         (find(&key, &code, NULL) &&
-          ty_cuda_launch(&code, blocks_of(count, MOVE_THREADS), MOVE_THREADS, block));
+static bool attend(const Job *j, void *const *buf, Stream *s) {
+  void *x[AT_OPERANDS] = {NULL};
+  const int n = j->noperands - 1;
+  memcpy(x, buf, (size_t)n * sizeof *x);
+  return ty_cuda_attend(j->attend, x, buf[n], s);
 }
+
+/* --- moves */
 
 static bool positions(const Job *j, void *const *buf, Stream *s, const char **err) {
   const Node *n = j->node;
@@ -288,69 +280,41 @@ static bool positions(const Job *j, void *const *buf, Stream *s, const char **er
   const Key key = {.kind = OF_POSITIONS}, key_end = {.kind = OF_POSITIONS_END};
   CudaCode code, code_end;
   if (!count) return true;
-  if (!find(&key, &code, NULL) || !find(&key_end, &code_end, NULL)) return false;
-  i64 block[] = {(i64)ty_cuda_word(s), address(buf[0]), address(buf[1]),         count,
-                 (i64)n->arg.bits,     n->arg.k,        (i64)ty_cuda_check(s, n)};
+  if (!ty_cuda_find(&key, &code, NULL) || !ty_cuda_find(&key_end, &code_end, NULL)) return false;
+  i64 block[] = {(i64)ty_cuda_word(s),    ty_cuda_address(buf[0]),
+                 ty_cuda_address(buf[1]), count,
+                 (i64)n->arg.bits,        n->arg.k,
+                 (i64)ty_cuda_check(s, n)};
   if (!block[POSITIONS_CHECK / 8]) {
     if (!ty_cuda_trouble()) return false;
     *err = ty_cuda_trouble();
     return true;
   }
-  return ty_cuda_launch(&code, blocks_of(count, MOVE_THREADS), MOVE_THREADS, block) &&
+  return ty_cuda_launch(&code, ty_cuda_blocks(count, MOVE_THREADS), MOVE_THREADS, block) &&
          ty_cuda_launch(&code_end, 1, 32, block);
 }
 
-static bool sort(const Job *j, void *const *buf, Stream *s) {
-  const Type *t = j->type;
-  const int dim = j->node->arg.k;
-  const Key key = {OF_SORT, t->dtype, j->node->arg.k2 == SORT_DESCENDING, 0, {0}};
-  i64 inner = 1;
-  CudaCode code;
-  for (int d = dim + 1; d < t->rank; d++) inner *= t->dims[d];
-  i64 block[] = {(i64)ty_cuda_word(s),
-                 address(buf[0]),
-                 address(buf[1]),
-                 ty_type_numel(t),
-                 t->dims[dim],
-                 j->node->type.dims[dim],
-                 inner};
-  return !block[SORT_COUNT / 8] ||
-         (find(&key, &code, NULL) &&
-          ty_cuda_launch(&code, blocks_of(block[SORT_COUNT / 8], MOVE_THREADS), MOVE_THREADS,
-                         block));
-}
-
-static bool search(const Job *j, void *const *buf, Stream *s) {
-  const Type *t = j->type;
-  const Key key = {OF_SEARCH, t->dtype, j->node->arg.k == SIDE_RIGHT, 0, {0}};
-  CudaCode code;
-  i64 block[] = {(i64)ty_cuda_word(s),    address(buf[0]),      address(buf[1]),
-                 address(buf[2]),         ty_type_numel(&t[1]), t[0].dims[t[0].rank - 1],
-                 t[1].dims[t[1].rank - 1]};
-  return !block[SEARCH_COUNT / 8] ||
-         (find(&key, &code, NULL) &&
-          ty_cuda_launch(&code, blocks_of(block[SEARCH_COUNT / 8], MOVE_THREADS), MOVE_THREADS,
-                         block));
-}
-
 /* --- the device's */
-
-/* Unsigned integers beyond u8 are composed where loop programs are made; there are no kernels of them. */
-static bool is_composed(int dtype) { return dtype > T_F64; }
 
 bool ty_cuda_takes(const Job *j) {
   const Gemm *g = j->gemm;
   switch (j->kind) {
   case JOB_PRODUCT:
-    return !is_composed(g->dtype) && !j->blas && !g->k0 && !g->kstep &&
-           !(g->n == 1 && (g->a_im2col || g->b_im2col));
-  case JOB_SORT: return !is_composed(j->type->dtype) && j->type->dims[j->node->arg.k] <= SORT_MOST;
-  case JOB_SEARCH:
-  case JOB_SCATTER: return !is_composed(j->node->type.dtype) && !is_composed(j->type->dtype);
-  case JOB_ATTEND:
+    return !j->blas && !g->k0 && !g->kstep && !(g->n == 1 && (g->a_im2col || g->b_im2col));
+  case JOB_SORT: return ty_cuda_sort_takes(j);
+  case JOB_ATTEND: return ty_cuda_attend_takes(j->attend);
   case JOB_FFT: return false;
   default: return true;
   }
+}
+
+static const char *name_of(const Job *j) {
+  static const char *const names[JOB_COUNT] = {
+      [JOB_PRODUCT] = "matmul",  [JOB_ATTEND] = "attention",
+      [JOB_SORT] = "sort",       [JOB_SEARCH] = "searchsorted",
+      [JOB_SCATTER] = "scatter", [JOB_POSITIONS] = "check of positions",
+      [JOB_COPY] = "copy"};
+  return names[j->kind] ? names[j->kind] : "job";
 }
 
 bool ty_cuda_perform(const Job *j, void *const *buf, const u64 *scalar, const void *panels,
@@ -361,12 +325,16 @@ bool ty_cuda_perform(const Job *j, void *const *buf, const u64 *scalar, const vo
   bool ok = false;
   switch (j->kind) {
   case JOB_PRODUCT: ok = product(j, buf, scalar, s); break;
-  case JOB_SORT: ok = sort(j, buf, s); break;
-  case JOB_SEARCH: ok = search(j, buf, s); break;
-  case JOB_SCATTER: ok = scatter(j, buf, s); break;
+  case JOB_ATTEND: ok = attend(j, buf, s); break;
+  case JOB_SORT: ok = ty_cuda_sort(j, buf, s); break;
+  case JOB_SEARCH: ok = ty_cuda_search(j, buf, s); break;
+  case JOB_SCATTER: ok = ty_cuda_scatter(j, buf, s); break;
   case JOB_POSITIONS: ok = positions(j, buf, s, err); break;
   case JOB_COPY: ok = copy(j, buf, s, err); break;
   default: break;
   }
-  return ok || ty_cuda_trouble() != NULL;
+  if (ok || ty_cuda_trouble()) return true;
+  const char *refusal = ty_cuda_refusal(name_of(j));
+  if (refusal) *err = refusal;
+  return false;
 }

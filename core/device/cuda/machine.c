@@ -7,6 +7,11 @@
 #include "device/cuda/cuda.h"
 #include "device/cuda/ptx_program.h"
 
+enum {
+  FOURS = 4,       /* neighbours that a thread of a map has, */
+  FOURS_MOST = 128 /* where its body is not longer */
+};
+
 typedef struct Made {
   Variant v;
   CudaCode code;
@@ -15,6 +20,7 @@ typedef struct Made {
 struct Kernel {
   Program *p;
   bool split;
+  i32 scans; /* that may be split */
   Lock lock;
   Made *made;
   i32 n, cap;
@@ -37,6 +43,7 @@ static Kernel *make(const Program *p) {
   }
   memcpy(k->p, p, n);
   k->split = ty_ptx_is_split(p);
+  k->scans = ty_ptx_split_scans(p);
   k->bytes = sizeof *k + n;
   ty_lock_init(&k->lock);
   return k;
@@ -130,6 +137,45 @@ static void shape_of(const Program *p, const Launch *l, Shape *s, Variant *v) {
   v->one = p->kind == K_MAP || s->extent[1] <= (p->kind == K_ROW ? BLOCK : COL_BLOCK);
 }
 
+/* Whether the operand's elements lie side by side along the last dim, in groups of four that are aligned. */
+static bool in_fours(const Program *p, const Shape *s, int operand, int nd, const Run *r) {
+  const i64 size = ty_dtypes[p->operand[operand].dtype].bytes, whole = TY_MIN(FOURS * size, 16);
+  const i64 at = (i64)(uintptr_t)r->buf[operand] + r->launch->start[operand] * size;
+  bool ok = r->buf[operand] && s->strides[operand][nd - 1] == size && !(at % whole);
+  for (int d = 0; d < nd - 1; d++) ok &= !(s->strides[operand][d] % whole);
+  return ok;
+}
+
+/* A map by fours, where all that it stores lies so: the last dim is cut. */
+static void by_fours(const Program *p, const Run *r, Shape *s, Variant *v) {
+  const int nd = v->ni;
+  const i64 last = nd ? s->dims[nd - 1] : 0;
+  bool stores = false;
+  if (p->kind != K_MAP || p->nbody > FOURS_MOST || nd >= MAX_DIMS || last < FOURS ||
+      (last % FOURS && nd > 1))
+    return;
+  for (int i = 0; i < p->nbody; i++) {
+    const int op = p->body[i].op, operand = (int)p->body[i].imm;
+    if (op != P_LOAD && op != P_STORE) continue;
+    if (in_fours(p, s, operand, nd, r)) v->flat |= 1u << operand;
+    else if (op == P_STORE) {
+      v->flat = v->same = 0;
+      return;
+    }
+    if (!s->strides[operand][nd - 1]) v->same |= 1u << operand;
+    stores |= op == P_STORE;
+  }
+  if (!stores) return;
+  v->four = last % FOURS ? FOUR_TAIL : FOUR_ALL;
+  v->ni++;
+  s->n[2]++;
+  s->dims[nd - 1] = (last + FOURS - 1) / FOURS, s->dims[nd] = FOURS;
+  for (int o = 0; o < p->noperands; o++) {
+    s->strides[o][nd] = s->strides[o][nd - 1];
+    s->strides[o][nd - 1] *= FOURS;
+  }
+}
+
 /* The block of parameters; false: out of memory. */
 static bool bind(const Program *p, const Variant *v, const Shape *s, const Run *r, i64 *at) {
   const Layout l = ty_ptx_layout(p, v);
@@ -137,6 +183,8 @@ static bool bind(const Program *p, const Variant *v, const Shape *s, const Run *
   at[PARAM_WORD / 8] = (i64)ty_cuda_word(r->stream);
   at[PARAM_COUNT / 8] = s->extent[0] * s->extent[2];
   at[PARAM_R / 8] = s->extent[1];
+  if (v->four)
+    at[PARAM_R / 8] = s->extent[2], at[PARAM_COUNT / 8] = (s->extent[2] + FOURS - 1) / FOURS;
   at[PARAM_I / 8] = s->extent[2];
   for (int o = 0; o < p->noperands; o++) {
     const i64 size = size_of(p, o), start = r->launch->start[o];
@@ -185,6 +233,49 @@ static bool run_split(const Kernel *k, Variant v, i64 groups, i64 each, i64 *at)
   return true;
 }
 
+/* Scans of few long rows as three kernels. False as above. */
+static bool run_scans(const Kernel *k, Variant v, i64 *at) {
+  static const u8 mode[] = {MODE_TOTALS, MODE_OFFSETS, MODE_SCAN};
+  enum { N = TY_COUNT(mode) };
+  CudaCode code[N];
+  const i64 units = at[PARAM_COUNT / 8], groups = (at[PARAM_R / 8] + BLOCK - 1) / BLOCK,
+            bytes = units * groups * k->scans * 8;
+  for (int i = 0; i < N; i++) {
+    v.mode = mode[i];
+    if (!find(k, &v, &code[i])) return false;
+  }
+  void *scratch = ty_cuda_allocate(bytes);
+  if (!scratch) return false;
+  at[PARAM_SCRATCH / 8] = (i64)(uintptr_t)scratch;
+  at[PARAM_GROUPS / 8] = groups;
+  ty_cuda_launch(&code[0], grid(k->p, units * groups), PROGRAM_THREADS, at);
+  ty_cuda_launch(&code[1], (units - 1) / PROGRAM_THREADS + 1, PROGRAM_THREADS, at);
+  ty_cuda_launch(&code[2], grid(k->p, units * groups), PROGRAM_THREADS, at);
+  ty_cuda_free(scratch, bytes);
+  return true;
+}
+
+/* What the program computes, by its primitives, for errors. */
+static void name_of(const Program *p, char *y, size_t room) {
+  static const char *const kinds[] = {"a map", "rows", "columns"};
+  size_t n = (size_t)ty_system_format(y, room, "%s", kinds[p->kind]);
+  for (int i = 0; i < p->nbody && n + 24 < room; i++) {
+    const int op = p->body[i].op;
+    if (op > P_STORE && op != P_NARROW && (!i || op != p->body[i - 1].op))
+      n += (size_t)ty_system_format(y + n, room - n, "%s %s", strchr(y, ':') ? "" : ":",
+                                    ty_prims[op]);
+  }
+}
+
+/* What a run says whose code is not there: an error that is told later where the driver has refused it, else no memory. */
+static bool not_found(const Kernel *k, const Run *r) {
+  char name[160];
+  if (ty_cuda_trouble()) return true;
+  name_of(k->p, name, sizeof name);
+  const char *text = ty_cuda_refusal(name);
+  return text && ty_cuda_fail(r->stream, text);
+}
+
 static bool run(const Kernel *k, const Run *r) {
   static _Thread_local i64 at[BLOCK_MOST / 8]; /* stacks are small */
   Shape s;
@@ -195,11 +286,14 @@ static bool run(const Kernel *k, const Run *r) {
   shape_of(k->p, r->launch, &s, &v);
   const i64 units = s.extent[0] * s.extent[2];
   if (!units) return true;
+  by_fours(k->p, r, &s, &v);
+  if (v.four && !find(k, &v, &code)) shape_of(k->p, r->launch, &s, &v); /* what was reserved */
   if (!bind(k->p, &v, &s, r, at)) return ty_cuda_trouble() != NULL;
   const i64 groups = groups_of(k, &s, &v, &each);
   if (groups && run_split(k, v, groups, each, at)) return true;
-  if (!find(k, &v, &code)) return ty_cuda_trouble() != NULL;
-  ty_cuda_launch(&code, grid(k->p, units), PROGRAM_THREADS, at);
+  if (k->scans && !v.one && units < 2048 && run_scans(k, v, at)) return true;
+  if (!find(k, &v, &code)) return not_found(k, r);
+  ty_cuda_launch(&code, grid(k->p, at[PARAM_COUNT / 8]), PROGRAM_THREADS, at);
   return true;
 }
 

@@ -92,6 +92,7 @@ void ty_cuda_free(void *p, i64 bytes) {
 typedef struct Check {
   u64 number, run;
   Node node;
+  char *text; /* not NULL: it has failed, with that */
 } Check;
 
 static struct Watched { /* a stream that was ever used */
@@ -138,8 +139,18 @@ static const char *tell(const Node *n, i64 value, i64 at) {
   return err;
 }
 
+/* Lets go of a stream's checks but for that number. */
+static void forget(struct Watched *w, u64 but) {
+  int kept = 0;
+  for (int i = 0; i < w->nchecks; i++)
+    if (w->check[i].number == but) w->check[kept++] = w->check[i];
+    else ty_mem_free(w->check[i].text);
+  w->nchecks = kept;
+}
+
 /* After all that was asked for is done. False: a check of the stream's has failed. */
 static bool look(Stream *s, const char **err) {
+  static char told[1024];
   ErrorWord e = {0};
   bool ok = true;
   ty_lock(&lock);
@@ -149,40 +160,65 @@ static bool look(Stream *s, const char **err) {
          ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize");
     for (int i = 0; ok && e.check && i < w->nchecks; i++)
       if (w->check[i].number == e.check) {
-        *err = tell(&w->check[i].node, e.value, e.at);
-        s->failed = w->check[i].run;
+        const Check *c = &w->check[i];
+        if (c->text) ty_system_format(told, sizeof told, "%.1000s", c->text);
+        *err = c->text ? told : tell(&c->node, e.value, e.at);
+        s->failed = c->run;
       }
     if (e.check)
       ty_cuda_ok(ty_cuda.fill(w->word, 0, sizeof(ErrorWord), ty_cuda.stream), "cuMemsetD8Async");
-    w->nchecks = 0;
+    forget(w, 0);
   }
   ty_unlock(&lock);
   if (!ok) *err = ty_cuda_trouble();
   return ok && !e.check;
 }
 
-u64 ty_cuda_check(const Stream *s, const Node *n) {
-  u64 number = 0;
-  if (!ty_cuda_enter()) return 0;
-  ty_lock(&lock);
-  struct Watched *w = watched_of(s);
+/* Under the lock: a check of the stream's, whose node and text the caller adds; NULL: no memory. */
+static Check *add_check(const Stream *s, struct Watched *w) {
   if (!w->check) w->check = ty_mem_alloc(CHECKS * sizeof *w->check);
   if (w->check && w->nchecks == CHECKS) { /* those that were passed are forgotten */
     ErrorWord e = {0};
     if (ty_cuda_ok(ty_cuda.copy_out(&e, w->word, sizeof e, ty_cuda.stream), "cuMemcpyDtoHAsync") &&
-        ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize")) {
-      int kept = 0;
-      for (int i = 0; i < w->nchecks; i++)
-        if (w->check[i].number == e.check) w->check[kept++] = w->check[i];
-      w->nchecks = kept;
-    }
+        ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize"))
+      forget(w, e.check ? e.check : UINT64_MAX);
   }
-  if (w->check && w->nchecks < CHECKS) {
-    number = ++checks;
-    w->check[w->nchecks++] = (Check){number, s->run, *n};
-  }
+  if (!w->check || w->nchecks == CHECKS) return NULL;
+  Check *c = &w->check[w->nchecks++];
+  *c = (Check){.number = ++checks, .run = s->run};
+  return c;
+}
+
+u64 ty_cuda_check(const Stream *s, const Node *n) {
+  u64 number = 0;
+  if (!ty_cuda_enter()) return 0;
+  ty_lock(&lock);
+  Check *c = add_check(s, watched_of(s));
+  if (c) c->node = *n, number = c->number;
   ty_unlock(&lock);
   return number;
+}
+
+/* An error that was there before stays: its kernels had done nothing already. */
+bool ty_cuda_fail(const Stream *s, const char *text) {
+  const size_t n = strlen(text) + 1;
+  ErrorWord e = {0};
+  if (!ty_cuda_enter()) return true; /* the next wait says why */
+  ty_lock(&lock);
+  struct Watched *w = watched_of(s);
+  Check *c = add_check(s, w);
+  const bool ok = c && (c->text = ty_mem_alloc(n)) != NULL;
+  if (ok) {
+    memcpy(c->text, text, n);
+    if (ty_cuda_ok(ty_cuda.copy_out(&e, w->word, sizeof e, ty_cuda.stream), "cuMemcpyDtoHAsync") &&
+        ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize") && !e.check) {
+      e.check = c->number;
+      ty_cuda_ok(ty_cuda.copy_in(w->word, &e, sizeof e, ty_cuda.stream), "cuMemcpyHtoDAsync");
+      ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize");
+    }
+  }
+  ty_unlock(&lock);
+  return ok;
 }
 
 /* --- copies */

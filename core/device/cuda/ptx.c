@@ -1,6 +1,6 @@
 /*
 ** ptx.c -- text of PTX: registers, lines, the frame of a kernel.
-** In:  lines.  Out: a module for sm_75, which drivers assemble for that processor and all later ones. Fails when memory
+** In:  lines.  Out: a module for sm_75, or a later target, which drivers assemble for that processor and all later ones. Fails when memory
 ** runs out alone: the text has `failed` set.
 */
 #include "device/cuda/ptx.h"
@@ -91,13 +91,14 @@ Text ty_ptx_end(Ptx *E, int end, i32 params, int threads) {
   Text t = {0};
   ty_ptx_here(E, end);
   ty_ptx(E, "ret");
-  ty_text_printf(&t, ".version 6.3\n.target sm_75\n.address_size 64\n");
+  ty_text_printf(&t, ".version %s\n.target sm_%d\n.address_size 64\n", E->target ? "7.0" : "6.3",
+                 E->target ? E->target : 75);
   for (int i = 0; i < ty_nluts; i++)
     if (E->luts >> i & 1) put_lut(&t, i);
   ty_text_printf(&t,
                  ".visible .entry kernel(.param .align 8 .b8 block[%d])\n.maxntid %d, 1, "
-                 "1\n.minnctapersm 2\n{\n",
-                 params, threads);
+                 "1\n.minnctapersm %d\n{\n",
+                 params, threads, E->blocks ? E->blocks : 2);
   for (int k = 0; k < 4; k++)
     if (E->n[k]) ty_text_printf(&t, "\t.reg %s %s<%d>;\n", types[k], prefix[k], E->n[k] + 1);
   if (E->local) ty_text_printf(&t, "\t.local .align 8 .b8 waiting[%d];\n", E->local);

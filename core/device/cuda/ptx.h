@@ -19,6 +19,8 @@ typedef struct Ptx {
   Reg guard;  /* not 0: memory is accessed under this predicate, and what is not read is 0 */
   i32 local;  /* bytes of local memory, aligned to 8 */
   i32 shared; /* bytes of shared memory, aligned to 16 */
+  i32 target; /* the processor from which on the text is for; 0: 75 */
+  i32 blocks; /* that a multiprocessor must hold; 0: 2 */
   u32 luts;   /* constant tables that are read, as bits */
 } Ptx;
 
@@ -49,11 +51,16 @@ Text ty_ptx_end(Ptx *E, int end, i32 params, int threads);
 Reg ty_ptx_primitive(Ptx *E, const Instr *in, int ta, Reg a, Reg b, Reg c);
 /* a op b of a reduction or scan: P_ADD, P_MUL, P_MAX, P_MIN. */
 Reg ty_ptx_binary(Ptx *E, int prim, int ctype, Reg a, Reg b);
+/* Philox4x32-10: the counter's four words become the random ones. low, high: the key. */
+void ty_ptx_philox(Ptx *E, Reg w[4], Reg low, Reg high);
 /* A value as a dtype holds it, in the compute type: wrapped or rounded. */
 Reg ty_ptx_narrow(Ptx *E, int dtype, Reg a);
 /* Memory: an element of a dtype at an address, as the compute type; and back, narrowed already. */
 Reg ty_ptx_load(Ptx *E, int dtype, Reg address);
 void ty_ptx_store(Ptx *E, int dtype, Reg address, Reg v);
+/* n neighbours at once, 2 or 4, of elements of 1 byte 4; the address is aligned to all of them, at most to 16. No guard. */
+void ty_ptx_load_vector(Ptx *E, int dtype, Reg address, int n, Reg *y);
+void ty_ptx_store_vector(Ptx *E, int dtype, Reg address, int n, const Reg *v);
 /* Lane values: v of the lane that `how` (up, down, bfly, idx) and `by` say, among `width` lanes. */
 Reg ty_ptx_shuffle(Ptx *E, const char *how, int ctype, Reg v, Reg by, int width);
 

@@ -53,6 +53,26 @@ bool ty_ptx_is_split(const Program *p) {
   return one && reduces;
 }
 
+/* SLIN is one chain; a scan of what was scanned would want its elements before there are any. */
+i32 ty_ptx_split_scans(const Program *p) {
+  Classes *C = ty_mem_alloc(sizeof *C);
+  bool scanned[MAX_BODY];
+  i32 n = 0;
+  if (!C) return 0;
+  ty_ptx_classify(p, C);
+  for (int i = 0; i < p->nbody && n >= 0; i++) {
+    const Instr *in = &p->body[i];
+    const i16 ops[3] = {in->a, in->b, in->c};
+    scanned[i] = false;
+    for (int k = 0; k < 3; k++) scanned[i] |= ops[k] >= 0 && scanned[ops[k]];
+    if (!C->class[i] || !ty_ptx_is_scan(in->op)) continue;
+    n = in->op == P_SLIN || scanned[i] ? -1 : n + 1;
+    scanned[i] = true;
+  }
+  ty_mem_free(C);
+  return TY_MAX(n, 0);
+}
+
 i32 ty_ptx_node_words(const Program *p) {
   i32 n = 0;
   for (int i = 0; i < p->nbody; i++) {

@@ -1,91 +1,145 @@
 /*
-** ptx_move.c -- scatters, checks of positions, sorts, searches as PTX.
-** In:  dtypes.  Out: modules. Fails when out of memory alone. Results are those of the CPU's routines (routines.c, sort.c).
+** ptx_move.c -- scatters, checks of positions as PTX.
+** In:  dtypes.  Out: modules. Fails when out of memory alone. Results are those of the CPU's routines (routines.c).
 */
-#include "device/cuda/ptx_address.h"
+#include "device/cuda/ptx_each.h"
 #include "device/cuda/ptx_move.h"
 
-/* A kernel whose threads share out numbers below the parameter at `count`. */
-typedef struct Each {
-  Ptx E;
-  int end, next;
-  Reg number, step;
-} Each;
+/* Addresses of a place in the other dims, and the number of its line. */
+typedef struct Place {
+  Reg y, src, index, line;
+} Place;
 
-static Reg at_element(Ptx *E, Reg base, Reg number, int bytes) {
-  const Reg size = ty_ptx_const(E, C_I64, (u64)bytes);
-  return mad(E, number, size, base);
-}
-static Reg copy(Ptx *E, Reg from) {
-  const Reg y = ty_ptx_reg(E, REG_64);
-  ty_ptx(E, "mov.b64 $, $", y, from);
-  return y;
-}
-static void branch(Ptx *E, const char *how, Reg a, Reg b, int label) {
-  const Reg p = ty_ptx_reg(E, REG_PRED);
-  ty_ptx(E, "setp.~.s64 $, $, $", how, p, a, b);
-  ty_ptx(E, "@$ bra @", p, label);
-}
-
-static void each_begin(Each *e, i32 count) {
-  memset(e, 0, sizeof *e);
-  e->end = ty_ptx_begin(&e->E);
-  e->next = ty_ptx_label(&e->E);
-  e->number = ty_ptx_reg(&e->E, REG_64), e->step = ty_ptx_reg(&e->E, REG_64);
-  const Reg n = param(&e->E, count);
-  ty_ptx_number(&e->E, MOVE_THREADS, e->number, e->step);
-  ty_ptx_here(&e->E, e->next);
-  branch(&e->E, "ge", e->number, n, e->end);
-}
-
-static Text each_end(Each *e, i32 bytes) {
-  ty_ptx(&e->E, "add.s64 $, $, $", e->number, e->number, e->step);
-  ty_ptx(&e->E, "bra @", e->next);
-  return ty_ptx_end(&e->E, e->end, bytes, MOVE_THREADS);
-}
-
-Text ty_ptx_scatter(int dtype, bool add, int dims) {
-  Each e;
-  Ptx *E = &e.E;
-  each_begin(&e, SCATTER_COUNT);
-  Reg y = param(E, SCATTER_Y), src = param(E, SCATTER_SRC), index = param(E, SCATTER_INDEX),
-      rest = e.number;
+static Place place_of(Ptx *E, Reg number, int dims) {
+  Place p = {param(E, SCATTER_Y), param(E, SCATTER_SRC), param(E, SCATTER_INDEX), number_of(E, 0)};
   for (int d = dims - 1; d >= 0; d--) {
-    const i32 at = SCATTER_DIMS + 32 * d;
-    const Reg n = param(E, at), q = op(E, "div", rest, n),
-              c = op(E, "sub", rest, op(E, "mul.lo", q, n));
-    y = mad(E, c, param(E, at + 8), y);
-    src = mad(E, c, param(E, at + 16), src);
-    index = mad(E, c, param(E, at + 24), index);
-    rest = q;
+    const i32 at = SCATTER_DIMS + SCATTER_DIM * d;
+    const Reg n = param(E, at), q = d ? op(E, "div", number, n) : 0,
+              c = d ? op(E, "sub", number, op(E, "mul.lo", q, n)) : number;
+    p.y = mad(E, c, param(E, at + 8), p.y);
+    p.src = mad(E, c, param(E, at + 16), p.src);
+    p.index = mad(E, c, param(E, at + 24), p.index);
+    p.line = mad(E, c, param(E, at + 32), p.line);
+    number = q;
   }
-  const Reg from = copy(E, src), position = copy(E, index), j = ty_ptx_reg(E, REG_64),
+  return p;
+}
+
+static Reg added(Ptx *E, int dtype, Reg a, Reg b) {
+  const int prim = dtype == T_BOOL ? P_OR : P_ADD;
+  return ty_ptx_narrow(E, dtype, ty_ptx_binary(E, prim, ty_dtypes[dtype].ctype, a, b));
+}
+
+static void serial(Each *e, int dtype, bool add, int dims) {
+  Ptx *E = &e->E;
+  const Place p = place_of(E, e->number, dims);
+  const Reg from = copy_of(E, p.src), position = copy_of(E, p.index), j = ty_ptx_reg(E, REG_64),
             n = param(E, SCATTER_N);
   const int again = ty_ptx_label(E), done = ty_ptx_label(E);
   ty_ptx(E, "mov.b64 $, 0", j);
   ty_ptx_here(E, again);
   branch(E, "ge", j, n, done);
-  const Reg place = ty_ptx_load(E, T_I64, position),
-            to = mad(E, place, param(E, SCATTER_Y_STEP), y);
+  const Reg to = mad(E, ty_ptx_load(E, T_I64, position), param(E, SCATTER_Y_STEP), p.y);
   Reg v = ty_ptx_load(E, dtype, from);
-  if (add) {
-    const Reg was = ty_ptx_load(E, dtype, to);
-    v = ty_ptx_binary(E, dtype == T_BOOL ? P_OR : P_ADD, ty_dtypes[dtype].ctype, was, v);
-    v = ty_ptx_narrow(E, dtype, v);
-  }
+  if (add) v = added(E, dtype, ty_ptx_load(E, dtype, to), v);
   ty_ptx_store(E, dtype, to, v);
   ty_ptx(E, "add.s64 $, $, $", from, from, param(E, SCATTER_SRC_STEP));
   ty_ptx(E, "add.s64 $, $, $", position, position, param(E, SCATTER_INDEX_STEP));
   ty_ptx(E, "add.s64 $, $, 1", j, j);
   ty_ptx(E, "bra @", again);
   ty_ptx_here(E, done);
-  return each_end(&e, SCATTER_DIMS + 32 * dims);
+}
+
+/* The number's place along the scattered dim; the other dims go faster: neighbours are side by side there. */
+static Reg along(Ptx *E, Reg number, Reg *rest) {
+  const Reg n = param(E, SCATTER_LINES), j = op(E, "div", number, n);
+  *rest = op(E, "sub", number, op(E, "mul.lo", j, n));
+  return j;
+}
+
+static void atomic(Each *e, int dtype, int dims) {
+  Ptx *E = &e->E;
+  Reg rest;
+  const Reg j = along(E, e->number, &rest);
+  const Place p = place_of(E, rest, dims);
+  const Reg place = ty_ptx_load(E, T_I64, mad(E, j, param(E, SCATTER_INDEX_STEP), p.index)),
+            v = ty_ptx_load(E, dtype, mad(E, j, param(E, SCATTER_SRC_STEP), p.src));
+  ty_ptx(E, "red.global.add.~ [$], $", dtype == T_I64 ? "u64" : "u32",
+         mad(E, place, param(E, SCATTER_Y_STEP), p.y), v);
+}
+
+static void keys(Each *e, int dims) {
+  Ptx *E = &e->E;
+  const Reg n = param(E, SCATTER_N), line = op(E, "div", e->number, n),
+            j = op(E, "sub", e->number, op(E, "mul.lo", line, n)), place = ty_ptx_reg(E, REG_32),
+            own = ty_ptx_reg(E, REG_32);
+  const Place p = place_of(E, line, dims);
+  ty_ptx(E, "cvt.u32.u64 $, $", place,
+         ty_ptx_load(E, T_I64, mad(E, j, param(E, SCATTER_INDEX_STEP), p.index)));
+  ty_ptx(E, "cvt.u32.u64 $, $", own, j);
+  ty_ptx(E, "st.global.b32 [$], $", at_element(E, param(E, SCATTER_KEY), e->number, 4), place);
+  ty_ptx(E, "st.global.b32 [$], $", at_element(E, param(E, SCATTER_PLACE), e->number, 4), own);
+}
+
+/* Sums begin at the first of a run of equal ones; of what is set the last of them stands. */
+static void runs(Each *e, int dtype, bool add, int dims) {
+  Ptx *E = &e->E;
+  Reg rest;
+  const Reg j = along(E, e->number, &rest), n = param(E, SCATTER_N);
+  const Place p = place_of(E, rest, dims);
+  const Reg start = op(E, "mul.lo", p.line, n), at = op(E, "add", start, j),
+            key = copy_of(E, at_element(E, param(E, SCATTER_KEY), at, 4)),
+            place = copy_of(E, at_element(E, param(E, SCATTER_PLACE), at, 4)),
+            own = ty_ptx_reg(E, REG_32), other = ty_ptx_reg(E, REG_32), q = ty_ptx_reg(E, REG_PRED),
+            wide = ty_ptx_reg(E, REG_64), from = ty_ptx_reg(E, REG_64), i = copy_of(E, j),
+            one = number_of(E, 1), last = op(E, "sub", n, one);
+  const int alone = ty_ptx_label(E), skip = ty_ptx_label(E), again = ty_ptx_label(E),
+            done = ty_ptx_label(E);
+  ty_ptx(E, "ld.global.b32 $, [$]", own, key);
+  branch(E, "eq", j, add ? number_of(E, 0) : last, alone);
+  ty_ptx(E, "ld.global.b32 $, [$+#]", other, key, (i64)(add ? -4 : 4));
+  ty_ptx(E, "setp.eq.u32 $, $, $", q, own, other);
+  ty_ptx(E, "@$ bra @", q, skip);
+  ty_ptx_here(E, alone);
+  ty_ptx(E, "cvt.u64.u32 $, $", wide, own);
+  const Reg to = mad(E, wide, param(E, SCATTER_Y_STEP), p.y), step = param(E, SCATTER_SRC_STEP),
+            sum = ty_ptx_value(E, ty_dtypes[dtype].ctype);
+  const char *bits = ty_ptx_wide(ty_dtypes[dtype].ctype) ? "b64" : "b32";
+  if (add) ty_ptx(E, "mov.~ $, $", bits, sum, ty_ptx_load(E, dtype, to));
+  ty_ptx_here(E, again);
+  ty_ptx(E, "ld.global.u32 $, [$]", from, place);
+  const Reg v = ty_ptx_load(E, dtype, mad(E, from, step, p.src));
+  ty_ptx(E, "mov.~ $, $", bits, sum, add ? added(E, dtype, sum, v) : v);
+  if (add) {
+    branch(E, "ge", i, last, done);
+    ty_ptx(E, "add.s64 $, $, 1", i, i);
+    ty_ptx(E, "add.s64 $, $, 4", place, place);
+    ty_ptx(E, "add.s64 $, $, 4", key, key);
+    ty_ptx(E, "ld.global.b32 $, [$]", other, key);
+    ty_ptx(E, "setp.eq.u32 $, $, $", q, own, other);
+    ty_ptx(E, "@$ bra @", q, again);
+  }
+  ty_ptx_here(E, done);
+  ty_ptx_store(E, dtype, to, sum);
+  ty_ptx_here(E, skip);
+}
+
+Text ty_ptx_scatter(ScatterWay way, int dtype, bool add, int dims) {
+  Each e;
+  each_begin(&e, SCATTER_COUNT, MOVE_THREADS, false);
+  switch (way) {
+  case SCATTER_SERIAL: serial(&e, dtype, add, dims); break;
+  case SCATTER_ATOMIC: atomic(&e, dtype, dims); break;
+  case SCATTER_KEYS: keys(&e, dims); break;
+  case SCATTER_RUNS: runs(&e, dtype, add, dims); break;
+  }
+  return each_end(&e, SCATTER_DIMS + SCATTER_DIM * dims);
 }
 
 Text ty_ptx_positions(void) {
   Each e;
   Ptx *E = &e.E;
-  each_begin(&e, POSITIONS_COUNT);
+  each_begin(&e, POSITIONS_COUNT, MOVE_THREADS, false);
   const Reg v = ty_ptx_load(E, T_I64, at_element(E, param(E, POSITIONS_INDEX), e.number, 8)),
             size = param(E, POSITIONS_SIZE), from_end = op(E, "add", v, size),
             from_start = op(E, "sub", v, param(E, POSITIONS_BASE)), p = ty_ptx_reg(E, REG_PRED),
@@ -123,88 +177,4 @@ Text ty_ptx_positions_end(void) {
   ty_ptx(&E, "st.global.b64 [$+24], $", word, zero);
   ty_ptx(&E, "st.global.b64 [$], $", word, param(&E, POSITIONS_CHECK));
   return ty_ptx_end(&E, end, POSITIONS_BYTES, MOVE_THREADS);
-}
-
-/* An integer whose order is that of the values: -0 is +0, NaNs are above the rest. */
-static Reg key(Ptx *E, int dtype, Reg v) {
-  const int ctype = ty_dtypes[dtype].ctype;
-  const bool wide = ty_ptx_wide(ctype);
-  if (ctype < C_F32) return v;
-  const char *type = wide ? "f64" : "f32", *bits = wide ? "b64" : "b32";
-  const Reg sum = ty_ptx_value(E, ctype), sign = ty_ptx_value(E, ctype), y = ty_ptx_value(E, ctype),
-            p = ty_ptx_reg(E, REG_PRED),
-            most = ty_ptx_const(E, ctype, wide ? INT64_MAX : INT32_MAX);
-  ty_ptx(E, "add.rn.~ $, $, $", type, sum, v, ty_ptx_const(E, ctype, 0));
-  ty_ptx(E, "shr.~ $, $, #", wide ? "s64" : "s32", sign, sum, (i64)(wide ? 63 : 31));
-  ty_ptx(E, "and.~ $, $, $", bits, sign, sign, most);
-  ty_ptx(E, "xor.~ $, $, $", bits, y, sum, sign);
-  ty_ptx(E, "setp.nan.~ $, $, $", type, p, v, v);
-  ty_ptx(E, "selp.~ $, $, $, $", bits, y, most, y, p);
-  return y;
-}
-
-static const char *order(int dtype) { return ty_ptx_wide(ty_dtypes[dtype].ctype) ? "s64" : "s32"; }
-
-Text ty_ptx_sort(int dtype, bool descending) {
-  Each e;
-  Ptx *E = &e.E;
-  const int bytes = ty_dtypes[dtype].bytes;
-  each_begin(&e, SORT_COUNT);
-  const Reg n = param(E, SORT_N), inner = param(E, SORT_INNER), keep = param(E, SORT_KEEP),
-            zero = ty_ptx_const(E, C_I64, 0);
-  const Reg q = op(E, "div", e.number, inner),
-            column = op(E, "sub", e.number, op(E, "mul.lo", q, inner)), outer = op(E, "div", q, n),
-            own = op(E, "sub", q, op(E, "mul.lo", outer, n)),
-            size = ty_ptx_const(E, C_I64, (u64)bytes), by = op(E, "mul.lo", inner, size),
-            first = mad(E, op(E, "mul.lo", outer, n), inner, column);
-  const Reg row = copy(E, at_element(E, param(E, SORT_X), first, bytes)),
-            mine = key(E, dtype, ty_ptx_load(E, dtype, mad(E, own, by, row))), j = copy(E, zero),
-            rank = copy(E, zero);
-  const int again = ty_ptx_label(E), done = ty_ptx_label(E), skip = ty_ptx_label(E);
-  ty_ptx_here(E, again);
-  branch(E, "ge", j, n, done);
-  const Reg other = key(E, dtype, ty_ptx_load(E, dtype, row)), before = ty_ptx_reg(E, REG_PRED),
-            same = ty_ptx_reg(E, REG_PRED), p = ty_ptx_reg(E, REG_PRED);
-  ty_ptx(E, "setp.~.~ $, $, $", descending ? "gt" : "lt", order(dtype), before, other, mine);
-  ty_ptx(E, "setp.eq.~ $, $, $", order(dtype), same, other, mine);
-  ty_ptx(E, "setp.lt.s64 $, $, $", p, j, own);
-  ty_ptx(E, "and.pred $, $, $", p, p, same);
-  ty_ptx(E, "or.pred $, $, $", p, p, before);
-  ty_ptx(E, "@$ add.s64 $, $, 1", p, rank, rank);
-  ty_ptx(E, "add.s64 $, $, $", row, row, by);
-  ty_ptx(E, "add.s64 $, $, 1", j, j);
-  ty_ptx(E, "bra @", again);
-  ty_ptx_here(E, done);
-  branch(E, "ge", rank, keep, skip);
-  const Reg to = mad(E, op(E, "add", op(E, "mul.lo", outer, keep), rank), inner, column);
-  ty_ptx_store(E, T_I64, at_element(E, param(E, SORT_Y), to, 8), own);
-  ty_ptx_here(E, skip);
-  return each_end(&e, SORT_BYTES);
-}
-
-Text ty_ptx_search(int dtype, bool right) {
-  Each e;
-  Ptx *E = &e.E;
-  const int bytes = ty_dtypes[dtype].bytes;
-  each_begin(&e, SEARCH_COUNT);
-  const Reg n = copy(E, param(E, SEARCH_N)), row = op(E, "div", e.number, param(E, SEARCH_M)),
-            first = at_element(E, param(E, SEARCH_SORTED), op(E, "mul.lo", row, n), bytes),
-            mine = key(E, dtype,
-                       ty_ptx_load(E, dtype, at_element(E, param(E, SEARCH_V), e.number, bytes))),
-            zero = ty_ptx_const(E, C_I64, 0), low = copy(E, zero), one = ty_ptx_const(E, C_I64, 1);
-  const int again = ty_ptx_label(E), done = ty_ptx_label(E);
-  ty_ptx_here(E, again);
-  branch(E, "le", n, zero, done);
-  const Reg half = ty_ptx_reg(E, REG_64), p = ty_ptx_reg(E, REG_PRED);
-  ty_ptx(E, "shr.s64 $, $, 1", half, n);
-  const Reg middle = op(E, "add", low, half), next = op(E, "add", middle, one),
-            left = op(E, "sub", op(E, "sub", n, half), one),
-            k = key(E, dtype, ty_ptx_load(E, dtype, at_element(E, first, middle, bytes)));
-  ty_ptx(E, "setp.~.~ $, $, $", right ? "le" : "lt", order(dtype), p, k, mine);
-  ty_ptx(E, "selp.b64 $, $, $, $", low, next, low, p);
-  ty_ptx(E, "selp.b64 $, $, $, $", n, left, half, p);
-  ty_ptx(E, "bra @", again);
-  ty_ptx_here(E, done);
-  ty_ptx_store(E, T_I64, at_element(E, param(E, SEARCH_Y), e.number, 8), low);
-  return each_end(&e, SEARCH_BYTES);
 }

@@ -1,5 +1,5 @@
 /*
-** ptx_move.h -- scatters, checks of positions, sorts, searches as PTX. Each header says what stands in the block of bytes that
+** ptx_move.h -- scatters, checks of positions as PTX. Each header says what stands in the block of bytes that
 ** the kernel is given: i64 throughout, strides in bytes.
 */
 #ifndef TY_PTX_MOVE_H
@@ -9,21 +9,30 @@
 
 enum { MOVE_THREADS = 128 };
 
-/* A thread goes down the scattered dim, for one place in the others: sums are added in that order, and the last wins.
-** From SCATTER_DIMS on, for each of the other dims: extent, strides of y, src, index. */
+/* Scatters, in four ways:
+**   SERIAL  a thread goes down the scattered dim, for one place in the others: sums are added in that order, and the last wins
+**   ATOMIC  sums of i32 and i64, which no order changes: a thread an element
+**   KEYS, RUNS  where the other dims are few: positions sorted by what the index says (ptx_sort.h), equal ones in their
+**           order; then a thread for each run of equal ones and place in the other dims. KEYS is of the index's own lines
+** From SCATTER_DIMS on, for each of the other dims: extent, strides of y, src, index; lines of sorted positions that it goes. */
+typedef enum { SCATTER_SERIAL, SCATTER_ATOMIC, SCATTER_KEYS, SCATTER_RUNS } ScatterWay;
 enum {
   SCATTER_WORD,
   SCATTER_Y = 8,
   SCATTER_SRC = 16,
   SCATTER_INDEX = 24,
-  SCATTER_COUNT = 32, /* places in the other dims */
+  SCATTER_COUNT = 32, /* places in the other dims, times n but for SERIAL */
   SCATTER_N = 40,     /* extent of the scattered dim, and strides along it */
   SCATTER_Y_STEP = 48,
   SCATTER_SRC_STEP = 56,
   SCATTER_INDEX_STEP = 64,
-  SCATTER_DIMS = 72
+  SCATTER_KEY = 72, /* of [line][n], u32 */
+  SCATTER_PLACE = 80,
+  SCATTER_LINES = 88, /* places in the other dims */
+  SCATTER_DIMS = 96,
+  SCATTER_DIM = 40
 };
-Text ty_ptx_scatter(int dtype, bool add, int dims);
+Text ty_ptx_scatter(ScatterWay way, int dtype, bool add, int dims);
 
 /* Positions of an index; of those out of range the first goes to the word's `first`, as FIRST_MOST minus its place. */
 #define FIRST_MOST (1ll << 62)
@@ -39,32 +48,5 @@ enum {
 };
 Text ty_ptx_positions(void);
 Text ty_ptx_positions_end(void); /* one thread: makes an error of `first`; the same block */
-
-/* Argsort of short rows: each element finds its place by counting those before it. */
-enum {
-  SORT_WORD,
-  SORT_X = 8,
-  SORT_Y = 16,
-  SORT_COUNT = 24, /* elements of all rows */
-  SORT_N = 32,     /* of a row, */
-  SORT_KEEP = 40,  /* that are kept, */
-  SORT_INNER = 48, /* so far apart, in elements */
-  SORT_BYTES = 56,
-  SORT_MOST = 4096
-};
-Text ty_ptx_sort(int dtype, bool descending);
-
-/* Where values would go in sorted rows. */
-enum {
-  SEARCH_WORD,
-  SEARCH_SORTED = 8,
-  SEARCH_V = 16,
-  SEARCH_Y = 24,
-  SEARCH_COUNT = 32, /* values of all rows */
-  SEARCH_N = 40,     /* sorted ones of a row */
-  SEARCH_M = 48,     /* values of a row */
-  SEARCH_BYTES = 56
-};
-Text ty_ptx_search(int dtype, bool right);
 
 #endif

@@ -3,11 +3,13 @@
 ** In:  a program, and what is known of its launches.  Out: a module. Fails when out of memory alone.
 **
 ** How a domain is shared out:
-**   map      a thread an element, and on by all threads of the grid
+**   map      a thread an element, or four where what is stored lies in aligned groups of four, and on by all threads of the
+**            grid
 **   rows     a warp a row: thread t has the elements t and t + 32 of every 64, so lanes t and t + 32 of the canonical
 **            order, or, where a lane is 8 bytes, lane t twice. Passes over the row compute anew what they need.
 **   columns  a thread a column, going down R by the four lanes
-**   scans    a warp a row, 32 elements at a time: two groups of 16
+**   scans    a warp a row, 32 elements at a time: two groups of 16. Where rows are few and long, three kernels: a warp a
+**            block for what the block comes to, a thread a row for what comes before each block, a warp a block again
 ** The canonical order (device/cpu/tile.c) holds throughout: blocks of BLOCK elements (COL_BLOCK rows) are complete
 ** nodes, which wait in local memory and are joined as a binary counter counts; lanes join last.
 ** PART and FINISH do the same in two kernels, where rows are few and long: groups are subtrees, their nodes go by way
@@ -15,6 +17,8 @@
 ** Stores come last, so that an output may be an operand's memory: an element is read by the thread that writes it.
 */
 #include "device/cuda/ptx_class.h"
+
+enum { FOUR = 4 };
 
 /* A reduction in progress. */
 typedef struct Acc {
@@ -47,10 +51,13 @@ typedef struct Gen {
   i32 nacc;
   Scan scan[MAX_BODY / 2];
   i32 nscan;
-  i32 words;              /* of a node, of one thread */
-  Reg lane, count, r_all; /* of a warp; PARAM_COUNT; PARAM_R */
-  Reg r;                  /* position within R */
-  Reg one_lane;           /* predicate: row stores are this thread's */
+  i32 words;                    /* of a node, of one thread */
+  Reg lane, count, r_all;       /* of a warp; PARAM_COUNT; PARAM_R */
+  Reg r;                        /* position within R */
+  Reg one_lane;                 /* predicate: row stores are this thread's */
+  int part;                     /* of four neighbours the one at hand */
+  Reg four[MAX_OPERANDS][FOUR]; /* values of flat operands: loaded, or to be stored */
+  Reg there[FOUR], all;         /* predicates, of FOUR_TAIL: it is there; all four are */
 } Gen;
 
 /* --- indices: 32 bits wide where they fit */
@@ -117,11 +124,27 @@ static Reg row_place(Gen *G, int operand) {
   if (*at) return *at;
   const int no = G->v.no, nr = G->v.nr;
   *at = place_along(G, operand, ty_ptx_param(&G->E, REG_64, PARAM_OPERANDS + 8 * operand), 0, no);
-  return *at = place_along(G, operand, *at, no + nr, G->l.nd);
+  return *at = place_along(G, operand, *at, no + nr, G->l.nd - (G->v.four != FOUR_NONE));
 }
+
+/* Of four neighbours the one at hand: the last dim is theirs. */
+static Reg part_place(Gen *G, int operand) {
+  Reg *at = &G->place[operand];
+  const Reg first = row_place(G, operand);
+  if (!G->part) return first;
+  if (*at) return *at;
+  const i32 stride = G->l.strides + 8 * (operand * G->l.nd + G->l.nd - 1);
+  *at = ty_ptx_reg(&G->E, REG_64);
+  ty_ptx(&G->E, "mad.lo.s64 $, $, #, $", *at, ty_ptx_param(&G->E, REG_64, stride), (i64)G->part,
+         first);
+  return *at;
+}
+
+static bool is_flat(const Gen *G, int operand) { return G->v.four && G->v.flat >> operand & 1; }
 
 static Reg place(Gen *G, const Instr *in, bool elem) {
   const int operand = (int)in->imm;
+  if (G->v.four) return part_place(G, operand);
   if (!elem || G->p->kind == K_MAP) return row_place(G, operand);
   Reg *at = &G->place[operand];
   return *at ? *at
@@ -144,7 +167,14 @@ static void emit(Gen *G, int i) {
         ty_ptx_param(E, ty_ptx_wide(in->type) ? REG_64 : REG_32, G->l.scalars + 8 * (i32)in->imm);
     return;
   case P_IOTA: G->reg[i] = place(G, in, elem); return;
-  case P_LOAD: G->reg[i] = ty_ptx_load(E, G->p->operand[in->imm].dtype, place(G, in, elem)); return;
+  case P_LOAD:
+    if (is_flat(G, (int)in->imm)) {
+      G->reg[i] = G->four[in->imm][G->part];
+      return;
+    }
+    if (G->v.four && G->part && G->v.same >> in->imm & 1) return; /* as the first one's */
+    G->reg[i] = ty_ptx_load(E, G->p->operand[in->imm].dtype, place(G, in, elem));
+    return;
   case P_GLOAD: {
     const Reg step = ty_ptx_param(E, REG_64, G->l.gstrides + 8 * (i32)in->imm),
               at = ty_ptx_reg(E, REG_64);
@@ -152,7 +182,13 @@ static void emit(Gen *G, int i) {
     G->reg[i] = ty_ptx_load(E, G->p->operand[in->imm].dtype, at);
     return;
   }
-  case P_STORE: ty_ptx_store(E, G->p->operand[in->imm].dtype, place(G, in, elem), a); return;
+  case P_STORE:
+    if (G->v.four) {
+      G->four[in->imm][G->part] = a;
+      return;
+    }
+    ty_ptx_store(E, G->p->operand[in->imm].dtype, place(G, in, elem), a);
+    return;
   default: break;
   }
   if (ty_ptx_is_scan(in->op)) emit_scan(G, i);
@@ -564,7 +600,7 @@ static void emit_scan(Gen *G, int i) {
               y = ty_ptx_value(E, ctype);
     ty_ptx(E, "setp.eq.u32 $, $, 0", p, G->lane);
     ty_ptx(E, "selp.~ $, $, $, $", bits, y, s->carry, before, p);
-    G->reg[i] = y;
+    G->reg[i] = G->v.mode == MODE_SCAN ? ty_ptx_binary(E, op, ctype, s->offset, y) : y;
   } else G->reg[i] = ty_ptx_binary(E, op, ctype, s->offset, all);
   move(G, ctype, s->carry, end);
 }
@@ -605,6 +641,64 @@ static void begin_unit(Gen *G) {
   for (int o = 0; o < G->p->noperands; o++) row_place(G, o);
 }
 
+/* Four values of an operand, to or from memory at once; at the tail those that are there. */
+static void move_four(Gen *G, int operand, bool store) {
+  Ptx *E = &G->E;
+  const int dtype = G->p->operand[operand].dtype, ctype = ty_dtypes[dtype].ctype;
+  const Reg first = row_place(G, operand);
+  Reg *v = G->four[operand], each[FOUR];
+  const int all = ty_ptx_label(E), done = ty_ptx_label(E);
+  if (G->v.four == FOUR_TAIL) {
+    ty_ptx(E, "@$ bra @", G->all, all);
+    for (G->part = 0; G->part < FOUR; G->part++) {
+      E->guard = G->there[G->part];
+      if (store) ty_ptx_store(E, dtype, part_place(G, operand), v[G->part]);
+      else each[G->part] = ty_ptx_load(E, dtype, part_place(G, operand));
+      G->place[operand] = 0;
+    }
+    E->guard = 0;
+    ty_ptx(E, "bra @", done);
+    ty_ptx_here(E, all);
+  }
+  if (store) ty_ptx_store_vector(E, dtype, first, FOUR, v);
+  else ty_ptx_load_vector(E, dtype, first, FOUR, v);
+  if (G->v.four == FOUR_TAIL) {
+    for (int i = 0; i < FOUR && !store; i++) move(G, ctype, each[i], v[i]);
+    ty_ptx_here(E, done);
+    if (!store) memcpy(v, each, sizeof each);
+  }
+}
+
+/* Four neighbours: all loads first, then each by itself, then the stores. */
+static void four_elements(Gen *G, Reg i) {
+  Ptx *E = &G->E;
+  const Program *p = G->p;
+  if (G->v.four == FOUR_TAIL) {
+    const Reg four = index_reg(G), first = index_reg(G);
+    ty_ptx(E, "mov.~ $, 4", G->v.wide ? "b64" : "b32", four);
+    index_move(G, first, index_op(G, "mul.lo", i, four));
+    for (int k = 0; k < FOUR; k++) {
+      const Reg own = index_reg(G);
+      ty_ptx(E, "add.~ $, $, #", G->index, own, first, (i64)k);
+      ty_ptx(E, "setp.lt.~ $, $, $", G->index, G->there[k] = ty_ptx_reg(E, REG_PRED), own,
+             G->r_all);
+    }
+    G->all = G->there[FOUR - 1];
+  }
+  memset(G->place, 0, sizeof G->place);
+  for (int k = 0; k < p->nbody; k++)
+    if (p->body[k].op == P_LOAD && G->need[k] && is_flat(G, (int)p->body[k].imm))
+      move_four(G, (int)p->body[k].imm, false);
+  for (int part = 0; part < FOUR; part++) {
+    G->part = part;
+    E->guard = G->v.four == FOUR_TAIL ? G->there[part] : 0;
+    element(G, 0);
+    E->guard = 0;
+  }
+  for (int k = 0; k < p->nbody; k++)
+    if (p->body[k].op == P_STORE && G->C.class[k]) move_four(G, (int)p->body[k].imm, true);
+}
+
 static void map_kernel(Gen *G) {
   Ptx *E = &G->E;
   Reg i, step;
@@ -612,10 +706,11 @@ static void map_kernel(Gen *G) {
   number(G, 0, &i, &step);
   ty_ptx_here(E, next);
   jump(G, "ge", i, G->count, out);
-  decompose(G, i, 0, G->l.nd);
+  decompose(G, i, 0, G->l.nd - (G->v.four != FOUR_NONE));
   begin_unit(G);
   need_of(G, 0);
-  element(G, 0);
+  if (G->v.four) four_elements(G, i);
+  else element(G, 0);
   ty_ptx(E, "add.~ $, $, $", G->index, i, i, step);
   ty_ptx(E, "bra @", next);
   ty_ptx_here(E, out);
@@ -642,30 +737,30 @@ static void row_elements(Gen *G, Reg from, Reg to) {
   ty_ptx_here(E, out);
 }
 
-/* The same of a scan: all threads of the warp go along. */
-static void scan_elements(Gen *G) {
+/* The same of a scan: all threads of the warp go along. Blocks end in a row that is not cut. */
+static void scan_elements(Gen *G, Reg from, Reg to) {
   Ptx *E = &G->E;
   const Reg base = index_reg(G), lane = index_of(G, G->lane), p = ty_ptx_reg(E, REG_PRED);
   const Reg last = index_reg(G), mask = index_reg(G);
-  const int next = ty_ptx_label(E), out = ty_ptx_label(E), on = ty_ptx_label(E);
-  begin_scans(G);
-  ty_ptx(E, "mov.~ $, 0", G->v.wide ? "b64" : "b32", base);
+  const int next = ty_ptx_label(E), out = ty_ptx_label(E);
+  index_move(G, base, from);
   ty_ptx(E, "mov.~ $, #", G->v.wide ? "b64" : "b32", mask, (i64)BLOCK - 1);
   ty_ptx_here(E, next);
-  jump(G, "ge", base, G->r_all, out);
+  jump(G, "ge", base, to, out);
   G->r = index_op(G, "add", base, lane);
-  ty_ptx(E, "setp.lt.~ $, $, $", G->index, p, G->r, G->r_all);
+  ty_ptx(E, "setp.lt.~ $, $, $", G->index, p, G->r, to);
   E->guard = p;
   decompose(G, G->r, G->v.no, G->v.no + G->v.nr);
   element(G, 0);
   E->guard = 0;
   ty_ptx(E, "add.~ $, $, 32", G->index, base, base);
-  ty_ptx(E, "and.~ $, $, $", G->v.wide ? "b64" : "b32", last, base, mask);
-  const Reg q = ty_ptx_reg(E, REG_PRED);
-  ty_ptx(E, "setp.ne.~ $, $, 0", G->index, q, last);
-  ty_ptx(E, "@$ bra @", q, on);
-  end_scan_block(G);
-  ty_ptx_here(E, on);
+  if (G->v.mode == MODE_WHOLE) {
+    const Reg q = ty_ptx_reg(E, REG_PRED);
+    ty_ptx(E, "and.~ $, $, $", G->v.wide ? "b64" : "b32", last, base, mask);
+    ty_ptx(E, "setp.ne.~ $, $, 0", G->index, q, last);
+    ty_ptx(E, "@$ bra @", q, next);
+    end_scan_block(G);
+  }
   ty_ptx(E, "bra @", next);
   ty_ptx_here(E, out);
 }
@@ -731,7 +826,7 @@ static void whole_unit(Gen *G) {
   for (int phase = 0; phase < G->C.phases; phase++) {
     need_of(G, phase);
     begin_accs(G, phase);
-    if (G->C.scans) scan_elements(G);
+    if (G->C.scans) begin_scans(G), scan_elements(G, zero_index(G), G->r_all);
     else blocks(G, zero_index(G), G->r_all);
     finish_accs(G);
     emit_class(G, CLASS_ROW, phase + 1);
@@ -760,6 +855,92 @@ static void part_unit(Gen *G, Reg unit, Reg group) {
   store_node(G, unit, group);
 }
 
+/* What scans of a row need of each element: their operands alone. */
+static void need_of_scans(Gen *G) {
+  memset(G->need, 0, sizeof G->need);
+  for (int i = G->p->nbody - 1; i >= 0; i--) {
+    const Instr *in = &G->p->body[i];
+    G->need[i] |= ty_ptx_is_scan(in->op) && G->C.class[i];
+    const i16 ops[3] = {in->a, in->b, in->c};
+    for (int k = 0; k < 3 && G->need[i]; k++)
+      if (ops[k] >= 0) G->need[ops[k]] = true;
+  }
+}
+
+/* Where scratch has the numbers of a row's block, 8 bytes for each scan; *step: from block to block. */
+static Reg scan_place(Gen *G, Reg unit, Reg group, i64 *step) {
+  Ptx *E = &G->E;
+  const Reg at = index_op(G, "add", index_op(G, "mul.lo", unit, index_param(G, PARAM_GROUPS)),
+                          group),
+            y = ty_ptx_reg(E, REG_64);
+  *step = (i64)8 * G->nscan;
+  ty_ptx(E, G->v.wide ? "mad.lo.s64 $, $, #, $" : "mad.wide.u32 $, $, #, $", y, at, *step,
+         ty_ptx_param(E, REG_64, PARAM_SCRATCH));
+  return y;
+}
+
+/* A block of a row: TOTALS stores what its scans come to, SCAN begins with what the blocks before came to. */
+static void scan_unit(Gen *G, Reg unit, Reg group) {
+  Ptx *E = &G->E;
+  const Reg size = index_reg(G);
+  i64 step;
+  ty_ptx(E, "mov.~ $, #", G->v.wide ? "b64" : "b32", size, (i64)BLOCK);
+  const Reg from = index_op(G, "mul.lo", group, size),
+            to = index_op(G, "min", G->r_all, index_op(G, "add", from, size));
+  emit_class(G, CLASS_ROW, 0);
+  begin_scans(G);
+  const Reg at = scan_place(G, unit, group, &step);
+  if (G->v.mode == MODE_TOTALS) need_of_scans(G);
+  else {
+    need_of(G, 0);
+    for (int n = 0; n < G->nscan; n++)
+      ty_ptx(E, "ld.global.~ $, [$+#]", bits_type(G->p->body[G->scan[n].instr].type),
+             G->scan[n].offset, at, (i64)8 * n);
+  }
+  scan_elements(G, from, to);
+  for (int n = 0; n < G->nscan && G->v.mode == MODE_TOTALS; n++)
+    ty_ptx(E, "@$ st.global.~ [$+#], $", G->one_lane, bits_type(G->p->body[G->scan[n].instr].type),
+           at, (i64)8 * n, G->scan[n].carry);
+}
+
+/* A row's totals become what comes before each block, one after another; AHEAD of them are read at a time. */
+static void offsets_unit(Gen *G, Reg unit) {
+  enum { AHEAD = 16 };
+  static const u8 joins[] = {P_ADD, P_MUL, P_MAX, P_MIN, P_MAX};
+  Ptx *E = &G->E;
+  const Reg groups = index_param(G, PARAM_GROUPS);
+  begin_scans(G);
+  for (int n = 0; n < G->nscan; n++) {
+    const Scan *s = &G->scan[n];
+    const Instr *in = &G->p->body[s->instr];
+    const char *bits = bits_type(in->type);
+    const int next = ty_ptx_label(E), out = ty_ptx_label(E);
+    const Reg group = index_reg(G), zero = zero_index(G);
+    i64 step;
+    Reg at = ty_ptx_reg(E, REG_64), there[AHEAD], total[AHEAD];
+    index_move(G, group, zero);
+    ty_ptx(E, "add.s64 $, $, #", at, scan_place(G, unit, zero, &step), (i64)8 * n);
+    ty_ptx_here(E, next);
+    jump(G, "ge", group, groups, out);
+    for (int k = 0; k < AHEAD; k++) {
+      const Reg own = index_reg(G);
+      ty_ptx(E, "add.~ $, $, #", G->index, own, group, (i64)k);
+      ty_ptx(E, "setp.lt.~ $, $, $", G->index, there[k] = ty_ptx_reg(E, REG_PRED), own, groups);
+      set(G, in->type, total[k] = ty_ptx_value(E, in->type), 0);
+      ty_ptx(E, "@$ ld.global.~ $, [$+#]", there[k], bits, total[k], at, k * step);
+    }
+    for (int k = 0; k < AHEAD; k++) {
+      ty_ptx(E, "@$ st.global.~ [$+#], $", there[k], bits, at, k * step, s->offset);
+      move(G, in->type, s->offset,
+           ty_ptx_binary(E, joins[in->op - P_SSUM], in->type, s->offset, total[k]));
+    }
+    ty_ptx(E, "add.~ $, $, #", G->index, group, group, (i64)AHEAD);
+    ty_ptx(E, "add.s64 $, $, #", at, at, AHEAD * step);
+    ty_ptx(E, "bra @", next);
+    ty_ptx_here(E, out);
+  }
+}
+
 static void finish_unit(Gen *G, Reg unit) {
   Ptx *E = &G->E;
   const int next = ty_ptx_label(E), last = ty_ptx_label(E);
@@ -784,15 +965,18 @@ static void finish_unit(Gen *G, Reg unit) {
 static void reduce_kernel(Gen *G) {
   Ptx *E = &G->E;
   Reg i, step, units = G->count, unit, group = 0;
-  const bool row = G->p->kind == K_ROW;
+  const Mode mode = G->v.mode;
+  const bool row = G->p->kind == K_ROW,
+             cut = mode == MODE_PART || mode == MODE_TOTALS || mode == MODE_SCAN;
   const int next = ty_ptx_label(E), out = ty_ptx_label(E);
-  number(G, row ? 5 : 0, &i, &step);
-  if (row) ty_ptx(E, "setp.eq.u32 $, $, 0", G->one_lane = ty_ptx_reg(E, REG_PRED), G->lane);
-  if (G->v.mode == MODE_PART) units = index_op(G, "mul.lo", units, index_param(G, PARAM_GROUPS));
+  number(G, row && mode != MODE_OFFSETS ? 5 : 0, &i, &step);
+  if (row && mode != MODE_OFFSETS)
+    ty_ptx(E, "setp.eq.u32 $, $, 0", G->one_lane = ty_ptx_reg(E, REG_PRED), G->lane);
+  if (cut) units = index_op(G, "mul.lo", units, index_param(G, PARAM_GROUPS));
   ty_ptx_here(E, next);
   jump(G, "ge", i, units, out);
   unit = i;
-  if (G->v.mode == MODE_PART) { /* neighbours have the same group: columns are read side by side */
+  if (cut) { /* neighbours have the same group: columns are read side by side */
     const Reg n = row ? index_param(G, PARAM_GROUPS) : G->count, q = index_op(G, "div", i, n),
               rest = index_op(G, "sub", i, index_op(G, "mul.lo", q, n));
     unit = row ? q : rest, group = row ? rest : q;
@@ -805,9 +989,14 @@ static void reduce_kernel(Gen *G) {
   }
   decompose(G, o, 0, G->v.no);
   begin_unit(G);
-  if (G->v.mode == MODE_PART) part_unit(G, unit, group);
-  else if (G->v.mode == MODE_FINISH) finish_unit(G, unit);
-  else whole_unit(G), row_stores(G);
+  switch (mode) {
+  case MODE_PART: part_unit(G, unit, group); break;
+  case MODE_FINISH: finish_unit(G, unit); break;
+  case MODE_TOTALS:
+  case MODE_SCAN: scan_unit(G, unit, group); break;
+  case MODE_OFFSETS: offsets_unit(G, unit); break;
+  default: whole_unit(G), row_stores(G);
+  }
   ty_ptx(E, "add.~ $, $, $", G->index, i, i, step);
   ty_ptx(E, "bra @", next);
   ty_ptx_here(E, out);

@@ -17,14 +17,22 @@ enum { SUM_OF_PRODUCTS = 1 };
 typedef enum {
   MODE_WHOLE, /* all of the program */
   MODE_PART, /* reductions of one level: the element steps of groups of blocks, whose nodes go to scratch */
-  MODE_FINISH, /* and the rest: nodes to row values */
+  MODE_FINISH,  /* and the rest: nodes to row values */
+  MODE_TOTALS,  /* scans: what each block of a row comes to, */
+  MODE_OFFSETS, /* what comes before it, */
+  MODE_SCAN,    /* and the elements */
   MODE_COUNT
 } Mode;
 typedef struct Variant {
   u8 mode, no, nr, ni;
   bool wide; /* an index or a stride in bytes does not fit 31 bits */
   bool one;  /* all of R is one block */
+  u8 four; /* maps: a thread has four neighbours along the last dim but one, whose last dim is these; FOUR_ */
+  u32 flat; /* operands, as bits, of which they lie side by side, aligned; */
+  u32 same; /* of which they are one element */
 } Variant;
+/* Whether there are always four; of FOUR_TAIL, a map of one dim, PARAM_R says how many elements there are. */
+enum { FOUR_NONE, FOUR_ALL, FOUR_TAIL };
 
 /* The block: i64 throughout, scalars as bits. Addresses of operands are those of the launch's first element; strides are
 ** in bytes, but for IOTA, whose `address` is its first value. */
@@ -49,6 +57,9 @@ Layout ty_ptx_layout(const Program *p, const Variant *v);
 i32 ty_ptx_node_words(const Program *p);
 /* Whether its long rows may be cut: one level of reductions, whose values no element reads. */
 bool ty_ptx_is_split(const Program *p);
+
+/* The number of scans whose long rows may be cut, 8 bytes of scratch for each block; 0: they may not. */
+i32 ty_ptx_split_scans(const Program *p);
 
 Text ty_ptx_program(const Program *p, const Variant *v);
 

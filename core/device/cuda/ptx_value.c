@@ -176,13 +176,9 @@ static void split(Ptx *E, Reg v, Reg *low, Reg *high) {
   ty_ptx(E, "mov.b64 {$, $}, $", *low, *high, v);
 }
 
-/* Ten rounds over the counter's four words. */
-static Reg philox(Ptx *E, const Instr *in, Reg a, Reg b, Reg c) {
-  Reg w[4], key[2];
-  split(E, a, &w[0], &w[1]);
-  split(E, b, &w[2], &w[3]);
-  split(E, c, &key[0], &key[1]);
+void ty_ptx_philox(Ptx *E, Reg w[4], Reg low, Reg high) {
   const Reg m0 = ty_ptx_const(E, C_I32, 0xd2511f53), m1 = ty_ptx_const(E, C_I32, 0xcd9e8d57);
+  Reg key[2] = {low, high};
   for (int round = 0; round < 10; round++) {
     Reg v[4];
     for (int i = 0; i < 4; i++) v[i] = ty_ptx_reg(E, REG_32);
@@ -194,12 +190,20 @@ static Reg philox(Ptx *E, const Instr *in, Reg a, Reg b, Reg c) {
     ty_ptx(E, "xor.b32 $, $, $", v[2], v[2], w[3]);
     ty_ptx(E, "xor.b32 $, $, $", v[2], v[2], key[1]);
     ty_ptx(E, "mul.lo.u32 $, $, $", v[3], w[0], m0);
-    memcpy(w, v, sizeof w);
+    memcpy(w, v, sizeof v);
     const Reg next[2] = {ty_ptx_reg(E, REG_32), ty_ptx_reg(E, REG_32)};
     ty_ptx(E, "add.u32 $, $, ^", next[0], key[0], (u64)0x9e3779b9);
     ty_ptx(E, "add.u32 $, $, ^", next[1], key[1], (u64)0xbb67ae85);
     memcpy(key, next, sizeof key);
   }
+}
+
+static Reg philox(Ptx *E, const Instr *in, Reg a, Reg b, Reg c) {
+  Reg w[4], key[2];
+  split(E, a, &w[0], &w[1]);
+  split(E, b, &w[2], &w[3]);
+  split(E, c, &key[0], &key[1]);
+  ty_ptx_philox(E, w, key[0], key[1]);
   return w[in->imm];
 }
 

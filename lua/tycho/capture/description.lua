@@ -180,8 +180,12 @@ local function rule_tensor_position(world, v)
     if world.tensor_at[v] then
       world:abort("a function with a gradient of its own closes over a result", "give it as an argument")
     end
-    at = tensor_position(world, world:tycho(world.C.frozen, "frozen", { v }, {}, 1)[1])
+    local storage = world.core.internals.grad.storage(v)
+    local other = world.frozen[storage]
+    local kept = world:tycho(world.C.frozen, "frozen", { v, other }, {}, other and 2 or 1)[1]
+    at = tensor_position(world, kept)
     world.rule_tensor_at[v], world.of_rules[#world.of_rules + 1] = at, at
+    world.frozen[storage] = other or kept
   end
   return at
 end

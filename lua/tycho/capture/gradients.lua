@@ -66,7 +66,12 @@ return function(World)
   --- t.grad
   function World:gradient(t)
     local o = place_of(self, t)
-    if not o then return nil, nil end
+    if not o then
+      if t.requires_grad and select(2, self.C.hooks(t)) then -- it may be kept by one
+        self:abort("the gradient of a tensor from outside that is no leaf is read")
+      end
+      return nil, nil
+    end
     local v, s = read(self, o)
     if v == nil then return nil, nil end
     local seen, shadows = self:tycho(self.C.seen, "grad", { t, v }, { self.objects[t], s }, 2)
@@ -86,6 +91,9 @@ return function(World)
   function World:set_gradient(t, v, s)
     self:pin(v, s)
     local o = place_of(self, t)
+    if v == nil and not o and t.requires_grad and select(2, self.C.hooks(t)) then
+      self:abort("the gradient of a tensor from outside that is no leaf is set")
+    end
     if v == nil then return o and write(self, o, nil, nil) end
     if not o or not self.is_tensor(v) or not same_kind(t, v) then self:abort("a gradient is set that does not fit") end
     local whole = self:tycho(self.C.whole, "grad", { t, v }, { self.objects[t], s }, 2)[1]

@@ -67,8 +67,8 @@ World.EARLY, World.DEFERRED, World.DRAWN = 0, 1, 2
 --- "file:line" of the user's code that is evaluated, nil outside of it.
 World.where = evaluate.where
 World.site = evaluate.site
---- What error() puts before its message.
-World.position = evaluate.position
+--- The evaluated function at a level of a native one, and what error() puts before its message.
+World.level, World.position = evaluate.level, evaluate.position
 
 require("tycho.capture.tables")(World)
 require("tycho.capture.table_layout")(World)
@@ -499,7 +499,7 @@ local function new_world(core, f, options, ...)
     specialised = {},  -- by slot: numbers whose value a function of the library has asked for
     effects = {}, untyped = {},
     gradients = {}, ngradients = 0, hook_lists = {}, memories = {}, sharing = {}, -- see gradients.lua
-    rule_tensor_at = {}, of_rules = {},
+    rule_tensor_at = {}, of_rules = {}, frozen = {}, -- frozen: by storage
     hashes = {}, again = {}, -- by hash of a scan's turn: what that reads outside; how it is read again
     random_at = {},   -- by random state: how many streams the call had taken
     around = core.internals.grad.around,

@@ -344,8 +344,11 @@ return function(World)
     name = names.library[f]
     local row = native_table.library[name]
     local itself = row and row.capture == "itself"
-    if itself and self.stack.depth == 1 and self.stack.direct and type(args[1]) == "number" and args[1] >= 2 then
-      self:abort("calls " .. name, row.hint, "unknown") -- about who calls the function
+    if itself and type(args[1]) == "number" and args[1] >= 1 then
+      local frame, below = self:level(args[1])
+      if not frame and not below then -- it is about who calls the function
+        self:abort("calls " .. name, row.hint, "unknown")
+      end
     end
     return self:abort(format("calls %s", name or "an unknown C function"), row and row.hint or OUTSIDE,
       not name and "unknown" or itself and "itself" or nil)

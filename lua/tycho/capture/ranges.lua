@@ -235,11 +235,11 @@ local function make_sample(handle, range, p, now)
   return true
 end
 
---- A list of numbers {form, c, b} as the core takes it.
+--- A list of numbers {form, c, b, a} as the core takes it.
 local function flat(list)
   local out = {}
   for _, z in ipairs(list) do
-    for k = 1, 3 do out[#out + 1] = z[k] end
+    for k = 1, 4 do out[#out + 1] = z[k] end
   end
   return out
 end
@@ -271,6 +271,8 @@ for _, row in ipairs(ty.internals.probe.ops()) do
 end
 for _, f in pairs(operators.compute) do follow[f] = { 1, 2 } end
 follow[ty.internals.grad.join] = { 1, 0, record = 4 }
+follow[ty.internals.grad.start] = { 1, 0, record = 4 }
+follow[ty.internals.loop.record] = { 2, 2 } -- turns
 for _, f in pairs(operators.index) do follow[f] = { 2, 3 } end
 
 --- Makes a range of five samples.
@@ -282,12 +284,21 @@ local function join(handle, range, p)
   return p.C.join(handle, p.position, last, proof.holes, flat(proof.given), flat(proof.sizes))
 end
 
---- What is tried after a range that cannot be: where plans differ, a narrower one; else one of sizes that lie further
---- apart, since numbers such as floor(n / 2) follow from all sizes in ways of their own.
+--- How far apart, and what part, the ranges are that are tried after one that cannot be: where plans differ, narrower
+--- ones; then those of sizes that lie further apart, since numbers such as floor(n / 2) follow from all sizes in ways of
+--- their own.
+local function others(of, why)
+  local list = {}
+  if why == DIFFER and of.part > PART then list[1] = { of.apart, of.part / 2 } end
+  for _, apart in ipairs(APART) do
+    if apart > of.apart then list[#list + 1] = { apart, 1 } end
+  end
+  return list
+end
+
 local function another(range, why)
-  if why == DIFFER then return range.part > PART and begin(range.line, range.apart, range.part / 2) or nil end
-  for i = 1, #APART do
-    local other = APART[i] > range.apart and begin(range.line, APART[i], range.part)
+  for _, o in ipairs(others(range, why)) do
+    local other = begin(range.line, o[1], o[2])
     if other then return other end
   end
 end
@@ -308,19 +319,22 @@ local function go_on(handle, kept, p, now)
   if not kept.range then kept.failures = kept.failures + 1 end
 end
 
+--- A backward pass found that its plans are none for the range.
+local function give_up(kept, why)
+  local other = others(kept, why)[1]
+  kept.range, kept.why = nil, why
+  if other then kept.apart, kept.part = other[1], other[2] else kept.failures = FAILURES end
+end
+
 --- After a replay p of a call: a range around its sizes where they and those of two calls before lie on a line. A call
 --- makes one of the five samples at most, so that none takes longer than twice the time of a replay.
 function M.stretch(handle, p)
   local d, kept = p.d, p.tape.stretched or { failures = 0, apart = 1, part = 1 }
   p.tape.stretched = kept
   if kept.failures >= FAILURES then return end
-  if p.C.unfit(handle, p.position) then -- a backward pass found that its plans differ
-    kept.part, kept.range = kept.part / 2, nil
-    if kept.part < PART then
-      kept.failures, kept.why = FAILURES, DIFFER
-      return
-    end
-  end
+  local unfit = p.C.unfit(handle, p.position)
+  if unfit then give_up(kept, unfit) end
+  if kept.failures >= FAILURES then return end
   local sizes = sizes_of(p)
   if not sizes then return end
   if kept.range then

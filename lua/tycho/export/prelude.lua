@@ -64,10 +64,12 @@ M.head = [[
 #define TY_INLINE static inline __attribute__((always_inline, unused))
 #define TY_STEP static __attribute__((noinline))
 #define TY_ALIAS __attribute__((may_alias))
+#define TY_KNOWN(x) __builtin_constant_p(x)
 #else
 #define TY_INLINE static inline
 #define TY_STEP static
 #define TY_ALIAS
+#define TY_KNOWN(x) 0
 #endif
 #if defined(__FMA__) || defined(__AVX512F__) || defined(__ARM_FEATURE_FMA) || defined(__FP_FAST_FMAF)
 #define TY_HAS_FMA 1
@@ -91,15 +93,18 @@ TY_INLINE @U ty_bits_@S(@T a) { return a != a ? @Q : ty_raw_@S(a); }
 -- Extremes ------------------------------------------------------------------------------------------------------------
 
 family("extremes_@S", FLOATS, { "bits_@S" }, [[
+/* Both ways, as bits tell equal zeros apart; known numbers need one. Compilers make vectors of it, and no branches. */
+TY_INLINE @T ty_ordered_@S(@T a, @T b, @U y) {
+  const @U nan = -(@U)((a != a) | (b != b));
+  return ty_float_@S((y & ~nan) | (@Q & nan));
+}
 TY_INLINE @T ty_max_@S(@T a, @T b) {
-  @T r = a > b ? a : b;
-  r = a == b ? ty_float_@S(ty_raw_@S(a) & ty_raw_@S(b)) : r;
-  return a != a || b != b ? ty_float_@S(@Q) : r;
+  if (TY_KNOWN(b) && b == b && ty_raw_@S(b) != @M) return a > b ? a : a != a ? ty_float_@S(@Q) : b;
+  return ty_ordered_@S(a, b, ty_raw_@S(a > b ? a : b) & ty_raw_@S(b > a ? b : a));
 }
 TY_INLINE @T ty_min_@S(@T a, @T b) {
-  @T r = a < b ? a : b;
-  r = a == b ? ty_float_@S(ty_raw_@S(a) | ty_raw_@S(b)) : r;
-  return a != a || b != b ? ty_float_@S(@Q) : r;
+  if (TY_KNOWN(b) && b == b && ty_raw_@S(b) != 0) return a < b ? a : a != a ? ty_float_@S(@Q) : b;
+  return ty_ordered_@S(a, b, ty_raw_@S(a < b ? a : b) | ty_raw_@S(b < a ? b : a));
 }
 ]])
 
@@ -112,6 +117,12 @@ TY_INLINE @T ty_min_@S(@T a, @T b) { return a < b ? a : b; }
 
 -- Below 2^23 (2^52) adding that number rounds to a whole one, to even.
 family("round_@S", FLOATS, { "bits_@S" }, [[
+#if defined(__GNUC__) && (defined(__SSE4_1__) || defined(__aarch64__)) /* an instruction each */
+TY_INLINE @T ty_rint_@S(@T a) { return __builtin_rint@D(a); }
+TY_INLINE @T ty_trunc_@S(@T a) { return __builtin_trunc@D(a); }
+TY_INLINE @T ty_floor_@S(@T a) { return __builtin_floor@D(a); }
+TY_INLINE @T ty_ceil_@S(@T a) { return __builtin_ceil@D(a); }
+#else
 TY_INLINE @T ty_rint_@S(@T a) {
   const @T m = ty_abs_@S(a), r = (m + @P) - @P;
   return m < @P ? ty_sign_@S(r, a) : a;
@@ -128,6 +139,7 @@ TY_INLINE @T ty_ceil_@S(@T a) {
   const @T t = ty_trunc_@S(a);
   return t < a ? t + 1 : t;
 }
+#endif
 ]])
 
 piece("sqrt_f64", { "bits_f64" }, [[
@@ -381,13 +393,15 @@ TY_INLINE void ty_tree_@N_@S(@T *restrict acc, @T *restrict wait, int64_t w, int
     piece("scan_" .. op[1] .. "_" .. f.S, {}, (gsub([[
 /* Up to 16 elements: s is what their block came to so far, and the blocks before. */
 TY_INLINE void ty_scan_@N_@S(@T *s, const @T *x, @T *y, int n) {
-  @T v[16];
-  for (int j = 0; j < 16; j++) v[j] = j < n ? x[j] : @I;
-  for (int d = 1; d < 16; d *= 2)
-    for (int j = 15; j >= d; j--) v[j] = v[j - d] @O v[j];
-  for (int j = 0; j < 16; j++) v[j] = s[0] @O v[j];
-  s[0] = v[15];
-  for (int j = 0; j < n; j++) y[j] = s[1] @O v[j];
+  @T v[32], w[32]; /* behind 16 that change nothing */
+  for (int j = 0; j < 16; j++) v[j] = w[j] = @I;
+  for (int j = 0; j < 16; j++) v[16 + j] = j < n ? x[j] : @I;
+  for (int j = 16; j < 32; j++) w[j] = v[j - 1] @O v[j];
+  for (int j = 16; j < 32; j++) v[j] = w[j - 2] @O w[j];
+  for (int j = 16; j < 32; j++) w[j] = v[j - 4] @O v[j];
+  for (int j = 16; j < 32; j++) v[j] = s[0] @O (w[j - 8] @O w[j]);
+  s[0] = v[31];
+  for (int j = 0; j < n; j++) y[j] = s[1] @O v[16 + j];
 }
 TY_INLINE void ty_scan_block_@N_@S(@T *s) { s[1] = s[1] @O s[0], s[0] = @I; }
 ]], "@(%w)", t)))

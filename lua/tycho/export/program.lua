@@ -204,17 +204,20 @@ function Emit:uniforms()
   end
 end
 
---- Loops over merged dims from the first to the `to`-th: opens them; base: by operand the texts of offsets so far.
-function Emit:loops(part, to, base)
-  for d = 1, to do
-    self.loop = self.loop + 1
-    local i = "i" .. self.loop
-    self:open("for (int64_t %s = 0; %s < %s; %s++)", i, i, text(part.dims[d]), i)
-    for k = 1, #part.strides do
-      local by = part.strides[k][d]
-      if by ~= 0 then insert(base[k], by == 1 and i or format("%s * %s", i, text(by))) end
-    end
+--- Opens a loop over a merged dim; base: by operand the texts of offsets so far. from, n: a part of it, as texts.
+function Emit:over(part, d, base, from, n)
+  self.loop = self.loop + 1
+  local i = "i" .. self.loop
+  self:open("for (int64_t %s = %s; %s < %s; %s++)", i, from or "0", i, n or text(part.dims[d]), i)
+  for k = 1, #part.strides do
+    local by = part.strides[k][d]
+    if by ~= 0 then insert(base[k], by == 1 and i or format("%s * %s", i, text(by))) end
   end
+end
+
+--- Loops over merged dims from the first to the `to`-th.
+function Emit:loops(part, to, base)
+  for d = 1, to do self:over(part, d, base) end
 end
 
 --- The offsets so far as variables, so that inner loops add to one number.
@@ -244,13 +247,51 @@ end
 
 -- Maps ----------------------------------------------------------------------------------------------------------------
 
+local TILE = 16 -- elements of a cache line
+
+--- The dim along which elements lie side by side of an operand that the innermost one strides over: a transposition.
+function Emit:crossed(part)
+  local n = #part.dims
+  local function is_long(d) return type(part.dims[d]) == "number" and part.dims[d] >= TILE end
+  if n < 2 or not is_long(n) then return nil end
+  for k = 1, #part.strides do
+    local strides = part.strides[k]
+    if self.operand_used[k - 1] and strides[n] ~= 0 and strides[n] ~= 1 then
+      for d = 1, n - 1 do
+        if strides[d] == 1 and is_long(d) then return d end
+      end
+    end
+  end
+end
+
+--- Opens all loops but the innermost. Gives from where to where that one goes, as texts. Transpositions go by tiles: so
+--- cache lines are used whole.
+function Emit:map_loops(part, base)
+  local n, crossed = #part.dims, self:crossed(part)
+  if not crossed then
+    self:loops(part, n - 1, base)
+    return "0", text(part.dims[n])
+  end
+  for d = 1, n - 1 do
+    if d ~= crossed then self:over(part, d, base) end
+  end
+  for _, at in ipairs { { "s", crossed }, { "t", n } } do
+    local name, whole = at[1], part.dims[at[2]]
+    self:open("for (int64_t %s = 0; %s < %d; %s += %d)", name, name, whole, name, TILE)
+    self:line("const int64_t %send = %s + %d < %d ? %s + %d : %d;", name, name, TILE, whole, name, TILE, whole)
+  end
+  self:over(part, crossed, base, "s", "send")
+  return "t", "tend"
+end
+
 function Emit:map()
   local part = merged(self.launch, 1, #self.launch.dims, self.noperands)
-  local n = #part.dims
+  local n, depth = #part.dims, self.depth
   local base = self:starts()
-  self:loops(part, n - 1, base)
+  local from, to
+  if n > 0 then from, to = self:map_loops(part, base) end
   local names = self:bases(base)
-  if n > 0 then self:open("for (int64_t j = 0; j < %s; j++)", text(part.dims[n])) end
+  if n > 0 then self:open("for (int64_t j = %s; j < %s; j++)", from, to) end
   local function index(k)
     local by = n > 0 and part.strides[k + 1][n] or 0
     return sum_text(names[k + 1], by == 1 and "j" or by ~= 0 and format("j * %s", text(by)))
@@ -262,7 +303,7 @@ function Emit:map()
   for v = 0, self.p.n - 1 do
     if self.live[v] and self.p.body[v].op == "store" then self:store(v, index) end
   end
-  for _ = 1, n do self:close() end
+  while self.depth > depth do self:close() end
 end
 
 -- Rows ----------------------------------------------------------------------------------------------------------------
@@ -348,9 +389,11 @@ function Emit:join(v, L, R)
   if L > 1 then
     local s = 1
     while s * 2 < L do s = s * 2 end
-    self:line("for (int s = %d; s; s /= 2)", s)
-    self:line("  for (int j = 0; j < s%s; j++) %s[j] = %s;", s * 2 == L and "" or format(" && j + s < %d", L), acc,
-      expression({ op = JOINS[ins.op], type = ins.type }, acc .. "[j]", acc .. "[j + s]", nil, self.use))
+    while s >= 1 do
+      self:line("for (int j = 0; j < %d; j++) %s[j] = %s;", min(s, L - s), acc,
+        expression({ op = JOINS[ins.op], type = ins.type }, acc .. "[j]", format("%s[j + %d]", acc, s), nil, self.use))
+      L, s = s, s / 2
+    end
   end
   self:result(v, acc .. "[0]", R)
 end
@@ -361,12 +404,27 @@ function Emit:accumulate(v, acc)
 end
 
 --- The position of the extreme so far goes on with the element `x` at `at`.
-function Emit:position(v, best, pos, x, at)
+function Emit:better(v, best, x)
   local ins = self.p.body[v]
-  local from = self.p.body[ins[1]].type
-  local better = format("%s %s %s", x, ins.op == "rargmax" and ">" or "<", best)
-  if floating[from] then better = format("%s || (%s != %s && %s == %s)", better, x, x, best, best) end
-  self:line("if (%s) %s = %s, %s = %s;", better, best, x, pos, at)
+  local y = format("(%s %s %s)", x, ins.op == "rargmax" and ">" or "<", best)
+  if not floating[self.p.body[ins[1]].type] then return y end
+  return format("%s | ((%s != %s) & (%s == %s))", y, x, x, best, best)
+end
+
+function Emit:position(v, best, pos, x, at)
+  self:line("if (%s) %s = %s, %s = %s;", self:better(v, best, x), best, x, pos, at)
+end
+
+--- The same over the n elements of a chunk, of which few hold a better one: that is asked of all together.
+function Emit:positions(v)
+  local best, x = "b" .. v, format("t%d[j]", v)
+  self:open ""
+  self:line "int any = 0;"
+  self:line("for (int j = 0; j < n; j++) any |= %s;", self:better(v, best, x))
+  self:open "for (int j = 0; any && j < n; j++)"
+  self:position(v, best, "v" .. v, x, "r + j")
+  self:close()
+  self:close()
 end
 
 --- What a phase over a row has to do, as lists of values: reductions, positions, keeps, stores; lanes: how many
@@ -500,11 +558,7 @@ function Emit:row_phase(phase, part, names, R)
   self:row_elements(work, one, phase, at, function(k) return index_at(k, at) end)
   for _ = 1, loops do self:close() end
   if work.lanes and not one then
-    for _, v in ipairs(work.positions) do
-      self:open "for (int j = 0; j < n; j++)"
-      self:position(v, "b" .. v, "v" .. v, format("t%d[j]", v), "r + j")
-      self:close()
-    end
+    for _, v in ipairs(work.positions) do self:positions(v) end
     self:close()
   end
   for _, v in ipairs(long and work.reductions or {}) do

@@ -58,21 +58,29 @@ TY_INLINE uint64_t ty_key_@S(@T p) {
 end
 
 prelude.piece("sort", {}, [=[
-/* Positions of n keys in order, equal ones as they came: merged from runs of 1, 2, 4 ... */
+/* Positions of n keys in order, equal ones as they came: few by insertion, more byte by byte from the lowest on. */
 static void ty_sort(const uint64_t *restrict key, int64_t n, int descending, int64_t *restrict at,
                     int64_t *restrict to) {
   int64_t *from = at, *into = to;
-  for (int64_t i = 0; i < n; i++) from[i] = i;
-  for (int64_t run = 1; run < n; run *= 2) {
-    for (int64_t i = 0; i < n; i += 2 * run) {
-      const int64_t mid = i + run < n ? i + run : n, end = i + 2 * run < n ? i + 2 * run : n;
-      int64_t l = i, r = mid;
-      for (int64_t k = i; k < end; k++) {
-        const uint64_t a = l < mid ? key[from[l]] : 0, b = r < end ? key[from[r]] : 0;
-        const int left = r >= end || (l < mid && (descending ? a >= b : a <= b));
-        into[k] = left ? from[l++] : from[r++];
-      }
+  uint64_t differ = 0;
+  const uint64_t flip = descending ? ~UINT64_C(0) : 0;
+  if (n <= 32) {
+    for (int64_t i = 0, j; i < n; i++) {
+      for (j = i; j > 0 && (key[i] ^ flip) < (key[at[j - 1]] ^ flip); j--) at[j] = at[j - 1];
+      at[j] = i;
     }
+    return;
+  }
+  for (int64_t i = 0; i < n; i++) from[i] = i, differ |= key[i] ^ key[0];
+  for (int shift = 0; shift < 64; shift += 8) {
+    int64_t place[256] = {0};
+    if (!(differ >> shift & 255)) continue;
+    for (int64_t i = 0; i < n; i++) place[(key[i] ^ flip) >> shift & 255]++;
+    for (int64_t b = 0, sum = 0; b < 256; b++) {
+      const int64_t those = place[b];
+      place[b] = sum, sum += those;
+    }
+    for (int64_t i = 0; i < n; i++) into[place[(key[from[i]] ^ flip) >> shift & 255]++] = from[i];
     int64_t *const t = from;
     from = into, into = t;
   }

@@ -1,0 +1,82 @@
+/*
+** jobs_attend.c -- attention on the CUDA device: its kernels' launches.
+** In:  an Attend, addresses.  Out: kernels are launched. Fails when out of memory, and where the driver refuses a text.
+*/
+#include "device/cuda/jobs.h"
+
+enum { BLOCK_WORDS = (ATTEND_LEAD + MAX_RANK * ATTEND_LEAD_EACH) / 8 };
+
+bool ty_cuda_attend_takes(const Attend *d) { return d->d && d->dv; }
+
+static i64 bits_of(int dtype, double v) {
+  const float f = (float)v;
+  i64 bits = 0;
+  if (dtype == T_F32) memcpy(&bits, &f, sizeof f);
+  else memcpy(&bits, &v, sizeof v);
+  return bits;
+}
+
+static void bind(const Attend *d, void *const *x, char *y, Stream *s, i64 *at) {
+  static const u8 moving[] = {AT_Q, AT_K, AT_V, AT_MASK, AT_G};
+  const i64 size = ty_dtypes[d->dtype].bytes;
+  at[ATTEND_WORD / 8] = (i64)ty_cuda_word(s);
+  for (int i = 0; i < AT_OPERANDS; i++) {
+    const i64 each = i == AT_MASK && d->bits ? 1 : i == AT_KEY ? 4 : size;
+    if (x[i]) at[ATTEND_X / 8 + i] = (i64)(uintptr_t)x[i] + d->start[i] * each;
+    at[ATTEND_RS / 8 + i] = d->strides[i][d->nlead] * each;
+    at[ATTEND_CS / 8 + i] = d->strides[i][d->nlead + 1] * each;
+    for (int k = 0; k < (int)TY_COUNT(moving); k++)
+      for (int l = 0; l < d->nlead && moving[k] == i; l++)
+        at[(ATTEND_LEAD + l * ATTEND_LEAD_EACH) / 8 + 1 + k] = d->strides[i][l] * each;
+  }
+  for (int l = 0; l < d->nlead; l++) at[(ATTEND_LEAD + l * ATTEND_LEAD_EACH) / 8] = d->lead[l];
+  const i64 heads = d->batch * d->n, result = (i64)(uintptr_t)(d->grad ? x[AT_R] : y);
+  at[ATTEND_Y / 8] = (i64)(uintptr_t)y;
+  at[ATTEND_DK / 8] = at[ATTEND_Y / 8] + heads * d->d * size;
+  at[ATTEND_DV / 8] = at[ATTEND_DK / 8] + d->batch * d->m * d->d * size;
+  at[ATTEND_MAX / 8] = result + (d->grad ? d->start[AT_R] * size : 0) + heads * d->dv * size;
+  at[ATTEND_SUM / 8] = at[ATTEND_MAX / 8] + heads * size;
+  at[ATTEND_N / 8] = d->n, at[ATTEND_M / 8] = d->m;
+  at[ATTEND_FEATURES / 8] = d->d, at[ATTEND_VALUES / 8] = d->dv;
+  at[ATTEND_HEADS / 8] = d->nlead ? d->lead[d->nlead - 1] : 1;
+  at[ATTEND_SCALE / 8] = bits_of(d->dtype, d->scale);
+  at[ATTEND_FACTOR / 8] = bits_of(d->dtype, d->drop < 1u << 30 ? 1 / (1 - d->drop * 0x1p-30) : 0);
+  at[ATTEND_DROP / 8] = d->drop;
+}
+
+/* One kernel over the positions of all heads, so many to a unit. */
+static bool pass(const Attend *d, AttendPass which, i64 positions, i64 each, i64 *at) {
+  const bool prepares = which == ATTEND_PREPARE;
+  const Key key = {.kind = OF_ATTEND,
+                   .attend = {.pass = (u8)which,
+                              .dtype = (u8)d->dtype,
+                              .nlead = (u8)d->nlead,
+                              .causal = !prepares && d->causal,
+                              .mask = !prepares && d->mask,
+                              .bits = !prepares && d->mask && d->bits,
+                              .drop = !prepares && d->key}};
+  const int threads = prepares ? ATTEND_PREPARE_THREADS : ATTEND_THREADS;
+  CudaCode code;
+  at[ATTEND_BLOCKS / 8] = (positions + each - 1) / each;
+  at[ATTEND_COUNT / 8] = d->batch * at[ATTEND_BLOCKS / 8];
+  const i64 count = at[ATTEND_COUNT / 8];
+  return !count ||
+         (ty_cuda_find(&key, &code, NULL) &&
+          ty_cuda_launch(&code, ty_cuda_blocks(count, prepares ? threads : 1), threads, at));
+}
+
+bool ty_cuda_attend(const Attend *d, void *const *x, char *y, Stream *s) {
+  i64 at[BLOCK_WORDS] = {0};
+  const i64 size = ty_dtypes[d->dtype].bytes, bytes = 2 * d->batch * d->n * size;
+  bind(d, x, y, s, at);
+  if (!d->grad) return pass(d, ATTEND_FORWARD, d->n, ATTEND_SIDE, at);
+  void *scratch = bytes ? ty_cuda_allocate(bytes) : NULL;
+  if (bytes && !scratch) return false;
+  at[ATTEND_INV / 8] = (i64)(uintptr_t)scratch;
+  at[ATTEND_MEAN / 8] = at[ATTEND_INV / 8] + bytes / 2;
+  const bool ok = pass(d, ATTEND_PREPARE, d->n, 1, at) &&
+                  pass(d, ATTEND_QUERIES, d->n, ATTEND_SIDE, at) &&
+                  pass(d, ATTEND_KEYS, d->m, ATTEND_SIDE, at);
+  if (scratch) ty_cuda_free(scratch, bytes);
+  return ok;
+}

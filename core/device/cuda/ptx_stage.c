@@ -1,0 +1,111 @@
+/*
+** ptx_stage.c -- pieces of matrices on their way to shared memory, and sums of products of them.
+** In:  where operands lie.  Out: code. Cannot fail, but for memory.
+*/
+#include "device/cuda/ptx_stage.h"
+
+static Reg constant(Ptx *E, i64 v) { return ty_ptx_const(E, C_I64, (u64)v); }
+static int size_of(int ctype) { return ty_ptx_wide(ctype) ? 8 : 4; }
+static const char *bits_of(int ctype) { return ty_ptx_wide(ctype) ? "b64" : "b32"; }
+static const char *type_of(int ctype) { return ty_ptx_wide(ctype) ? "f64" : "f32"; }
+
+Reg ty_ptx_cut(Ptx *E, Reg x, i64 n, Reg *rest) {
+  const Reg y = ty_ptx_reg(E, REG_64);
+  *rest = ty_ptx_reg(E, REG_64);
+  ty_ptx(E, "and.b64 $, $, #", y, x, n - 1);
+  ty_ptx(E, "shr.u64 $, $, #", *rest, x, (i64)__builtin_ctzll((u64)n));
+  return y;
+}
+
+void ty_ptx_bring_begin(Ptx *E, const Stage *S, const Piece *p, Bring *y) {
+  const i64 size = size_of(S->ctype), pitch = ty_ptx_pitch(S),
+            fast = p->along_k ? S->depth : STAGE_SIDE, hop = STAGE_THREADS / fast;
+  Reg slow;
+  const Reg first = ty_ptx_cut(E, S->thread, fast, &slow), k = p->along_k ? first : slow,
+            i0 = p->along_k ? slow : first;
+  *y = (Bring){.n = STAGE_SIDE * S->depth / STAGE_THREADS, .by = p->by, .depth = k};
+  y->lines = p->along_k ? 0 : hop;
+  y->bytes = p->along_k ? hop * size : hop * pitch;
+  y->step = op(E, "mul.lo", p->along, constant(E, S->depth));
+  y->to = mad(E, k, constant(E, pitch),
+              mad(E, i0, constant(E, size), op(E, "add", S->memory, constant(E, p->to))));
+  if (p->line && p->line_along_k)
+    ty_ptx(E, "mov.b64 $, $", y->line = ty_ptx_reg(E, REG_64), p->line);
+  for (int q = 0; q < y->n; q++) {
+    const Reg i = p->along_k ? op(E, "add", i0, constant(E, q * hop)) : i0,
+              line = op(E, "add", k, constant(E, q * y->lines)),
+              from = mad(E, i, p->across, mad(E, line, p->along, p->base));
+    y->inside[q] = ty_ptx_reg(E, REG_PRED);
+    ty_ptx(E, "setp.lt.s64 $, $, $", y->inside[q], i, p->left);
+    ty_ptx(E, "mov.b64 $, $", y->at[q] = ty_ptx_reg(E, REG_64), from);
+    if (!p->line || p->line_along_k) continue;
+    E->guard = y->inside[q];
+    y->times[q] = ty_ptx_load(E, S->dtype, mad(E, i, constant(E, size), p->line));
+    E->guard = 0;
+  }
+}
+
+void ty_ptx_bring(Ptx *E, const Stage *S, Bring *b, Reg left, u64 beyond) {
+  const char *bits = bits_of(S->ctype);
+  const Reg none = ty_ptx_const(E, S->ctype, beyond);
+  const int size = size_of(S->ctype);
+  Reg there[STAGE_MOST], v[STAGE_MOST];
+  for (int q = 0; q < b->n; q++) { /* all of them on their way, before the first is waited for */
+    there[q] = ty_ptx_reg(E, REG_PRED);
+    ty_ptx(E, "setp.lt.s64 $, $, $", there[q], b->depth,
+           q && b->lines ? op(E, "sub", left, constant(E, q * b->lines)) : left);
+    ty_ptx(E, "and.pred $, $, $", there[q], there[q], b->inside[q]);
+    E->guard = there[q];
+    v[q] = ty_ptx_load(E, S->dtype, b->at[q]);
+    if (b->line)
+      b->times[q] = ty_ptx_load(
+          E, S->dtype,
+          mad(E, op(E, "add", b->depth, constant(E, q * b->lines)), constant(E, size), b->line));
+    E->guard = 0;
+    ty_ptx(E, "add.s64 $, $, $", b->at[q], b->at[q], b->step);
+  }
+  if (b->line) ty_ptx(E, "add.s64 $, $, #", b->line, b->line, (i64)S->depth * size);
+  for (int q = 0; q < b->n; q++) {
+    const Reg times = b->by ? b->by : b->times[q], y = ty_ptx_value(E, S->ctype);
+    if (times) v[q] = ty_ptx_binary(E, P_MUL, S->ctype, v[q], times);
+    ty_ptx(E, "selp.~ $, $, $, $", bits, y, v[q], none, there[q]);
+    ty_ptx(E, "st.shared.~ [$+#], $", bits, b->to, q * b->bytes, y);
+  }
+}
+
+void ty_ptx_four(Ptx *E, int ctype, Reg at, i64 offset, Reg y[STAGE_OWN]) {
+  for (int i = 0; i < STAGE_OWN; i++) y[i] = ty_ptx_value(E, ctype);
+  if (!ty_ptx_wide(ctype)) {
+    ty_ptx(E, "ld.shared.v4.b32 {$, $, $, $}, [$+#]", y[0], y[1], y[2], y[3], at, offset);
+    return;
+  }
+  ty_ptx(E, "ld.shared.v2.b64 {$, $}, [$+#]", y[0], y[1], at, offset);
+  ty_ptx(E, "ld.shared.v2.b64 {$, $}, [$+#]", y[2], y[3], at, offset + 16);
+}
+
+void ty_ptx_put_four(Ptx *E, int ctype, Reg at, i64 offset, const Reg y[STAGE_OWN]) {
+  if (!ty_ptx_wide(ctype)) {
+    ty_ptx(E, "st.shared.v4.b32 [$+#], {$, $, $, $}", at, offset, y[0], y[1], y[2], y[3]);
+    return;
+  }
+  ty_ptx(E, "st.shared.v2.b64 [$+#], {$, $}", at, offset, y[0], y[1]);
+  ty_ptx(E, "st.shared.v2.b64 [$+#], {$, $}", at, offset + 16, y[2], y[3]);
+}
+
+void ty_ptx_own(Ptx *E, int ctype, u64 bits, Own y) {
+  for (int i = 0; i < STAGE_OWN; i++)
+    for (int j = 0; j < STAGE_OWN; j++)
+      ty_ptx(E, "mov.~ $, ^", bits_of(ctype), y[i][j] = ty_ptx_value(E, ctype), bits);
+}
+
+void ty_ptx_outer(Ptx *E, const Stage *S, Reg rows, i64 row, Reg columns, i64 column, Own acc) {
+  const i64 pitch = ty_ptx_pitch(S);
+  for (int d = 0; d < S->depth; d++) {
+    Reg x[STAGE_OWN], y[STAGE_OWN];
+    ty_ptx_four(E, S->ctype, rows, row + d * pitch, x);
+    ty_ptx_four(E, S->ctype, columns, column + d * pitch, y);
+    for (int i = 0; i < STAGE_OWN; i++)
+      for (int j = 0; j < STAGE_OWN; j++)
+        ty_ptx(E, "fma.rn.~ $, $, $, $", type_of(S->ctype), acc[i][j], x[i], y[j], acc[i][j]);
+  }
+}
