@@ -131,7 +131,7 @@ describe("a rank", function()
       local ffi = require "ffi"
       ffi.cdef "int setenv(const char *, const char *, int); unsigned sleep(unsigned); long time(long *);"
       ffi.C.setenv("TYCHO_DIST_FAILED", "", 1) -- as under mpirun alone
-      local rank = ty.dist.init { timeout = 60 }
+      local rank = ty.dist.init { timeout = 8 }
       ty.dist.barrier()
       if rank == 1 then ffi.C.sleep(4) os.exit(0) end
       if rank == 0 then ty.dist.init { timeout = 0.5 } end
