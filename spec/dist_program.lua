@@ -189,6 +189,8 @@ function claims.groups(out)
   if last then same(numbers(rank, 5, "f32"), dist.all_reduce(numbers(rank, 5, "f32"), { group = last }), "a group of one") end
   local pairs_of = {} -- groups that overlap
   for r = 0, size - 2 do pairs_of[r] = dist.group { r, r + 1 } end
+  local mine, other = pairs_of[rank], pairs_of[rank - 1]
+  assert(not (mine and other) or mine.number ~= other.number) -- messages of one are not the other's
   for r = 0, size - 2 do
     local g = pairs_of[r]
     if g then

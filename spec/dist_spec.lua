@@ -125,6 +125,24 @@ describe("a rank", function()
   probe("that hangs is named after the time that is allowed, and ended", function()
     fails("hang", "rank 1 did not answer within 1%.5 s", 143)
   end)
+  probe("that finds a failure tells the others itself, by messages", function()
+    local script = file("tells.lua", [[
+      local ty = require "tycho"
+      local ffi = require "ffi"
+      ffi.cdef "int setenv(const char *, const char *, int); unsigned sleep(unsigned); long time(long *);"
+      ffi.C.setenv("TYCHO_DIST_FAILED", "", 1) -- as under mpirun alone
+      local rank = ty.dist.init { timeout = 8 }
+      ty.dist.barrier()
+      if rank == 1 then ffi.C.sleep(4) os.exit(0) end
+      if rank == 0 then ty.dist.init { timeout = 0.5 } end
+      local began = tonumber(ffi.C.time(nil))
+      local ok, message = pcall(ty.dist.barrier)
+      print(message, tonumber(ffi.C.time(nil)) - began < 4)
+    ]])
+    local out = ranks(some, 3, ("'%s'"):format(script))
+    assert.equal(2, count(out, "barrier: rank 1 did not answer within 0.5 s\ttrue\n"), out)
+  end)
+
   probe("that has ended is named", function() fails("end", "rank 1 has ended, and takes no part", 1) end)
 end)
 
