@@ -769,8 +769,8 @@ function M.from(t)
 end
 
 --- Runs f(...) once and gives the graph of what it computed, the tensors that were its inputs, and the results of f.
---- All results must be tensors of reals: they are the outputs. What f writes to is written, but is no part of the graph. nil and
---- the reason where f wanted a value on the way, or recorded more than one graph takes.
+--- All results must be tensors of reals: they are the outputs. What f writes to is written, but is no part of the
+--- graph. nil and the reason where f wanted a value on the way, or recorded more than one graph takes.
 --- Raises where f is no function, and what f raises.
 ---@param f function
 ---@return tycho.GraphObject?, tycho.Tensor[]|string, tycho.Tensor[]? # what the graph takes and gives
