@@ -230,6 +230,7 @@ describe("a function that no trace holds whole", function()
           end
           return x, s
         end
+        if last ~= last then jit.off(f) end -- LuaJIT's traces make a turn of a loop up to NaN
         local g = k == 2 and ty.compile(f) or f
         for call = 1, 5 do list[call] = account(g, false, a) end
         if k == 2 and last == 7 then assert.truthy(linked(g) >= 60, tostring(ty.explain(g))) end
