@@ -170,6 +170,12 @@ describe("until its kernel is assembled", function()
       for i = 1, 12 do -- each i is a program of its own
         local function g(a) return (a * i + 0.5):sum(2):sum():item(), (a + i):cumsum(2):max():item() end
         local want = { g(x) }
+        local fused = ty.compile(function(a) return (a * 0.25 + 0.5):exp2():sum(2) + i end)
+        local y = ty.arange(2 * (70 + i)):reshape(2, 70 + i) / 90
+        for _ = 1, 4 do
+          local p, q = fused(y):totable(), fused(y:to "cuda"):totable()
+          assert(p[1] == q[1] and p[2] == q[2], i)
+        end
         local there = x:to "cuda"
         for _ = 1, 4 do
           local sum, most = g(there)

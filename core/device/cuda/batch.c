@@ -86,6 +86,8 @@ static void drop_batch(void *p) {
 static void choose(void) {
   const char *graphs = getenv("TYCHO_CUDA_GRAPHS");
   enabled = !(graphs && !strcmp(graphs, "0")) && ty_thread_key(&key, drop_batch);
+  if (enabled)
+    ty_cuda_gather = (CudaGather){ty_batch_take, ty_batch_flush, ty_batch_frees, ty_batch_forget};
 }
 
 void ty_batch_begin(void) {
@@ -153,7 +155,7 @@ static bool launch(const Waiting *w, void *params, CUfunction f) {
 static void launch_each(Batch *b) {
   for (i32 i = 0; i < b->n && ty_cuda_enter(); i++) {
     launch(&b->waiting[i], b->params + b->waiting[i].at, b->waiting[i].code.function);
-    counts.launches++;
+    ty_cuda.launches++;
   }
 }
 
@@ -371,11 +373,10 @@ void ty_batch_forget(CUfunction f) {
   ty_unlock(&lock);
 }
 
-void ty_batch_launched(void) { counts.launches++; }
-
 BatchCounts ty_batch_counts(void) {
   ty_lock(&lock);
-  const BatchCounts c = counts;
+  BatchCounts c = counts;
+  c.launches = ty_cuda.launches;
   ty_unlock(&lock);
   return c;
 }

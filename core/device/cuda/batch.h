@@ -23,6 +23,5 @@ typedef struct BatchCounts {
       graph_launches; /* kernels launched by themselves; graphs made; launches of graphs */
 } BatchCounts;
 BatchCounts ty_batch_counts(void);
-void ty_batch_launched(void); /* a kernel was, by itself */
 
 #endif

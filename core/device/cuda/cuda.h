@@ -91,6 +91,7 @@ typedef struct Cuda {
   CUstream stream;
   char name[128];
   int driver, major, minor, processors; /* driver: 12040 is 12.4 */
+  i64 launches;                         /* of kernels by themselves */
 } Cuda;
 extern Cuda ty_cuda;
 
@@ -135,7 +136,7 @@ bool ty_cuda_fail(const Stream *s, const char *text);
 
 /* --- launch.c: PTX text to a function, and its launches */
 
-typedef struct CodeSource CodeSource;
+typedef struct CodeSource CodeSource; /* launch.c, twin.c */
 typedef struct CudaCode {
   CUmodule module;
   CUfunction function;
@@ -154,6 +155,27 @@ bool ty_cuda_load_kept(CudaCode *c, const Text *text);
 const char *ty_cuda_refusal(const char *what);
 void ty_cuda_unload(CudaCode *c);
 bool ty_cuda_launch(const CudaCode *c, i64 blocks, int threads, void *params);
+
+struct CodeSource {
+  Text text; /* of the kernel */
+  int state;
+  CudaCode twin;
+  struct Assembly *late;
+};
+#define CODE_ENTRY \
+  "kernel(.param .align 8 .b8 block[" /* in texts, before the bytes of parameters */
+
+/* Where launches are gathered: batch.c says by these what it takes. NULL: it takes nothing yet. */
+typedef struct CudaGather {
+  bool (*take)(const CudaCode *c, i64 blocks, int threads, const void *params, size_t n);
+  void (*flush)(void);
+  bool (*frees)(void *p, i64 bytes);
+  void (*forget)(CUfunction f);
+} CudaGather;
+extern CudaGather ty_cuda_gather;
+static inline void ty_cuda_flush(void) {
+  if (ty_cuda_gather.flush) ty_cuda_gather.flush();
+}
 
 /* twin.c: what graphs run. keep: c's text, from which its twin is made. */
 bool ty_cuda_keep_source(CudaCode *c, const Text *text);

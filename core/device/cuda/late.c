@@ -23,7 +23,7 @@ struct Assembly {
 
 static Once once = ONCE_INIT;
 static Lock lock = LOCK_INIT;
-static Condition changed = PTHREAD_COND_INITIALIZER;
+static Condition changed;
 static Assembly *first, **last = &first;
 static bool running, ending;
 static int working;
@@ -84,6 +84,7 @@ static void in_child(void) {
 static void begin(void) {
   const char *late = getenv("TYCHO_CUDA_LATE");
   if (late && !strcmp(late, "0")) return;
+  ty_condition_init(&changed);
   ty_cuda_assembler(); /* its library ends after the thread */
   running = ty_system_at_fork(before_fork, in_parent, in_child) && !atexit(end) &&
             ty_thread_start(&thread, 0, work, NULL);

@@ -6,7 +6,6 @@
 */
 #include "base/system.h"
 #include "device/cuda/assemble.h"
-#include "device/cuda/batch.h"
 #include "device/cuda/cuda.h"
 
 #include <stdio.h>
@@ -35,6 +34,24 @@ const char *ty_cuda_refusal(const char *what) {
   ty_system_format(text, sizeof text, "%.200s: the CUDA driver %d.%d refuses its kernel: %.600s",
                    what, ty_cuda.driver / 1000, ty_cuda.driver % 1000 / 10, refused);
   return text;
+}
+
+bool ty_cuda_keep_source(CudaCode *c, const Text *text) {
+  const char *entry = strstr(text->s, CODE_ENTRY);
+  c->params = entry ? (i32)strtol(entry + strlen(CODE_ENTRY), NULL, 10) : 0;
+  c->source = entry ? ty_mem_zalloc(sizeof *c->source) : NULL;
+  if (!c->source) return false;
+  ty_text_add(&c->source->text, text->s, text->n);
+  return true;
+}
+
+void ty_cuda_drop_source(CudaCode *c) {
+  if (!c->source) return;
+  if (c->source->late) ty_assembly_drop(c->source->late);
+  ty_cuda_unload(&c->source->twin);
+  ty_text_free(&c->source->text);
+  ty_mem_free(c->source);
+  c->source = NULL;
 }
 
 /* A module of an image, text or assembled. */
@@ -111,8 +128,8 @@ bool ty_cuda_load_new(CudaCode *c, const Text *text) {
 
 void ty_cuda_unload(CudaCode *c) {
   if (!c->module || !ty_cuda_enter()) return;
-  ty_batch_flush();
-  ty_batch_forget(c->function);
+  ty_cuda_flush();
+  if (ty_cuda_gather.forget) ty_cuda_gather.forget(c->function);
   ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize");
   ty_cuda_drop_source(c);
   ty_cuda_ok(ty_cuda.module_unload(c->module), "cuModuleUnload");
@@ -123,8 +140,9 @@ bool ty_cuda_launch(const CudaCode *c, i64 blocks, int threads, void *params) {
   void *list[] = {params};
   if (blocks <= 0 || !ty_cuda_enter()) return true;
   blocks = TY_MIN(blocks, INT32_MAX);
-  if (ty_batch_take(c, blocks, threads, params, (size_t)c->params)) return true;
-  ty_batch_launched();
+  if (ty_cuda_gather.take && ty_cuda_gather.take(c, blocks, threads, params, (size_t)c->params))
+    return true;
+  ty_cuda.launches++;
   return ty_cuda_ok(ty_cuda.launch(c->function, (unsigned)blocks, 1, 1, (unsigned)threads, 1, 1, 0,
                                    ty_cuda.stream, list, NULL),
                     "cuLaunchKernel");

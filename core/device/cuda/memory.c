@@ -5,7 +5,7 @@
 ** Everything goes to one stream, so a block that was freed is given out again at once: who used it stands before.
 */
 #include "base/system.h"
-#include "device/cuda/batch.h"
+#include "device/cuda/cuda.h"
 
 enum { SMALLEST = 9, CLASSES = 160, STAGE = 4 << 20, STREAMS = 64, CHECKS = 256 };
 
@@ -38,7 +38,7 @@ static void trim(void) {
 }
 
 void ty_cuda_trim(void) {
-  ty_batch_flush();
+  ty_cuda_flush();
   if (!ty_cuda_enter()) return;
   ty_lock(&lock);
   trim();
@@ -80,7 +80,7 @@ void *ty_cuda_allocate(i64 bytes) {
   } else if (!take(&p, size)) {
     p = 0;
     ty_unlock(&lock);
-    ty_batch_flush(); /* what waits keeps blocks */
+    ty_cuda_flush(); /* what waits keeps blocks */
     ty_lock(&lock);
     trim();
     if (!take(&p, size)) p = 0;
@@ -92,7 +92,7 @@ void *ty_cuda_allocate(i64 bytes) {
 }
 
 void ty_cuda_free(void *p, i64 bytes) {
-  if (!p || !ty_cuda_enter() || ty_batch_frees(p, bytes)) return;
+  if (!p || !ty_cuda_enter() || (ty_cuda_gather.frees && ty_cuda_gather.frees(p, bytes))) return;
   const int c = class_of(TY_MAX(bytes, 1));
   struct Spare *s = &spare[c];
   ty_lock(&lock);
@@ -214,7 +214,7 @@ u64 ty_cuda_check(const Stream *s, const Node *n) {
   ty_lock(&lock);
   if (watched_of(s)->nchecks == CHECKS) { /* those will be forgotten that have been carried out */
     ty_unlock(&lock);
-    ty_batch_flush();
+    ty_cuda_flush();
     ty_lock(&lock);
   }
   Check *c = add_check(s, watched_of(s));
@@ -227,7 +227,7 @@ u64 ty_cuda_check(const Stream *s, const Node *n) {
 bool ty_cuda_fail(const Stream *s, const char *text) {
   const size_t n = strlen(text) + 1;
   ErrorWord e = {0};
-  ty_batch_flush();
+  ty_cuda_flush();
   if (!ty_cuda_enter()) return true; /* the next wait says why */
   ty_lock(&lock);
   struct Watched *w = watched_of(s);
@@ -276,7 +276,7 @@ static bool in_staged(void *to, const void *from, i64 bytes) {
 }
 
 bool ty_cuda_in(void *to, const void *from, i64 bytes, const char **err) {
-  ty_batch_flush();
+  ty_cuda_flush();
   if (!ty_cuda_enter()) return done(false, err);
   if (bytes <= 0) return true;
   bool ok = false;
@@ -294,7 +294,7 @@ bool ty_cuda_in(void *to, const void *from, i64 bytes, const char **err) {
 }
 
 bool ty_cuda_out(void *to, const void *from, i64 bytes, Stream *s, const char **err) {
-  ty_batch_flush();
+  ty_cuda_flush();
   if (!ty_cuda_enter()) return done(false, err);
   bool ok = bytes <= 0 || ty_cuda_ok(ty_cuda.copy_out(to, (CUdeviceptr)(uintptr_t)from,
                                                       (size_t)bytes, ty_cuda.stream),
@@ -304,7 +304,7 @@ bool ty_cuda_out(void *to, const void *from, i64 bytes, Stream *s, const char **
 }
 
 bool ty_cuda_across(void *to, const void *from, i64 bytes, const char **err) {
-  ty_batch_flush();
+  ty_cuda_flush();
   if (!ty_cuda_enter()) return done(false, err);
   if (bytes <= 0 || to == from) return true;
   return done(
@@ -315,7 +315,7 @@ bool ty_cuda_across(void *to, const void *from, i64 bytes, const char **err) {
 }
 
 bool ty_cuda_wait(Stream *s, const char **err) {
-  ty_batch_flush();
+  ty_cuda_flush();
   if (!ty_cuda_enter()) return done(false, err);
   return done(ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize"), err) &&
          look(s, err);

@@ -11,34 +11,9 @@
 
 enum { TWIN_NONE, TWIN_LATE, TWIN_READY, TWIN_NEVER };
 
-struct CodeSource {
-  Text text; /* of the kernel; of its twin, while that is made */
-  int state;
-  CudaCode twin;
-  Assembly *late;
-};
-
-#define ENTRY "kernel(.param .align 8 .b8 block["
+#define ENTRY CODE_ENTRY
 #define READ "ld.param."
 #define BLOCK_AT "[block+"
-
-bool ty_cuda_keep_source(CudaCode *c, const Text *text) {
-  const char *entry = strstr(text->s, ENTRY);
-  c->params = entry ? (i32)strtol(entry + strlen(ENTRY), NULL, 10) : 0;
-  c->source = entry ? ty_mem_zalloc(sizeof *c->source) : NULL;
-  if (!c->source) return false;
-  ty_text_add(&c->source->text, text->s, text->n);
-  return true;
-}
-
-void ty_cuda_drop_source(CudaCode *c) {
-  if (!c->source) return;
-  if (c->source->late) ty_assembly_drop(c->source->late);
-  ty_cuda_unload(&c->source->twin);
-  ty_text_free(&c->source->text);
-  ty_mem_free(c->source);
-  c->source = NULL;
-}
 
 /* Reads of the block become reads of memory at %table. */
 static Text text_of(const Text *text) {
