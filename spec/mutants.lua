@@ -1144,7 +1144,7 @@ local M = {
   { file = "lua/tycho/capture/scalars.lua", what = "a captured uniform number lies in no interval",
     from = "return moved(ty.rand(sizes, opts), high - low, low)", to = "return moved(ty.rand(sizes, opts), high, low)" },
   { file = "lua/tycho/capture/scalars.lua", what = "a captured deviation may be negative",
-    from = "local valid = std >= 0", to = "local valid = true" },
+    from = "sizes_of(sizes, opts)\n  local valid = std >= 0", to = "sizes_of(sizes, opts)\n  local valid = true" },
   { file = "lua/tycho/capture/scalars.lua", what = "a captured probability may be anything",
     from = "  if not (p >= 0 and p <= 1) then return nil end\n", to = "" },
   { file = "lua/tycho/capture/scalars.lua", what = "the count of a captured series is not asked for",
