@@ -599,6 +599,8 @@ local groups = {
     { "linalg.cholesky", "positive", "np.linalg.cholesky(positive)", "torch.linalg.cholesky(positive)" },
     { "linalg.det", "positive", "np.linalg.det(positive)", "torch.linalg.det(positive)", drawn = true },
     { "linalg.eigh", "positive", "np.linalg.eigh(positive)", "torch.linalg.eigh(positive)" },
+    { "linalg.eig", "positive", "np.linalg.eig(positive)", "torch.linalg.eig(positive)" },
+    { "linalg.eigvals", "positive", "np.linalg.eigvals(positive)", "torch.linalg.eigvals(positive)" },
     { "linalg.eigvalsh", "positive", "np.linalg.eigvalsh(positive)", "torch.linalg.eigvalsh(positive)" },
     { "linalg.inv", "positive", "np.linalg.inv(positive)", "torch.linalg.inv(positive)" },
     { "linalg.lstsq", "positive x", "np.linalg.lstsq(positive, x)", "torch.linalg.lstsq(positive, x)" },

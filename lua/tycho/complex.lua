@@ -105,7 +105,10 @@ return function(ty, check, as_one)
   function rows.eq(x, y)
     local a, b = parts(x)
     local c, d = parts(y)
-    return bitwise_and(eq(a, c), eq(b or 0, d or 0))
+    local same = eq(a, c)
+    b, d = b or 0, d or 0
+    if is_tensor(b) or is_tensor(d) then return bitwise_and(same, eq(b, d)) end
+    return b == d and same or ty.zeros_like(same)
   end
 
   function rows.ne(x, y)
@@ -346,7 +349,8 @@ return function(ty, check, as_one)
     local none = is_complex(z) and rows.eq(z, 0) or eq(z, 0)
     local pr, pi = parts(p)
     if not is_tensor(pr) then return where(none, pr > 0 and 0 or 0 / 0, y) end
-    local positive = bitwise_and(lt(0, pr), eq(pi or 0, 0))
+    local positive = lt(0, pr)
+    if pi then positive = bitwise_and(positive, eq(pi, 0)) end
     local at_zero = where(positive, 0, where(rows.eq(p, 0), 1, 0 / 0))
     return where(none, at_zero, y)
   end

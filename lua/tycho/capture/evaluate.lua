@@ -73,6 +73,8 @@ for name in gmatch("ISLT ISGE ISLE ISGT ISEQV ISNEV ISEQS ISNES ISEQN ISNEN ISEQ
   comparison[name] = true
 end
 
+local function nothing() end
+
 --- Gives each instruction its handler and what the handler would otherwise compute each time.
 local function link(proto)
   local code = proto.code
@@ -85,7 +87,7 @@ local function link(proto)
     elseif name == "LOOP" then -- a label that is jumped back to has no end of the loop
       i.cost = i.target > position and i.target - position or #code - position
     elseif name == "FORI" and i.target == position + 1 then
-      i.run = handlers.NOP -- continuation.lua's: of one kind or the other, numbers are what they are
+      i.run = nothing -- continuation.lua's: of one kind or the other, numbers are what they are
     elseif name == "FORL" or name == "ITERL" then
       i.cost = position - i.target + 1
     elseif name == "TSETM" then
@@ -715,8 +717,6 @@ function handlers.FORI(i, R, S, _, world)
   R[a + 3], S[a + 3] = index, nil
   if not goes_on(index, limit, step, world) then return i.target end
 end
-
-function handlers.NOP() end
 
 function handlers.FORL(i, R, S, frame, world)
   local a = i.a
