@@ -871,9 +871,9 @@ describe("where complex numbers are not carried, the error names what is:", func
     local path = os.tmpname() .. ".c"
     assert.error_matches(function() ty.export(function(x) return x * x end, path, { z }) end,
       "export: argument 1 is complex.*view_as_real")
-    local ok, why = pcall(ty.export, function(x) return C(x) * 2 end, path, { ty.zeros(2, 2) }, { name = "twice" })
+    local ok, why = pcall(ty.export, function(x) return C(x) * 2 end, path, { ty.zeros(2, 2), name = "twice" })
     assert.truthy(not ok and tostring(why):find "a result is complex: give ty.view_as_real of it", tostring(why))
-    assert.truthy(ty.export(function(x) return R(C(x) * C(x)) end, path, { ty.ones(2, 2) }, { name = "square" }))
+    assert.truthy(ty.export(function(x) return R(C(x) * C(x)) end, path, { ty.ones(2, 2), name = "square" }))
     os.remove(path)
     os.remove((path:gsub("c$", "h")))
     assert.is_true(ty.gradcheck(function(x) return (C(x) * C(x)):sqrt():abs():sum() end, { R(ty.randn(3, { dtype = "c128" })) }))
