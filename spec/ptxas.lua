@@ -41,12 +41,12 @@ end
 
 --- The texts of a list as modules of BATCH kernels of one target each: files, constant tables once.
 local function batches(list, folder_of)
-  local made, of = {}, {}
+  local modules, of = {}, {}
   for _, t in ipairs(list) do
     local b = of[t.head]
     if not b or b.n == BATCH then
       b = { n = 0, tables = {}, parts = { t.head } }
-      of[t.head], made[#made + 1] = b, b
+      of[t.head], modules[#modules + 1] = b, b
     end
     b.n = b.n + 1
     for line in t.tables:gmatch "[^\n]+\n" do
@@ -54,13 +54,12 @@ local function batches(list, folder_of)
     end
     b.parts[#b.parts + 1] = t.body
   end
-  for i, b in ipairs(made) do
+  for i, b in ipairs(modules) do
     b.file = ("%s/%d.ptx"):format(folder_of, i)
     local f = assert(io.open(b.file, "wb"))
     f:write(table.concat(b.parts))
     f:close()
   end
-  return #made
 end
 
 local scratch = os.tmpname()
@@ -76,9 +75,9 @@ for i = 2, #arg do
   os.execute(("rm -f '%s'/*.ptx"):format(scratch))
   batches(list, scratch)
   local at = by_name
-  local each = ("sh -c '\"%s\" -arch sm_%d -v {} -o /dev/null >{}.log 2>&1'"):format(ptxas, arch)
-  for _, line in ipairs(lines_of(("ls '%s'/*.ptx | xargs -P 2 -I{} %s; cat '%s'/*.log; rm -f '%s'/*.log")
-    :format(scratch, each, scratch, scratch))) do
+  local each = ("\"%s\" -arch sm_%d -v {} -o /dev/null >{}.log 2>&1"):format(ptxas, arch)
+  local command = ("cd '%s' && ls *.ptx | xargs -P 2 -I{} sh -c '%s'; cat *.log; rm -f *.log"):format(scratch, each)
+  for _, line in ipairs(lines_of(command)) do
     at = by_name[line:match "Compiling entry function '([^']*)'"] or at
     local used = tonumber(line:match "Used (%d+) registers")
     local spilled = line:match "(%d+) bytes spill"
