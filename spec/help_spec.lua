@@ -5,7 +5,8 @@ local H = require "spec.helper"
 local ty = H.ty
 
 local groups = {
-  nn = ty.nn, optim = ty.optim, data = ty.data, csv = ty.csv, image = ty.image, files = ty.files, dist = ty.dist, linalg = ty.linalg, fft = ty.fft,
+  nn = ty.nn, optim = ty.optim, data = ty.data, csv = ty.csv, image = ty.image, files = ty.files, dist = ty.dist,
+  linalg = ty.linalg, fft = ty.fft,
   plot = getmetatable(ty.plot {}), graph = require "tycho.graph",
 }
 
