@@ -10,6 +10,7 @@
 #   make test-long claims over many cases, all of them
 #   make test-arm aarch64 by a cross compiler and qemu: x86-64's bits
 #   make test-cuda specs on a software GPU; ptxas takes its texts
+#   make test-gpu all that a CUDA card is to prove                make bench-cuda  it beside PyTorch and JAX
 #   make test-far specs on a second device                        make install, uninstall  PREFIX=/usr/local
 #   make docs     the site: DOCS=build/docs                       make pictures a session at the prompt, as SVG
 #   make bench-dist  several processes beside MPI itself         make deps-dist  Open MPI and MPICH, for these and the specs
@@ -433,9 +434,11 @@ test-far: build
 	done; exit $$status
 
 # The same on the software GPU (spec/gpu), or on a card: TYCHO_CUDA_DRIVER=libcuda.so.1. Every text that they have
-# assembled goes to ptxas, where it is, for each of these processors: no spills, few registers. NVDISASM=nvdisasm (PyPI:
+# assembled goes to ptxas, where it is, for each of these processors: no spills, few registers; of loop programs so many of
+# some 30,000 (PTXAS_TEXTS= takes all). NVDISASM=nvdisasm (PyPI:
 # nvidia-cuda-nvdisasm) shows what share of the inner loops of large products multiply and add.
 CUDA_SPECS ?= cuda ops matrix vmap nn optim grad attention training index
+PTXAS_TEXTS ?= 2000
 NVDISASM   ?=
 CUDA_N     ?= 300
 CUDA_ARCH  ?= 75 80 90 100 120
@@ -447,8 +450,12 @@ test-cuda: build gpu
 	  n=$(CUDA_N); [ $$f = fuzz_grad ] && n=$$(($(CUDA_N) / 20)); \
 	  FUZZ_DEVICE=cuda $(TEST) $(LUAJIT) spec/$$f.lua $$n $(SEED) || status=1; \
 	done; \
-	$(LUAJIT) spec/ptxas.lua $(B)/cuda $(CUDA_ARCH) || status=1; \
+	PTXAS_TEXTS=$(PTXAS_TEXTS) $(LUAJIT) spec/ptxas.lua $(B)/cuda $(CUDA_ARCH) || status=1; \
 	[ -z "$(NVDISASM)" ] || $(LUAJIT) spec/ffma_share.lua "$(NVDISASM)" $(B)/cuda 90 88 || status=1; exit $$status
+
+# All that a card is to prove: bits, 20,000 random programs, compute-sanitizer, speed. GPU_OPTIONS: see the head of spec/gpu.lua.
+test-gpu: build
+	@$(LUAJIT) spec/gpu.lua $(GPU_OPTIONS)
 
 # Exported C by each of these compilers: the bits are Tycho's. `make test` has the first of them.
 EXPORT_CC  ?= gcc -O0;gcc -O3;gcc -O3 -mavx2;gcc -O3 -march=native;clang -O0;clang -O3;clang -O3 -mavx2 -mfma;$(EXPORT_SAN)
@@ -467,7 +474,7 @@ test-export: build
 ARM     := $(B)/arm
 ARM_CC  ?= aarch64-linux-gnu-gcc
 ARM_N   ?= 200
-ARM_SPECS ?= bits ops integers training vmap scan random linalg optim fuzz fuzz_lua fuzz_cells fuzz_vmap fuzz_grad
+ARM_SPECS ?= bits ops integers training vmap scan parts turns closures random linalg optim fuzz fuzz_lua fuzz_cells fuzz_vmap fuzz_grad
 test-arm: build
 	@$(call need,$(ARM_CC),gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
 	@$(call need,qemu-aarch64,qemu-user)
@@ -514,6 +521,10 @@ mutate: build
 
 bench: build $(B)/bench/floor.so $(B)/bench/inside.so
 	@$(RUN) $(LUAJIT) bench/run.lua
+
+# The device "cuda" beside PyTorch and JAX; SOFT=--soft counts on the software GPU instead.
+bench-cuda: build $(if $(SOFT),gpu)
+	@$(RUN) $(LUAJIT) bench/cuda.lua $(SOFT)
 
 # Every public function of tensors beside NumPy and PyTorch, 7 to 10 minutes; or some: ROUNDS=5 ONLY=softmax
 ROUNDS  ?= 3
@@ -605,5 +616,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps deps-dist bench-dist build windows windows-library test-windows docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo gpu test test-long test-far test-cuda test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
+.PHONY: all deps deps-dist bench-dist build windows windows-library test-windows docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo gpu test test-long test-far test-cuda test-gpu bench-cuda test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
         coverage covered size clean

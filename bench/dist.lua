@@ -1,5 +1,5 @@
--- Several processes: what sums over ranks cost beside MPI's own, what data parallel steps cost beside one process
--- with a rank's share of the batch, and a model of larger runs. `make bench-dist`; on every rank:
+-- Several processes: what sums over ranks cost beside MPI's own, what data parallel steps cost beside one process with
+-- a rank's share of the batch, and a model of larger runs. `make bench-dist`; on every rank:
 --   tycho --ranks 2 -q bench/dist.lua [rounds = 15]
 -- In: the ranks. Out: rows of the first rank. Both sides of a row run in turn in each round; medians of the rounds'
 -- times, and of the processor's time, which other processes disturb less.

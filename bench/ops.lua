@@ -3,10 +3,10 @@
 --
 -- Counted is the time that the process computed, float32 unless inputs say other, one thread. Every row is measured in
 -- each of several rounds, ours and the peers one right after the other: medians of times, and of ratios within a round.
--- A row "f, gradient" is the call, the sum of its first result, and the backward pass. Ours releases its results as
--- soon as Python's count of references does; what it makes on the way is left to Lua's collector. Before all that
--- mean magnitudes of results and gradients are compared with a peer's.
---   luajit bench/ops.lua [rounds = 3] [only rows whose name contains this]
+-- A row "f, gradient" is the call, the sum of its first result (of magnitudes, where that is complex), and the backward
+-- pass. Ours releases its results as soon as Python's count of references does; what it makes on the way is left to
+-- Lua's collector. Before all that mean magnitudes of results and gradients are compared with a peer's.
+--   luajit bench/ops.lua [rounds = 3] [only rows whose name contains this, or one of several parted by |]
 --   luajit bench/ops.lua --check     computes each row once, smallest size; raises where a function has no row
 
 local ffi = require "ffi"
@@ -67,6 +67,14 @@ local inputs = {
   kernel = function() return uniform(-1, 1, 16, 16, 3, 3) end,
   cube = function() return uniform(-1, 1, 8, 8, 3, 3, 3) end,
   bias = function() return uniform(-1, 1, 16) end,
+  zed = function(n) return ty.complex(uniform(-1, 1, n, n), uniform(-1, 1, n, n)) end,
+  why = function(n) return ty.complex(uniform(-1, 1, n, n), uniform(-1, 1, n, n)) end,
+  wave = function(n) return uniform(-1, 1, 16 * n) end,
+  wide = function(n) return uniform(-1, 1, math.floor(60000 / n), n):to "f64" end, -- lines of f64
+  widez = function(n)
+    local lines = math.floor(60000 / n)
+    return ty.complex(uniform(-1, 1, lines, n):to "f64", uniform(-1, 1, lines, n):to "f64")
+  end,
   query = function(n) return uniform(-1, 1, 2, 4, n, 64) end,
   key = function(n) return uniform(-1, 1, 2, 4, n, 64) end,
   value = function(n) return uniform(-1, 1, 2, 4, n, 64) end,
@@ -509,6 +517,44 @@ local groups = {
     { "conv3d", "volume cube", "", "F.conv3d(volume, cube, padding=1)",
       function(x, w) return ty.conv3d(x, w, nil, { padding = 1 }) end },
   },
+  { sizes = { 16, 256, 1000 }, -- complex numbers
+    { "abs, complex", "zed", "np.abs(zed)", "torch.abs(zed)" },
+    { "add, complex", "zed why", "zed + why", "zed + why" },
+    { "angle", "zed", "np.angle(zed)", "torch.angle(zed)" },
+    { "complex", "x y", "", "torch.complex(x, y)" },
+    { "conj", "zed", "np.conj(zed)", "torch.conj_physical(zed)" },
+    { "div, complex", "zed why", "zed / why", "zed / why" },
+    { "exp, complex", "zed", "np.exp(zed)", "torch.exp(zed)" },
+    { "imag", "zed", "zed.imag", "zed.imag" },
+    { "log, complex", "zed", "np.log(zed)", "torch.log(zed)" },
+    { "mul, complex", "zed why", "zed * why", "zed * why" },
+    { "polar", "p x", "", "torch.polar(p, x)" },
+    { "real", "zed", "zed.real", "torch.real(zed)" },
+    { "sum, complex", "zed", "np.sum(zed)", "torch.sum(zed)" },
+    { "sqrt, complex", "zed", "np.sqrt(zed)", "torch.sqrt(zed)" },
+  },
+  { sizes = { 16, 128, 512 },
+    { "matmul, complex", "zed why", "zed @ why", "torch.matmul(zed, why)" },
+  },
+  { sizes = { 16, 256, 1000 }, -- transforms of rows, of both dims, of pieces of a signal
+    { "fft.fft", "zed", "np.fft.fft(zed)", "torch.fft.fft(zed)" },
+    { "fft.fft2", "zed", "np.fft.fft2(zed)", "torch.fft.fft2(zed)" },
+    { "fft.ifft", "zed", "np.fft.ifft(zed)", "torch.fft.ifft(zed)" },
+    { "fft.irfft", "zed", "np.fft.irfft(zed)", "torch.fft.irfft(zed)" },
+    { "fft.rfft", "x", "np.fft.rfft(x)", "torch.fft.rfft(x)" },
+    { "fft.rfft2", "x", "np.fft.rfft2(x)", "torch.fft.rfft2(x)" },
+    { "istft", "wave", "", "torch.istft(torch.stft(wave, 64, 16, return_complex=True), 64, 16)",
+      function(x)
+        local options = { hop_length = 16 }
+        return ty.istft(ty.stft(x, 64, options), 64, options)
+      end },
+    { "stft", "wave", "", "torch.stft(wave, 64, 16, return_complex=True)",
+      function(x) return ty.stft(x, 64, { hop_length = 16 }) end },
+  },
+  { sizes = { 15, 25, 75, 128 }, -- short lines of f64
+    { "fft.fft, f64", "widez", "np.fft.fft(widez)", "torch.fft.fft(widez)" },
+    { "fft.rfft, f64", "wide", "np.fft.rfft(wide)", "torch.fft.rfft(wide)" },
+  },
   { sizes = { 16, 128, 512 },
     { "scaled_dot_product_attention", "query key value", "", "F.scaled_dot_product_attention(query, key, value)" },
     { "scaled_dot_product_attention, causal", "query key value", "",
@@ -553,6 +599,8 @@ local groups = {
     { "linalg.cholesky", "positive", "np.linalg.cholesky(positive)", "torch.linalg.cholesky(positive)" },
     { "linalg.det", "positive", "np.linalg.det(positive)", "torch.linalg.det(positive)", drawn = true },
     { "linalg.eigh", "positive", "np.linalg.eigh(positive)", "torch.linalg.eigh(positive)" },
+    { "linalg.eig", "positive", "np.linalg.eig(positive)", "torch.linalg.eig(positive)" },
+    { "linalg.eigvals", "positive", "np.linalg.eigvals(positive)", "torch.linalg.eigvals(positive)" },
     { "linalg.eigvalsh", "positive", "np.linalg.eigvalsh(positive)", "torch.linalg.eigvalsh(positive)" },
     { "linalg.inv", "positive", "np.linalg.inv(positive)", "torch.linalg.inv(positive)" },
     { "linalg.lstsq", "positive x", "np.linalg.lstsq(positive, x)", "torch.linalg.lstsq(positive, x)" },
@@ -616,10 +664,11 @@ local excluded = {
     .. "custom_grad deadline detect_anomaly disable enable_grad explain export grad gradcheck graph hessian jacobian "
     .. "jvp no_grad pass profile reset scan stance start value_and_grad vmap warmup",
   ["changes gradients, of which every row \"gradient\" makes some"] = "clip_grad_norm_ clip_grad_value_",
-  ["complex numbers, whose parts are computed by rows of reals"] = "adjoint angle complex conj conj_ imag is_complex "
-    .. "iscomplex isreal polar real vdot view_as_complex view_as_real",
-  ["transforms of signals and their windows"] = "bartlett_window "
-    .. "blackman_window hamming_window hann_window istft kaiser_window stft",
+  ["complex numbers: a view, or made of what has rows"] = "adjoint conj_ is_complex iscomplex isreal vdot "
+    .. "view_as_complex view_as_real",
+  ["windows, which are made once"] = "bartlett_window blackman_window hamming_window hann_window kaiser_window",
+  ["made of transforms that have rows"] = "fft.fftfreq fft.fftn fft.fftshift fft.hfft fft.ifft2 fft.ifftn "
+    .. "fft.ifftshift fft.ihfft fft.irfft2 fft.irfftn fft.rfftfreq fft.rfftn",
   ["a view, or few of those that have rows"] = "as_strided atleast_1d atleast_2d atleast_3d broadcast_tensors diag "
     .. "fliplr flipud select tensor_split",
   ["made of products that have rows"] = "addmv addr kron mm mv linalg.matrix_power linalg.multi_dot linalg.tensorinv "
@@ -635,6 +684,11 @@ local excluded = {
     .. "soft_margin_loss softmin",
   ["files, text and pictures"] = "help load load_checkpoint load_weights plot progress save save_checkpoint show",
 }
+
+--- The public function of that name.
+local function named(name)
+  return ty[name] or linalg[name:match "^linalg%.(.*)$"] or ty.fft[name:match "^fft%.(.*)$"]
+end
 
 --- Raises where a public function is forgotten, or a row names what is none.
 local function check_complete()
@@ -658,10 +712,11 @@ local function check_complete()
   end
   visit("", ty)
   visit("linalg.", linalg)
+  visit("fft.", ty.fft)
   table.sort(missing)
   assert(#missing == 0, "neither a row of bench/ops.lua nor excluded there: " .. table.concat(missing, " "))
   for name in pairs(told) do
-    local fn = name == "index" or ty[name] or linalg[name:match "^linalg%.(.*)$"]
+    local fn = name == "index" or named(name)
     assert(fn, "bench/ops.lua names what is no function: " .. name)
   end
 end
@@ -690,7 +745,7 @@ local function first(y) return type(y) == "table" and y[1] or y end
 local function magnitude(y)
   y = first(y)
   if type(y) == "boolean" then return y and 1 or 0 end
-  return type(y) == "number" and math.abs(y) or y:to("f64"):abs():mean():item()
+  return type(y) == "number" and math.abs(y) or y:abs():to("f64"):mean():item()
 end
 
 --- Frees up to three results.
@@ -708,11 +763,13 @@ local function forward(case)
   return function() free(f(a, b, c)) end, value
 end
 
---- The inputs, with copies that record gradients for floats, and a list of these copies.
+local recorded = { f32 = true, f64 = true, c64 = true, c128 = true }
+
+--- The inputs, with copies that record gradients for floats and complex numbers, and a list of these copies.
 local function with_leaves(case)
   local arguments, leaves = {}, {}
   for i, value in ipairs(case.arguments) do
-    if ty.is_tensor(value) and value.dtype == "f32" then
+    if ty.is_tensor(value) and recorded[value.dtype] then
       value = value:clone():requires_grad_()
       leaves[#leaves + 1] = value
     end
@@ -733,7 +790,8 @@ local function backward(case)
   local arguments, leaves = with_leaves(case)
   local f, a, b, c = case.fn, unpack(arguments)
   local function finish(y, z)
-    local sum = first(y):sum()
+    local sum = first(y)
+    sum = (ty.is_complex(sum) and sum:abs() or sum):sum()
     sum:backward()
     free(sum, y, z)
   end
@@ -745,7 +803,9 @@ local function backward(case)
     end
   end, function()
     local total = 0
-    first((f(a, b, c))):sum():backward()
+    local y = first((f(a, b, c)))
+    if ty.is_complex(y) then y = y:abs() end
+    y:sum():backward()
     for _, leaf in ipairs(leaves) do total = total + magnitude(leaf.grad or 0) end
     return total
   end
@@ -771,6 +831,14 @@ end
 
 ------------------------------------------------------------------------------------------------------------- the run
 
+--- Whether a row of that name is asked for.
+local function chosen(name)
+  for part in (ONLY or ""):gmatch "[^|]+" do
+    if name:find(part, 1, true) then return true end
+  end
+  return not ONLY or ONLY == ""
+end
+
 --- The chosen rows at every size; in a check at the smallest.
 local cases = {}
 local lapack = ty.blas(true)
@@ -779,8 +847,8 @@ for _, group in ipairs(groups) do
   for _, r in ipairs(group) do
     local name = r[1]
     local plain = name:match "^[^,]+"
-    if (not ONLY or name:find(ONLY, 1, true)) and (lapack or not group.lapack) then
-      local fn = r[5] or ty[plain] or linalg[plain:match "^linalg%.(.*)$"]
+    if chosen(name) and (lapack or not group.lapack) then
+      local fn = r[5] or named(plain)
       for _, n in ipairs(group.sizes) do
         cases[#cases + 1] = { row = r, name = name, fn = fn, n = n, fresh = plain:find "_$" or plain == "set" }
         if CHECK then break end

@@ -57,8 +57,8 @@ def first(y):
 
 def magnitude(y):
     y = first(y)
-    y = y.detach().to(torch.float64).numpy() if torch and isinstance(y, torch.Tensor) else np.asarray(y, np.float64)
-    return float(np.abs(y).mean())
+    y = y.detach().numpy() if torch and isinstance(y, torch.Tensor) else np.asarray(y)
+    return float(np.abs(y).astype(np.float64).mean())
 
 
 def function(expression, inputs):
@@ -76,13 +76,14 @@ def forward(expression, inputs, timed):
 
 def gradient(expression, inputs, timed):
     leaves = {k: v.clone().requires_grad_() for k, v in inputs.items()
-              if isinstance(v, torch.Tensor) and v.is_floating_point()}
+              if isinstance(v, torch.Tensor) and (v.is_floating_point() or v.is_complex())}
     f = function(expression, {**inputs, **leaves})
 
     def step():
         for v in leaves.values():
             v.grad = None
-        first(f()).sum().backward()
+        y = first(f())
+        (y.abs() if y.is_complex() else y).sum().backward()
 
     if timed:
         return seconds_of(step, BATCH)

@@ -1,7 +1,7 @@
 -- A small GPT over the characters of a text: trains, writes as it learns, saves, takes up again.
 --   ./tycho examples/chargpt.lua [file ...] [--steps=1500] [--save=path] [--resume=path] [--sample=400]
 --     [--temperature=0.8] [--top=20] [--prompt=text] [--seed=1] [--width=64] [--heads=4] [--layers=3] [--context=64]
---     [--batch=16] [--rate=0.002]
+--     [--batch=16] [--rate=0.002] [--device=cuda]
 -- Without a file it reads the licences that Debian installs. It saves whenever it writes, and at the end. --steps=0
 -- with --resume only writes. Text is generated with a cache of keys and values: each new character costs one position.
 
@@ -10,6 +10,7 @@ local nn, optim = ty.nn, ty.optim
 
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 local support = dofile(here .. "/support.lua")
+support.device(arg)
 
 local options = {
   steps = 1500, sample = 400, temperature = 0.8, top = 20, seed = 1, width = 64, heads = 4, layers = 3, context = 64,

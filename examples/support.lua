@@ -18,6 +18,21 @@ function M.digits(path)
   return ty.tensor(pixels) / 16, ty.tensor(labels, { dtype = "i64" })
 end
 
+--- Takes `--device NAME` (or --device=NAME) out of the arguments: what is made from then on lies there.
+function M.device(arguments)
+  for i, word in ipairs(arguments) do
+    local name = word:match "^%-%-device=(.*)$"
+    if name or word == "--device" then
+      name = name or table.remove(arguments, i + 1)
+      table.remove(arguments, i)
+      local ok, why = ty.device(name or "")
+      if ok then return end
+      io.stderr:write(why, "\n")
+      os.exit(1, true)
+    end
+  end
+end
+
 --- What the compiler made of a function, in a few lines.
 function M.tell(title, compiled)
   local told = ty.explain(compiled)

@@ -265,13 +265,13 @@ INLINE void NAME(apart)(V *v) {
 
 /* ---- from elsewhere and back ------------------------------------------------------------------- */
 
-/* Eight lines `col` apart, VL numbers of each, to rows of `cols`. `row`: 1, or 2 for pairs. */
+/* Eight lines `col` apart, VL numbers of each, to rows of `cols`. `row`: 1, or 2 for pairs of f32. */
 FAR void NAME(turn_in)(T *yr, T *yi, const T *re, const T *im, i64 row, i64 col, i64 cols) {
   T tr[8 * VL], ti[8 * VL], ur[8 * VL], ui[8 * VL];
   UNROLL
   for (int k = 0; k < 8; k++) {
     const T *p = re + k * col;
-    if (row == 2) {
+    if (sizeof(T) < 8 && row == 2) {
       const V a = GET(p), b = GET(p + VL);
       AT(tr + k * VL) = PICK(EVEN, a, b), AT(ti + k * VL) = PICK(ODD, a, b);
     } else {
@@ -296,7 +296,7 @@ FAR void NAME(turn_out)(T *re, T *im, i64 row, i64 col, const T *xr, const T *xi
   NAME(apart)(vi);
   UNROLL
   for (int k = 0; k < 8; k++) {
-    if (row == 2) {
+    if (sizeof(T) < 8 && row == 2) {
       AT(re + k * col) = PICK(LOW, vr[k], vi[k]);
       AT(re + k * col + VL) = PICK(HIGH, vr[k], vi[k]);
     } else {
@@ -307,6 +307,57 @@ FAR void NAME(turn_out)(T *re, T *im, i64 row, i64 col, const T *xr, const T *xi
 }
 
 #endif
+
+/* Two numbers. A pair of f64 is one of 16 bytes, which every machine moves at once: so lines of pairs come and go two by
+** two, whatever their length, and memory is passed over in its order. */
+typedef T NAME(Two) __attribute__((vector_size(2 * sizeof(T)), aligned(sizeof(T)), may_alias));
+#define TWO(p) (*(NAME(Two) *)(p))
+#define IS_PAIRS(re, im, row, col) \
+  (sizeof(T) == 8 && (re) && (im) == (re) + 1 && (row) == 2 && (col) > 2)
+
+FAR void NAME(pairs_in)(T *yr, T *yi, const T *x, i64 col, i64 n, i64 cols) {
+  i64 c = 0;
+  for (; c + 2 <= cols; c += 2, x += 2 * col)
+    for (i64 i = 0; i < n; i++) {
+      const NAME(Two) a = *(const NAME(Two) *)(x + 2 * i),
+                      b = *(const NAME(Two) *)(x + col + 2 * i);
+      TWO(yr + i * cols + c) = (NAME(Two)){a[0], b[0]};
+      TWO(yi + i * cols + c) = (NAME(Two)){a[1], b[1]};
+    }
+  for (i64 i = 0; c < cols && i < n; i++)
+    yr[i * cols + c] = x[2 * i], yi[i * cols + c] = x[2 * i + 1];
+}
+
+/* The same of real lines. */
+FAR void NAME(reals_in)(T *yr, T *yi, const T *x, i64 col, i64 n, i64 cols) {
+  memset(yi, 0, (size_t)(n * cols) * sizeof(T));
+  for (i64 c = 0; c < cols; c += 2, x += 2 * col) {
+    i64 i = 0;
+    for (; c + 1 < cols && i + 2 <= n; i += 2) {
+      const NAME(Two) a = *(const NAME(Two) *)(x + i), b = *(const NAME(Two) *)(x + col + i);
+      TWO(yr + i * cols + c) = (NAME(Two)){a[0], b[0]};
+      TWO(yr + (i + 1) * cols + c) = (NAME(Two)){a[1], b[1]};
+    }
+    for (; i < n; i++) {
+      yr[i * cols + c] = x[i];
+      if (c + 1 < cols) yr[i * cols + c + 1] = x[col + i];
+    }
+  }
+}
+
+FAR void NAME(pairs_out)(T *y, i64 col, const T *xr, const T *xi, i64 n, i64 cols, T by) {
+  i64 c = 0;
+  for (; c + 2 <= cols; c += 2, y += 2 * col)
+    for (i64 i = 0; i < n; i++) {
+      const i64 at = i * cols + c;
+      const NAME(Two) a = *(const NAME(Two) *)(xr + at) * by,
+                      b = *(const NAME(Two) *)(xi + at) * by;
+      TWO(y + 2 * i) = (NAME(Two)){a[0], b[0]};
+      TWO(y + col + 2 * i) = (NAME(Two)){a[1], b[1]};
+    }
+  for (i64 i = 0; c < cols && i < n; i++)
+    y[2 * i] = xr[i * cols + c] * by, y[2 * i + 1] = xi[i * cols + c] * by;
+}
 
 static ATTR void NAME(gather)(void *ar, void *ai, const FftLine *x, i64 col, i64 n, i64 cols) {
   const T *re = x->re, *im = x->im;
@@ -319,6 +370,14 @@ static ATTR void NAME(gather)(void *ar, void *ai, const FftLine *x, i64 col, i64
   }
   T *yr = ar, *yi = ai;
   i64 from = 0; /* columns that are done */
+  if (cols > 1 && IS_PAIRS(re, im, row, col)) {
+    NAME(pairs_in)(yr, yi, re, col, n, cols);
+    return;
+  }
+  if (cols > 1 && sizeof(T) == 8 && re && !im && row == 1 && col > 2) {
+    NAME(reals_in)(yr, yi, re, col, n, cols);
+    return;
+  }
   if (cols == 1) cols = n, col = row, n = 1;
 #if LARGE
   else if (re && (row == 1 || (row == 2 && im == re + 1)) && col > 2)
@@ -366,6 +425,10 @@ static ATTR void NAME(scatter)(const FftLine *y, i64 col, const void *ar, const 
   }
   const T *xr = ar, *xi = ai;
   i64 from = 0;
+  if (cols > 1 && IS_PAIRS(re, im, row, col)) {
+    NAME(pairs_out)(re, col, xr, xi, n, cols, by);
+    return;
+  }
   if (cols == 1) cols = n, col = row, n = 1;
 #if LARGE
   else if (re && (row == 1 || (row == 2 && im == re + 1)) && col > 2)

@@ -478,23 +478,190 @@ describe("a function that is made in each call and breaks", function()
     assert.truthy(ty.explain(compiled).skips > 8)
   end)
 
-  it("may be another variable in each turn of a loop", function()
-    same(function()
-      return function(x)
-        local list = {}
-        for i = 1, 3 do
-          local n = i
-          list[i] = function(v)
-            n = n + 1
-            say(n)
-            return work(v) * n
-          end
-          x = list[i](x) * 0.1
-          n = n * 10
+  --- Each has variables of its own in each turn of a loop, which are assigned and which closures share.
+  local turns = {
+    ["a list of closures"] = function(x)
+      local list = {}
+      for i = 1, 3 do
+        local n = i
+        list[i] = function(v)
+          n = n + 1
+          say(n)
+          return work(v) * n
         end
-        return list[1](x), list[2](x), list[3](x), list[1](x)
+        x = list[i](x) * 0.1
+        n = n * 10
       end
-    end, false, a)
+      return list[1](x), list[2](x), list[3](x), list[1](x)
+    end,
+    ["a step of an optimiser"] = function(x)
+      local sum, steps = 0, 0
+      for epoch = 1, 3 do
+        local total, worst = 0, nil
+        for _, scale in ipairs { 1, 2, 3 } do
+          local calls = 0
+          local function closure()
+            calls = calls + 1
+            local y = work(x) * scale
+            local l = y:sum():item()
+            if not worst or l > worst then worst = l end
+            total = total + l
+            return y
+          end
+          x = x + closure() * 1e-3
+          if calls ~= 1 then error "once" end
+          steps = steps + calls
+        end
+        say(epoch, total, worst)
+        sum = sum + total
+      end
+      return x, sum, steps
+    end,
+    ["while and break"] = function(x)
+      local kept, k = {}, 0
+      while true do
+        local n = k
+        local function get() return n end
+        kept[#kept + 1] = get
+        x = work(x) * 0.5
+        say(k, n)
+        n = n + 0.5
+        if k == 3 then break end
+        k = k + 1
+      end
+      return x, kept[1](), kept[2](), kept[4]()
+    end,
+    ["repeat, whose condition reads it"] = function(x)
+      local kept = {}
+      repeat
+        local n = #kept
+        local function add(v) n = n + v say("add", n) return work(x) end
+        kept[#kept + 1] = function() n = n * 2 return n end
+        x = add(3) * 0.5
+      until n > 4
+      return x, kept[1](), kept[1](), kept[2] and kept[2](), #kept
+    end,
+    ["scopes behind each other"] = function(x)
+      local get, set, again
+      do
+        local n = 1
+        get = function() n = n + 1 return n end
+        x = work(x) say(n)
+      end
+      do
+        local m = 10
+        set = function(v) m = v return m end
+        again = function() return m end
+        x = work(x) say(m, set(20))
+        m = m + 1
+      end
+      return x, get(), again(), set(3), again(), get()
+    end,
+    ["variables of several depths"] = function(x)
+      local all, out = 0, {}
+      for i = 1, 2 do
+        local o = i
+        for k = 1, 2 do
+          local b, c = k, nil
+          local function both(v)
+            o, b, c, all = o + 1, b + 10, v, all + 100
+            say(o, b, all)
+            return work(v)
+          end
+          x = both(x) * 0.5
+          out[#out + 1] = function() b = b + 1 return o, b, c end
+          b = b * 2
+        end
+        o = o * 3
+      end
+      for k, f in ipairs(out) do say(k, f()) end
+      for k, f in ipairs(out) do say(k, f()) end
+      return x, all
+    end,
+    ["errors and protected bodies"] = function(x)
+      local log = {}
+      for i = 1, 4 do
+        local tries, why = 0, nil
+        local ok = pcall(function()
+          tries = tries + 1
+          local y = work(x)
+          say("try", i, tries)
+          if i % 2 == 0 then error("at " .. i, 0) end
+          x = work(y) * 0.5
+        end)
+        if not ok then why = "failed" end
+        log[i] = function() return tries, why end
+        tries = tries + 10
+      end
+      for i = 1, 4 do say(i, log[i]()) end
+      return x
+    end,
+    ["a parameter's place and `...`"] = function(x, k)
+      for i = 1, 2 do
+        local first = k
+        local function count() first = first + i return first end
+        say(count(), first)
+        x = work(x) + count()
+        if first < 0 then k = nil end
+      end
+      return x, k
+    end,
+  }
+  for name, f in pairs(turns) do
+    it("has variables of its own in each turn of a loop: " .. name, function()
+      in_parts(function() return f end, false, a, 2)
+      same(function() return f end, true, a, 2)
+    end)
+  end
+
+  it("has variables of its own in each turn of a loop that runs as it is behind a part", function()
+    local function f(x)
+      local y, list = work(work(x)), {}
+      say "begins"
+      for i = 1, 3 do
+        local n = i
+        list[i] = function()
+          n = n + 1
+          return n
+        end
+        say(i, list[i]())
+        n = n * 10
+      end
+      return y, list[1](), list[2](), list[3]()
+    end
+    local compiled = ty.compile(f)
+    for _ = 1, 40 do assert.equal(account(f, false, a), account(compiled, false, a)) end
+    assert.truthy(ty.explain(compiled).skips > 0)
+  end)
+
+  it("has variables of its own in each turn of loops that are suspended, and that debug looks at", function()
+    local function f(x, k)
+      local list = {}
+      for i = 1, 3 do
+        local n = k * i
+        list[i] = function() n = n + 1 return n end
+        local y = work(x)
+        coroutine.yield(list[1](), n)
+        n = n * 2
+        x = y * 0.5
+      end
+      return x, list[1](), list[2](), list[3](), select(2, debug.getupvalue(list[2], 1)),
+        debug.upvalueid(list[1], 1) == debug.upvalueid(list[2], 1)
+    end
+    local function interleaved(g)
+      local list, out = {}, {}
+      for k = 1, 3 do list[k] = coroutine.wrap(g) end
+      for turn = 1, 4 do
+        for k = 1, 3 do
+          local given = { list[k](turn == 1 and a or nil, k) }
+          for i = 1, table.maxn(given) do out[#out + 1] = text(given[i]) end
+        end
+      end
+      return table.concat(out, ";")
+    end
+    local compiled = ty.compile(f)
+    for _ = 1, 5 do assert.equal(interleaved(f), interleaved(compiled)) end
+    assert.truthy(ty.explain(compiled).skips > 0)
   end)
 
   it("sees variables that debug changes or joins meanwhile", function()

@@ -525,6 +525,66 @@ describe("complex numbers and Lua:", function()
   end)
 end)
 
+describe("inverse functions of complex numbers", function()
+  local P, HALF = math.pi, math.pi / 2
+  local L, T = 1.3169578969248166, 0.5493061443340549 -- log(2 + sqrt(3)), log(3) / 2
+  -- {re, im, value's re, value's im} on both sides of the cuts: IEEE 754's signs of zero, as NumPy has them
+  local sides = {
+    asin = { { 2, 0, HALF, L }, { 2, -0.0, HALF, -L }, { -2, 0, -HALF, L }, { -2, -0.0, -HALF, -L } },
+    acos = { { 2, 0, 0, -L }, { 2, -0.0, 0, L }, { -2, 0, P, -L }, { -2, -0.0, P, L } },
+    acosh = { { -2, 0, L, P }, { -2, -0.0, L, -P }, { 0.5, 0, 0, P / 3 }, { 0.5, -0.0, 0, -P / 3 } },
+    asinh = { { 0, 2, L, HALF }, { -0.0, 2, -L, HALF }, { 0, -2, L, -HALF }, { -0.0, -2, -L, -HALF } },
+    atanh = { { 2, 0, T, HALF }, { 2, -0.0, T, -HALF }, { -2, 0, -T, HALF }, { -2, -0.0, -T, -HALF } },
+    atan = { { 0, 2, HALF, T }, { -0.0, 2, -HALF, T }, { 0, -2, HALF, -T }, { -0.0, -2, -HALF, -T } },
+  }
+  local INF = math.huge
+  local ends = {
+    asin = { { INF, 0, HALF, INF }, { -INF, 1, -HALF, INF }, { INF, INF, P / 4, INF }, { 1, -INF, 0, -INF } },
+    acos = { { INF, 0, 0, -INF }, { -INF, 1, P, -INF }, { INF, INF, P / 4, -INF }, { 1, -INF, HALF, INF } },
+    acosh = { { INF, 0, INF, 0 }, { -INF, 1, INF, P }, { INF, INF, INF, P / 4 }, { 1, -INF, INF, -HALF } },
+    atanh = { { INF, 0, 0, HALF }, { -INF, -1, -0.0, -HALF }, { INF, INF, 0, HALF }, { 1, -INF, 0, -HALF } },
+    atan = { { INF, 0, HALF, 0 }, { -INF, -1, -HALF, -0.0 } },
+  }
+
+  it("tell the sides of their cuts apart by the sign of a zero, and have NumPy's values at infinity", function()
+    for _, list in ipairs { sides, ends } do
+      for name, points in pairs(list) do
+        for _, p in ipairs(points) do
+          local z = C(ty.tensor({ { p[1], p[2] } }, { dtype = "f64" }))
+          local got = R(ty[name](z)):totable()[1]
+          for k = 1, 2 do
+            local text = ("%s(%g, %g): %.17g, %.17g"):format(name, p[1], p[2], got[1], got[2])
+            assert.is_true(got[k] == p[k + 2] or math.abs(got[k] - p[k + 2]) <= 4e-16 * math.abs(p[k + 2]), text)
+            if p[k + 2] == 0 then assert.equal(1 / p[k + 2], 1 / got[k], text) end
+          end
+        end
+      end
+    end
+  end)
+
+  it("are odd, also where the pole is near: NumPy's values", function()
+    local values = { { 1.0012634936244005, 0.015187454420754606, 2.4388222222283167, 0.8306936113109065 },
+      { 0.8897124316619623, 0.00875731863303569, 1.4189784183667453, 0.041936161597224325 } }
+    for _, v in ipairs(values) do
+      local z = C(ty.tensor({ { v[1], v[2] } }, { dtype = "f64" }))
+      local y = R(ty.atanh(z)):totable()[1]
+      for k = 1, 2 do assert.near(v[k + 2], y[k], 4e-16 * v[k + 2]) end
+      H.same(R(-ty.atanh(z)), R(ty.atanh(-z)))
+      H.same(R(-ty.atan(z)), R(ty.atan(-z)))
+    end
+  end)
+
+  it("are not drawn in place, whatever numbers a compiled function is given", function()
+    local f = ty.compile(function(z, a, b) return ty.uniform_(z * 1, a, b) end)
+    for k = 1, 3 do
+      assert.error_matches(function() f(C(ty.ones(2, 2)), 0, k) end, "uniform_: needs a float tensor, got c64")
+    end
+    local line = ty.compile(function(a, b) return ty.linspace(a, b, 4, { dtype = "u16" }) end)
+    for k = 1, 3 do assert.error_matches(function() line(0, k) end, "linspace: dtype must be a float, got u16") end
+    assert.same({ -math.huge, math.huge }, (1 / R(ty.full({}, -0.0, { dtype = "c64" }))):totable())
+  end)
+end)
+
 describe("gradients of complex numbers", function()
   it("are dL/dre + i dL/dim, and a step against them descends", function()
     local z = ty.complex({ 3, -1 }, { 4, 2 }, { requires_grad = true })
@@ -811,7 +871,7 @@ describe("where complex numbers are not carried, the error names what is:", func
     local path = os.tmpname() .. ".c"
     assert.error_matches(function() ty.export(function(x) return x * x end, path, { z }) end,
       "export: argument 1 is complex.*view_as_real")
-    local ok, why = pcall(ty.export, function(x) return C(x) * 2 end, path, { ty.zeros(2, 2) })
+    local ok, why = pcall(ty.export, function(x) return C(x) * 2 end, path, { ty.zeros(2, 2) }, { name = "twice" })
     assert.truthy(not ok and tostring(why):find "a result is complex: give ty.view_as_real of it", tostring(why))
     assert.truthy(ty.export(function(x) return R(C(x) * C(x)) end, path, { ty.ones(2, 2) }, { name = "square" }))
     os.remove(path)

@@ -1,7 +1,7 @@
 -- cuda.lua -- the device "cuda" for specs: on the driver that TYCHO_CUDA_DRIVER names, else on the software GPU (spec/gpu),
 -- where `make gpu` has built it.
--- Out: {loaded, why, driver}; loaded is false where there is neither. CUDA_DEFAULT=1 in the environment makes it the device
--- of all that is made without one: the specs then run on it.
+-- Out: {loaded, why, driver, soft}; loaded is false where there is neither, soft true on the software GPU.
+-- CUDA_DEFAULT=1 in the environment makes it the device of all that is made without one: the specs then run on it.
 local ty = require "tycho"
 
 local module = require "spec.module"
@@ -11,13 +11,20 @@ local driver = os.getenv "TYCHO_CUDA_DRIVER"
 local f = not driver and not module.windows and io.open(soft, "rb")
 if f then
   f:close()
+  driver = soft
+end
+local is_soft = driver ~= nil and driver:find("spec/libcuda%.so$") ~= nil
+if is_soft then
   local ffi = require "ffi"
   ffi.cdef "int setenv(const char *name, const char *value, int overwrite);"
-  ffi.C.setenv("TYCHO_CUDA_DRIVER", soft, 1)
-  driver = soft
+  ffi.C.setenv("TYCHO_CUDA_DRIVER", driver, 1)
+  -- what was kept by other drivers is not its own; each kernel is assembled where it is first launched
+  ffi.C.setenv("TYCHO_CACHE", "off", 0)
+  ffi.C.setenv("TYCHO_NVJITLINK", "off", 0)
+  ffi.C.setenv("TYCHO_CUDA_LATE", "0", 0)
 end
 
 if not driver then return { loaded = false, why = "the software GPU was not built (make gpu)" } end
 local ok, why = ty.cuda.is_available()
 if ok and os.getenv "CUDA_DEFAULT" then assert(ty.device "cuda") end
-return { loaded = ok, why = why, driver = driver }
+return { loaded = ok, why = why, driver = driver, soft = ok and is_soft }

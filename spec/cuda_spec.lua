@@ -105,6 +105,29 @@ describe("loop programs on cuda give the CPU's bits:", function()
   each("long rows, in one kernel and in two", { "f32", "f64" }, function(x)
     return x:sum(2), x:t():contiguous():sum(1), x:max(2), (x:abs() + 1):log():sum(), x:argmin(2), x:t():contiguous():argmax(1), x:var(2)
   end, 3, 9001)
+  probe("rows of every length, as many as a warp holds or not, and of -0", function()
+    for _, dtype in ipairs { "f32", "f64", "f16", "i8", "i64" } do
+      for _, rows in ipairs { 1, 4, 6, 32 } do
+        for _, n in ipairs { 2, 4, 8, 12, 32, 36, 64, 66, 132 } do
+          same(("%s %d x %d"):format(dtype, rows, n), function(x)
+            return x:sum(2), x:max(2), x:argmax(2), x:argmin(2), x:to "f32":softmax(2), x:matmul(x[1])
+          end, H.mixed(dtype, { rows, n }, n))
+        end
+      end
+    end
+    for _, dtype in ipairs { "f32", "f64" } do
+      same("-0", function(x) return x:sum(2), x:matmul(x[1]:abs()) end, -ty.zeros(8, 16, { dtype = dtype }))
+    end
+  end)
+  probe("maps by neighbours: of all widths, ends, operands that are one number a row, places that are not aligned", function()
+    for _, dtype in ipairs(ALL) do
+      same(dtype, function(x)
+        return x + x, x[{ { 2, -1 } }] * 2, x[{ { 1, -2 } }]:to "f32" + 1, x:reshape(-1, 3) - x:reshape(-1, 3)[{ {}, { 1 } }],
+          (x:reshape(3, -1) + x:reshape(3, -1)[{ {}, { 2 } }]):to "i8", x:to "f64"
+      end, H.mixed(dtype, { 132 }, 1))
+      same(dtype, function(x) return x + x, x:to "f16", -x end, H.mixed(dtype, { 135 }, 2))
+    end
+  end)
   each("places of extremes", { "f32", "i64", "f16" }, function(x) return x:argmax(2), x:argmin(1), x:round():argmax() end, 9, 130)
   each("softmax, norms", FLOATS, function(x)
     return x:softmax(2), x:log_softmax(1), x:logsumexp(2), (x - x:mean(2, true)) / x:std(2, { keepdim = true })
@@ -170,6 +193,15 @@ describe("products on cuda give the CPU's bits:", function()
       same(dtype, function(x, y) return x:matmul(y), y.mT:matmul(x.mT), x[1]:t():clone():t():matmul(y[2]:t():clone():t()) end, a, b)
     end
     same("a sum that underflows to -0", function(x, y) return x:matmul(y) end, ty.full({ 20, 30 }, 1e-30), ty.full({ 30, 20 }, -1e-30))
+  end)
+  probe("large tiles, with ends of rows, columns and k, blocks of k, operands that lie either way, aligned or not", function()
+    local function mm(x, y) return x:matmul(y) end
+    for _, k in ipairs { 1, 16, 40, 256, 257, 300 } do same("k " .. k, mm, numbers("f32", 2, 256, k), numbers("f32", 2, k, 256)) end
+    same("ends", mm, numbers("f32", 2, 250, 40), numbers("f32", 2, 40, 201))
+    same("along k", function(x, y) return x:matmul(y.mT) end, numbers("f32", 2, 250, 40), numbers("f32", 2, 201, 40))
+    same("across", function(x, y) return x.mT:matmul(y) end, numbers("f32", 2, 40, 252), numbers("f32", 2, 40, 204))
+    same("not aligned", function(x, y) return x.mT:matmul(y.mT) end, numbers("f32", 2, 40, 250), numbers("f32", 2, 201, 40))
+    same("-0", mm, ty.full({ 300, 30 }, 1e-30), ty.full({ 30, 400 }, -1e-30))
   end)
   probe("one column, short and long", function()
     for _, dtype in ipairs { "f32", "f64", "bf16", "i32" } do
@@ -271,8 +303,8 @@ describe("compiled functions on cuda", function()
     local f = ty.compile(transform)
     local x = numbers("f32", 2, 6, 8) / 20
     for _ = 1, 3 do same("transform", f, x) end
-    local text = ty.explain(f):full()
-    assert.truthy(text:find "cuda refuses", text)
+    local text = tostring(ty.explain(f))
+    assert.truthy(text:find("4 steps on cuda, of which the cpu does 2;", 1, true) and text:find "cuda refuses it", text)
     assert.truthy(tonumber(tostring(ty.explain(f)):match "(%d+) answered without running it") >= 1)
   end)
 
@@ -304,6 +336,41 @@ describe("compiled functions on cuda", function()
   end
 end)
 
+describe("on the software GPU, accesses are what they must be:", function()
+  local soft = cuda.loaded and cuda.driver and cuda.driver:find "spec/libcuda.so" and require "spec.soft_gpu"
+  --- Sectors by their ideal, wavefronts of shared memory by theirs, requests and warp instructions for 32 elements of x.
+  local function counted(f, x, ...)
+    local there, n = { x:to "cuda" }, x:numel() / 32
+    for i = 1, select("#", ...) do there[i + 1] = (select(i, ...)):to "cuda" end
+    ty.synchronize()
+    soft.cu.soft_gpu_reset_counts()
+    local y = f(unpack(there))
+    ty.synchronize()
+    assert.equal("cuda", y.device)
+    return soft.count "global_sectors" / soft.count "global_ideal",
+      soft.count "shared_wavefronts" / math.max(soft.count "shared_ideal", 1), soft.count "global_requests" / n,
+      soft.count "warp_instructions" / n
+  end
+  local function least(name, sectors, shared, requests, instructions, f, ...)
+    local operands = { ... }
+    local claim = soft and it or pending
+    claim(name, function()
+      local a, b, c, d = counted(f, unpack(operands))
+      local got = ("sectors %.3f, shared memory %.3f, requests %.3f, instructions %.2f"):format(a, b, c, d)
+      assert.truthy(a <= sectors and b <= shared and c <= requests and d <= instructions, got)
+    end)
+  end
+  least("a map takes 16 bytes at a time", 1, 0, 1.01, 10, function(x, y) return x + y end, numbers("f32", 32000), numbers("f32", 32000))
+  least("so does one of halves and bytes", 1, 0, 0.76, 15, function(x) return x + 1 end, numbers("f16", 32000))
+  least("long rows", 1, 0, 0.3, 7.5, function(x) return x:sum(2) end, numbers("f32", 32, 1000))
+  least("short rows, of which a warp has several", 1, 0, 0.76, 24, function(x) return x:sum(2) end, numbers("f32", 2000, 16))
+  least("rows in several passes", 1, 0, 1.2, 110, function(x) return x:softmax(2) end, numbers("f32", 200, 128))
+  least("columns", 1, 0, 1.1, 10, function(x) return x:sum(1) end, numbers("f32", 100, 1024))
+  least("a large product", 1, 1, 2.8, 295, function(x, y) return x:matmul(y) end, numbers("f32", 2, 256, 256), numbers("f32", 2, 256, 256))
+  least("whose second operand is transposed", 1, 1, 4.3, 300, function(x, y) return x:matmul(y.mT) end, numbers("f32", 2, 256, 256),
+    numbers("f32", 2, 256, 256))
+end)
+
 --- A process of its own: what it prints.
 local function run(environment, program)
   local file = os.tmpname()
@@ -316,6 +383,8 @@ local function run(environment, program)
   os.remove(file)
   return text
 end
+
+local soft_probe = cuda.soft and it or pending -- failures are the software GPU's to inject
 
 describe("without a device,", function()
   local first = [[
@@ -336,17 +405,18 @@ describe("without a device,", function()
   end)
 
   local function on_soft(environment, program)
-    return run(("TYCHO_CUDA_DRIVER='%s' %s"):format(cuda.driver or "", environment), program)
+    return run(("TYCHO_CUDA_DRIVER='%s' TYCHO_CUDA_LATE=0 TYCHO_CUDA_INTERPRET= TYCHO_CACHE=off %s"):format(cuda.driver or "",
+      environment), program)
   end
 
-  probe("a driver that has none, or an old one, says so", function()
+  soft_probe("a driver that has none, or an old one, says so", function()
     local text = on_soft("SOFT_GPU_DEVICES=0", first)
     assert.truthy(text:find("is not available: there is no CUDA device (CUDA_ERROR_NO_DEVICE", 1, true), text)
     text = on_soft("SOFT_GPU_CAPABILITY=70", first)
     assert.truthy(text:find("is too old: it has compute capability 7.0, 7.5 is needed", 1, true), text)
   end)
 
-  probe("a child of a fork is told, and its CPU and its parent go on", function()
+  soft_probe("a child of a fork is told, and its CPU and its parent go on", function()
     local text = on_soft("", [[
       local ffi, ty = require "ffi", require "tycho"
       ffi.cdef "int fork(void); int waitpid(int pid, int *status, int options);"
@@ -364,7 +434,7 @@ describe("without a device,", function()
     assert.truthy(text:find("^3\nfalse\t.*a child process cannot use the CUDA device of its parent.*\n3\n3\n$"), text)
   end)
 
-  probe("that was lost, each read says so, and the CPU goes on", function()
+  soft_probe("that was lost, each read says so, and the CPU goes on", function()
     local text = on_soft("SOFT_GPU_LOSE_AFTER=6", [[
       local ty = require "tycho"
       local x = ty.ones(3, { device = "cuda" })
@@ -379,7 +449,7 @@ describe("without a device,", function()
     assert.truthy(text:find("^false\t.*has failed: .*; it can be used again by a new process\nfalse\t.*has failed.*\n3\n$"), text)
   end)
 
-  probe("that refuses a kernel, the error names operation and log, and other kernels go on", function()
+  soft_probe("that refuses a kernel, the error names operation and log, and other kernels go on", function()
     local program = [[
       local ty = require "tycho"
       local x = ty.tensor({ 3, 1, 2 }, { device = "cuda" })
@@ -394,7 +464,7 @@ describe("without a device,", function()
     assert.truthy(text:find("^true\t12\nfalse\t.*sort: " .. why .. "\ntrue\t12\n$"), text)
   end)
 
-  probe("memory that has run out raises, after what is cached was given back", function()
+  soft_probe("memory that has run out raises, after what is cached was given back", function()
     local text = on_soft("SOFT_GPU_MEMORY=67108864", [[
       local ty = require "tycho"
       ty.zeros(10 * 1024 * 1024, { device = "cuda" }):release()

@@ -12,8 +12,8 @@ local doctest = require "docs.doctest"
 local ty, internals = H.ty, H.internals
 
 local groups = {
-  nn = ty.nn, optim = ty.optim, data = ty.data, csv = ty.csv, image = ty.image, files = ty.files, dist = ty.dist,
-  linalg = ty.linalg, fft = ty.fft,
+  nn = ty.nn, optim = ty.optim, data = ty.data, csv = ty.csv, image = ty.image, files = ty.files,
+  dist = ty.dist, linalg = ty.linalg, fft = ty.fft,
   plot = getmetatable(ty.plot {}), progress = getmetatable(ty.progress()), graph = require "tycho.graph",
   run = getmetatable(ty.start(function() end)).__index,
 }

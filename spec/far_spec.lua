@@ -622,3 +622,22 @@ describe("a queue", function()
     assert.falsy(text:find "alive", text)
   end)
 end)
+
+describe("complex numbers on a device", function()
+  probe("meet numbers there: in arithmetic, writes, choices, functions", function()
+    local z = ty.complex({ 1, -2, 0.5 }, { 3, 0.25, -1 })
+    local mask = ty.tensor { true, false, true }
+    local function results(device)
+      local x, m = z:to(device), mask:to(device)
+      local w = x * 1
+      w[1] = 2
+      w[{ { 2, 3 } }] = -0.5
+      return { x + 1, 2 - x, x / 3, ty.where(m, x, 0.5), x:pow(-1.25), x:log1p(), w, x:masked_fill(m, 7), x:conj() }
+    end
+    local want, got = results "cpu", results "far"
+    for i, y in ipairs(want) do
+      assert.equal("far", got[i].device)
+      H.same(y:view_as_real(), got[i]:view_as_real())
+    end
+  end)
+end)

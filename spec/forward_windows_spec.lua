@@ -112,6 +112,33 @@ describe("a compiled forward pass over windows", function()
     end, CALLS))
   end)
 
+  it("is used in part, twice, behind writes, in a checkpoint and without gradients as the plain function is", function()
+    local told = both(function()
+      local w = leaf(3, 2, 3, 3)
+      return { leaves = { w }, run = function(x)
+        local h = ty.conv2d(x, w, { padding = 1 })
+        return ty.max_pool2d(h, 3, { stride = 2, padding = 1 }), ty.avg_pool2d(h:tanh(), 2)
+      end }
+    end, function(world, k)
+      local out, way = {}, k < 14 and 0 or k % 6
+      local x = batches(size(k)):requires_grad_()
+      if way == 5 then return (ty.no_grad(world.f, x)) end
+      local run = way == 4 and function(...) return ty.checkpoint(world.f, ...) end or world.f
+      local y, z = run(x)
+      run(batches(size(k + 3)))
+      if way == 1 then ty.no_grad(function() z:mul_(2) end) end
+      if way == 2 then ty.no_grad(function() x:mul_(2) end) end
+      local loss = way == 3 and z:square():sum() or y:square():sum() + z:sum()
+      for i = 1, 2 do
+        out[2 * i - 1], out[2 * i] = pcall(loss.backward, loss, nil, { retain_graph = i == 1 and k % 2 == 0 })
+        out[2 * i] = tostring(out[2 * i]):gsub("^.-:%d+: ", "")
+      end
+      out[5], out[6] = y:detach(), x.grad
+      return unpack(out)
+    end, 3 * CALLS)
+    assert.truthy(ranged(told) >= 1, tostring(told.traces[1].no_range))
+  end)
+
   it("follows what is counted in two dims, and what is decided by that", function()
     local told = both(function()
       local w = leaf(2, 1, 1)

@@ -233,14 +233,14 @@ local DTYPES = { "f32", "f32", "f32", "f64", "f16", "bf16", "f32", "i64", "bool"
 
 M.any = {
   dtypes = DTYPES, sizes = { 0, 1, 1, 2, 3, 3, 4, 5, 5, 15, 17 }, most = 200, values = gen.usual.values, calm = true,
-  make = make, sorts = weights { layer = 12, chosen = 3, move = 4, read = 0, branch = 0, loop = 1, said = 0, caught = 0 },
+  make = make, sorts = weights { named = 6, layer = 12, chosen = 3, move = 4, read = 0, branch = 0, loop = 1, said = 0, caught = 0 },
   vars = tracked, takes = function() return true end, calls = gen.usual.calls, copied = 5,
 }
 
 M.cut = {}
 for k, v in pairs(M.any) do M.cut[k] = v end
 M.cut.calm = false
-M.cut.sorts = weights { layer = 12, chosen = 3, move = 4, read = 5, branch = 5, loop = 4, said = 4, caught = 4 }
+M.cut.sorts = weights { named = 6, layer = 12, chosen = 3, move = 4, read = 5, branch = 5, loop = 4, said = 4, caught = 4 }
 
 -- Values that most functions are defined for, by turns: below 1, above 0, any small ones.
 local ranges = {
@@ -264,14 +264,18 @@ local function moderate(ty, v)
   return v:numel() == 0 or v:detach():abs():max():item() < 100 -- NaN is not
 end
 
---- Functions whose gradient is no derivative, by what they are for.
-local kinked = { detach = true, gaussian_nll_loss = true, gumbel_softmax = true }
+--- Functions whose gradient is no derivative, by what they are for; stairs, whose steps may be narrower than what
+--- differences are taken over.
+local kinked = { detach = true, gaussian_nll_loss = true, gumbel_softmax = true, remainder = true, fmod = true, mod = true,
+  remainder_ = true, fmod_ = true }
 
 M.smooth = {
   dtypes = { "f64", "f64", "f64", "f64", "f64", "f64", "i64", "bool", "c128" }, sizes = { 1, 2, 2, 3, 3, 4, 5 }, most = 40,
   values = smooth_values, calm = true, make = make,
-  sorts = weights { layer = 14, chosen = 3, move = 4, read = 0, branch = 0, bitcast = 0, loop = 1, said = 0, caught = 0 },
-  vars = tracked, accept = moderate, takes = function(row) return row.gradients > 0 or row.rule == "cmp" end,
+  sorts = weights { named = 6, layer = 14, chosen = 3, move = 4, read = 0, branch = 0, bitcast = 0, loop = 1, said = 0, caught = 0 },
+  vars = tracked, accept = moderate, takes = function(row)
+    return (row.gradients > 0 or row.rule == "cmp") and not kinked[row.lua]
+  end,
   calls = function(name) return not kinked[name] end, copied = 5,
 }
 

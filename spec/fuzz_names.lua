@@ -58,6 +58,22 @@ for name in ("inv det slogdet eigh eigvalsh cholesky matrix_exp matrix_power con
   sizes["linalg." .. name] = sizes.square_matrix
 end
 
+--- Modules: what they are made with, the sizes of what they are given. They are made beside the program, in evaluation,
+--- and their weights need no gradient: that of what they are given goes through them.
+local modules = {
+  { "Linear", "4, 3", "i 4" }, { "Bilinear", "2, 3, 2", "i 2; i 3" }, { "Conv1d", "3, 2, 2", "2 3 5" }, { "Conv2d", "2, 3, 2", "1 2 4 3" },
+  { "ConvTranspose1d", "2, 2, 2", "1 2 4" }, { "BatchNorm1d", "3", "4 3" }, { "BatchNorm2d", "2", "2 2 2 3" }, { "LayerNorm", "4", "i 4" },
+  { "GroupNorm", "2, 4", "2 4 3" }, { "InstanceNorm1d", "3", "2 3 4" }, { "RMSNorm", "4", "i 4" }, { "PReLU", "", "i j" },
+  { "GRU", "3, 2", "4 2 3" }, { "LSTM", "3, 2", "4 2 3" }, { "RNN", "3, 2", "4 2 3" }, { "GRUCell", "3, 2", "2 3" },
+  { "LSTMCell", "3, 2", "2 3" }, { "RNNCell", "3, 2", "2 3" }, { "MultiHeadAttention", "4, 2", "2 3 4" },
+  { "TransformerEncoderLayer", "4, 2", "2 3 4" }, { "Embedding", "5, 3", "@5 2 3" }, { "LocalResponseNorm", "2", "1 4 3" },
+  { "ChannelShuffle", "2", "1 4 2 2" }, { "PixelShuffle", "2", "1 4 2 3" }, { "Unfold", "2", "1 2 3 3" }, { "Flatten", "", "2 3 2" },
+  { "Upsample", "{ scale = 2 }", "1 2 3 3" }, { "ReflectionPad1d", "1", "1 2 4" }, { "CircularPad2d", "1", "1 2 3 3" },
+  { "CosineSimilarity", "", "i 3; i 3" }, { "GLU", "", "2 4" }, { "MaxPool2d", "2", "1 2 4 5" },
+  { "GRU", "3, 2", "3 4 3", lengths = "{ 4, 2, 1 }" }, { "LSTM", "3, 2", "2 4 3", lengths = "{ 1, 3 }" },
+  { "RNN", "3, 2", "3 5 3", lengths = "{ 2, 5, 4 }" },
+}
+
 local function pick(r, list) return list[r(#list)] end
 
 -- --- options
@@ -295,6 +311,23 @@ local two_results = { sort = true, topk = true, kthvalue = true, mode = true, am
   chunk = true, unbind = true, meshgrid = true, broadcast_tensors = true, var_mean = true, std_mean = true, histogram = true }
 for name in ("svd qr lu eigh slogdet lstsq"):gmatch "%S+" do two_results["linalg." .. name] = true end
 
+--- A statement that calls a module; its weights have the dtype of what it is given.
+function M.layer(self)
+  local row = pick(self.r, modules)
+  local of, x = { letters = {} }, {}
+  for text in row[3]:gmatch "[^;]+" do x[#x + 1] = sized(self, of, text:match "^%s*(.-)%s*$") end
+  if #x == 0 then return nil end
+  local t = self.vars[x[1].var]
+  local s = { kind = "layer", y = self:new_var(), x = x[1].var, z = x[2] and x[2].var, name = row[1], modules = {} }
+  s.lengths = row.lengths and loadstring("return " .. row.lengths)()
+  local m = self.ty.nn[row[1]](loadstring("return " .. row[2])()):eval():requires_grad_(false)
+  if t.dtype ~= "f32" and self.numeric[t.dtype] then m:to(t.dtype) end
+  s.modules.cpu = m
+  local other = os.getenv "FUZZ_DEVICE"
+  if other then s.modules[other] = self.ty.nn._copied(m):to(other) end
+  return s
+end
+
 --- A statement that calls one of the functions.
 function M.call(self)
   local how = self.how
@@ -314,16 +347,16 @@ function M.call(self)
     if texts[i] and not many and a[1] ~= "list" then
       value = sized(self, of, texts[i])
     elseif texts[i] then
-      local list = {}
-      for k = i, #texts do list[#list + 1] = sized(self, of, texts[k]) end
+      local vars = {}
+      for k = i, #texts do vars[#vars + 1] = sized(self, of, texts[k]) end
       if many then
-        for _, v in ipairs(list) do
+        for _, v in ipairs(vars) do
           n = n + 1
           args[n] = v
         end
       else
-        for k, v in ipairs(list) do list[k] = v.var end
-        value = { list = list }
+        for k, v in ipairs(vars) do vars[k] = v.var end
+        value = { list = vars }
       end
     elseif many and not argument[a[1]] then
       for _ = 1, 2 do

@@ -96,6 +96,19 @@ function run.call(ty, v, s) -- y, w = ty.name(operands and constants), or ty.gro
   if s.w then v[s.w] = w end
 end
 
+function run.layer(ty, v, s) -- y = module(x, z); where there are lengths, of a packed sequence
+  local x = v[s.x]
+  if not x or s.z and not v[s.z] then return end
+  local m = s.modules[ty.device()]
+  if s.lengths then
+    local packed = m(ty.nn.utils.pack_padded_sequence(x, s.lengths))
+    v[s.y] = ty.nn.utils.pad_packed_sequence(packed)
+  else
+    local y = m(x, s.z and v[s.z] or nil)
+    v[s.y] = y
+  end
+end
+
 function run.method(ty, v, s) -- the same, on the module's in-place methods: x:name(...)
   local x, b = v[s.x], s.b
   if type(b) == "table" then b = v[b.var] end
@@ -235,6 +248,8 @@ local function lines(program, indent, out)
       for i, a in ipairs(s.args) do args[i] = show(a) end
       line = ("v%s%s = ty.%s%s(%s)"):format(s.y, s.w and ", v" .. s.w or "", s.group and s.group .. "." or "", s.name,
         table.concat(args, ", "))
+    elseif s.kind == "layer" then
+      line = ("v%s = ty.nn.%s(...)(%sv%s%s)"):format(s.y, s.name, s.lengths and "packed " or "", s.x, s.z and ", v" .. s.z or "")
     elseif s.kind == "method" then line = ("v%s:%s(%s)"):format(s.x, s.name, show(s.b))
     elseif s.kind == "index" then line = ("v%s = v%s[%s]"):format(s.y, s.x, show(s.key))
     elseif s.kind == "index_by" then line = ("v%s = v%s[v%s]"):format(s.y, s.x, s.i)
@@ -249,7 +264,7 @@ local function lines(program, indent, out)
     elseif s.kind == "loop" then line = ("for %d rounds, until v%s:to'f64':mean():item() > %s"):format(s.n, s.x,
         tostring(s.limit))
     end
-    out[#out + 1] = indent .. line
+    out[#out + 1] = indent .. (line or ("v%s = %s(v%s)"):format(tostring(s.y), s.kind, tostring(s.x)))
     if s.body then lines(s.body, indent .. "  ", out) end
     if s.turn then lines(s.turn, indent .. "  ", out) end
     if s.yes then
@@ -703,10 +718,11 @@ function make.drop(self)
   return a and { kind = "drop", x = a, collect = self.r(20) == 1 and not self.calm }
 end
 
-make.named, Maker.reshaped = names.call, names.reshaped -- a function of the library, by its signature
+-- A function of the library, by its signature; a module.
+make.named, make.module, Maker.reshaped = names.call, names.layer, names.reshaped
 
 -- Statements of every sort, by weight.
-local weights = { named = 14, map = 30, inplace = 6, cast = 4, bitcast = 2, reduce = 8, scan = 3, product = 4, view = 14,
+local weights = { named = 8, module = 2, map = 30, inplace = 6, cast = 4, bitcast = 2, reduce = 8, scan = 3, product = 4, view = 14,
   assign = 6, move = 8, leaf = 4, composite = 5, read = 2, branch = 2, loop = 2, drop = 2,
   journey = 2, turns = 2, said = 1, caught = 1 }
 

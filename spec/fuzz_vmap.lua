@@ -234,10 +234,18 @@ local function check(program)
   return what
 end
 
--- Gradients for each example are rounded otherwise, see vmap.lua.
-local function rounds(statement)
+-- Gradients for each example are rounded otherwise, see vmap.lua; also in the turns of a scan.
+local rounds
+function rounds(statement)
+  for _, s in ipairs(statement.turn or {}) do
+    if rounds(s) then return true end
+  end
   local name = statement.name
-  return name and (name == "scaled_dot_product_attention" or name:find("^conv%d?"))
+  if not name then return false end
+  for _, part in ipairs { "attention", "conv", "Attention", "Transformer", "Conv" } do
+    if name:find(part, 1, true) then return true end
+  end
+  return false
 end
 
 local fuzz = frame.fuzzer("fuzz_vmap", 2000, {

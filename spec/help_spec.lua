@@ -5,9 +5,8 @@ local H = require "spec.helper"
 local ty = H.ty
 
 local groups = {
-  nn = ty.nn, optim = ty.optim, data = ty.data, csv = ty.csv, image = ty.image, files = ty.files, dist = ty.dist,
-  linalg = ty.linalg, fft = ty.fft,
-  plot = getmetatable(ty.plot {}), graph = require "tycho.graph",
+  nn = ty.nn, optim = ty.optim, data = ty.data, csv = ty.csv, image = ty.image, files = ty.files,
+  dist = ty.dist, linalg = ty.linalg, fft = ty.fft, plot = getmetatable(ty.plot {}), graph = require "tycho.graph",
 }
 
 --- Classes whose methods users call; of other classes the class alone must be known.

@@ -594,6 +594,31 @@ describe("sorting", function()
     end
   end)
 
+  it("searchsorted counts in rows of every length, to the ends of each dtype, with infinities and NaN", function()
+    local most = { u8 = 255, i8 = 127, i64 = 2 ^ 53, f16 = 1 / 0, f32 = 1 / 0, f64 = 1 / 0 }
+    local function below(a, b) return a < b or b ~= b and a == a end
+    for dtype, last in pairs(most) do
+      local values = dtype:find "f" and { -1 / 0, -2, -0.0, 0, 1, 2.5, last, 0 / 0 } or { 0, 1, 5, 9, last - 1, last }
+      local v = ty.tensor(values, { dtype = dtype })
+      for n = 0, 34 do
+        local list = {}
+        for i = 1, n do list[i] = values[(i * 7 + n) % #values + 1] end
+        table.sort(list, below)
+        local x = ty.tensor(list, { dtype = dtype })
+        for _, right in ipairs { false, true } do
+          local got = x:searchsorted(v, right):totable()
+          for k, b in ipairs(values) do
+            local count = 0
+            for _, a in ipairs(list) do
+              if below(a, b) or right and not below(b, a) then count = count + 1 end
+            end
+            assert.equal(count + 1, got[k], dtype)
+          end
+        end
+      end
+    end
+  end)
+
   it("median takes the lower middle, NaN wins", function()
     assert.equal(2, ty.tensor({ 3, 1, 2, 4 }):median():item())
     assert.equal(3, ty.tensor({ 3, 1, 5 }):median():item())

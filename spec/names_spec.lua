@@ -654,6 +654,48 @@ describe("draws", function()
   end)
 end)
 
+describe("names of many cases", function()
+  it("triangles of every size and diagonal have the elements that lie there", function()
+    for n = 0, 5 do
+      for m = 0, 5 do
+        for k = -6, 6 do
+          local want = { { {}, {} }, { {}, {} } }
+          for i = 1, n do
+            for j = 1, m do
+              for which, is in ipairs { j - i <= k, j - i >= k } do
+                if is then table.insert(want[which][1], i) table.insert(want[which][2], j) end
+              end
+            end
+          end
+          assert.same(want, { ty.tril_indices(n, m, k):totable(), ty.triu_indices(n, m, k):totable() })
+        end
+      end
+    end
+  end)
+
+  -- At most so many units in the last place: half of one is the rounding.
+  local function near_f64(bound, f, x)
+    local y, want = f(x), f(x:double())
+    local size = want:abs():float()
+    local unit = ((size:view_as "i32" + 1):view_as "f32":double() - size:double()):maximum(2 ^ -149)
+    local off = ((y:double() - want):abs() / unit):masked_fill(size:isfinite():logical_not(), 0)
+    assert.truthy(off:max():item() <= bound, off:max():item())
+    H.same(y:isfinite(), size:isfinite())
+  end
+
+  it("special functions of f32 are those of f64, rounded, at all magnitudes", function()
+    local bits = ty.arange(-2139095040, 2139095040, 104729):to "i32"
+    local all = ty.cat({ bits:view_as "f32", -bits:view_as "f32", ty.tensor { 0, -0.0, 1 / 0, 2 ^ -149, -2 ^ -126 } }, 1)
+    all = all:masked_fill(all:isnan(), 3)
+    near_f64(0.51, ty.cbrt, all)
+    near_f64(0.53, ty.erfc, ty.cat({ all, ty.linspace(-11, 11, 30000) }, 1))
+    for n = 1, 5 do
+      near_f64(0.51, function(x) return ty.polygamma(n, x) end, ty.cat({ all:abs(), ty.linspace(0.01, 30, 5000) }, 1))
+    end
+    near_f64(0.51, function(x) return ty.polygamma(1, x) end, ty.linspace(-6, 0, 5000))
+  end)
+end)
+
 describe("arguments that do not fit raise, and name the function:", function()
   local x, i = ty.ones(2, 3), ty.ones({ 2 }, { dtype = "i64" })
   local calls = {

@@ -2,7 +2,8 @@
 -- In: a folder of PTX texts, processors as numbers. Out: how many texts, the most registers of a thread; it fails where ptxas
 -- refuses one, where registers are spilled, or where there are more of them than MOST in a kernel of which a multiprocessor
 -- must hold two blocks. A text for a later processor is left out. Without ptxas it says so.
--- Texts go to ptxas in batches, as kernels of one module: a process costs more than most of them.
+-- Texts go to ptxas in batches, as kernels of one module: a process costs more than most of them. PTXAS_TEXTS=3000 in the
+-- environment is how many of them at most, spread over all, besides those with barriers, which no loop program has.
 local MOST, BATCH = 128, 64
 
 local folder = assert(arg[1], "spec/ptxas.lua: FOLDER ARCHITECTURES")
@@ -31,17 +32,21 @@ local function read(file)
     body = (body:gsub("%.entry kernel%(", ".entry " .. name .. "(", 1)), blocks = tonumber(body:match "%.minnctapersm (%d+)") }
 end
 
-local texts = {}
-for _, file in ipairs(lines_of(("ls '%s'/*.ptx"):format(folder))) do texts[#texts + 1] = read(file) end
+local files = lines_of(("find '%s' -name '*.ptx' | sort"):format(folder)) -- names are hashes: in no order
+local texts, step = {}, math.max(1, #files / (tonumber(os.getenv "PTXAS_TEXTS") or #files))
+for i, file in ipairs(files) do
+  local t = read(file)
+  if math.floor(i / step) > math.floor((i - 1) / step) or t.body:find("bar.sync", 1, true) then texts[#texts + 1] = t end
+end
 
 --- The texts of a list as modules of BATCH kernels of one target each: files, constant tables once.
 local function batches(list, folder_of)
-  local files, of = {}, {}
+  local made, of = {}, {}
   for _, t in ipairs(list) do
     local b = of[t.head]
     if not b or b.n == BATCH then
       b = { n = 0, tables = {}, parts = { t.head } }
-      of[t.head], files[#files + 1] = b, b
+      of[t.head], made[#made + 1] = b, b
     end
     b.n = b.n + 1
     for line in t.tables:gmatch "[^\n]+\n" do
@@ -49,13 +54,13 @@ local function batches(list, folder_of)
     end
     b.parts[#b.parts + 1] = t.body
   end
-  for i, b in ipairs(files) do
+  for i, b in ipairs(made) do
     b.file = ("%s/%d.ptx"):format(folder_of, i)
     local f = assert(io.open(b.file, "wb"))
     f:write(table.concat(b.parts))
     f:close()
   end
-  return #files
+  return #made
 end
 
 local scratch = os.tmpname()
@@ -71,8 +76,9 @@ for i = 2, #arg do
   os.execute(("rm -f '%s'/*.ptx"):format(scratch))
   batches(list, scratch)
   local at = by_name
-  for _, line in ipairs(lines_of(("ls '%s'/*.ptx | xargs -P 2 -I{} sh -c '\"%s\" -arch sm_%d -v {} -o /dev/null >{}.log 2>&1'; cat '%s'/*.log; rm -f '%s'/*.log")
-    :format(scratch, ptxas, arch, scratch, scratch))) do
+  local each = ("sh -c '\"%s\" -arch sm_%d -v {} -o /dev/null >{}.log 2>&1'"):format(ptxas, arch)
+  for _, line in ipairs(lines_of(("ls '%s'/*.ptx | xargs -P 2 -I{} %s; cat '%s'/*.log; rm -f '%s'/*.log")
+    :format(scratch, each, scratch, scratch))) do
     at = by_name[line:match "Compiling entry function '([^']*)'"] or at
     local used = tonumber(line:match "Used (%d+) registers")
     local spilled = line:match "(%d+) bytes spill"
@@ -87,7 +93,7 @@ for i = 2, #arg do
   if seen < #list then failed[#failed + 1] = ("%d texts were not assembled"):format(#list - seen) end
   for k = 1, math.min(#failed, 10) do print(failed[k]) end
   bad = bad + #failed
-  print(("ptxas: sm_%d: %d texts, at most %d registers, %d bad"):format(arch, seen, most, #failed))
+  print(("ptxas: sm_%d: %d of %d texts, at most %d registers, %d bad"):format(arch, seen, #files, most, #failed))
 end
 os.execute(("rm -r '%s'"):format(scratch))
 os.exit(bad == 0 and 0 or 1)

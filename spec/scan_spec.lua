@@ -268,10 +268,10 @@ describe("ty.scan of tensors of 8 dims", function()
   end)
 
   it("has the gradient of what a turn gives of the outside as it is, for each example", function()
-    local x, rows = ty.randn(2, 3), ty.randn(4, 1)
+    local x, inputs = ty.randn(2, 3), ty.randn(4, 1)
     local function loss(v)
-      local c, y = ty.scan(function(_, r) return v, v * r:exp() end, ty.zeros(3), rows)
-      local _, z = ty.scan(function(_, r) return r, v end, ty.zeros(1), rows)
+      local c, y = ty.scan(function(_, r) return v, v * r:exp() end, ty.zeros(3), inputs)
+      local _, z = ty.scan(function(_, r) return r, v end, ty.zeros(1), inputs)
       return (c * c):sum() + y:sum() + (z * z):sum()
     end
     local want = ty.stack { ty.grad(loss)(x[1]), ty.grad(loss)(x[2]) }

@@ -102,6 +102,27 @@ describe("every map of the table, for all examples at once,", function()
   end)
 end)
 
+describe("what has a rule of its own", function()
+  it("gives each example a result that it may write to, though it be the same for all", function()
+    local own = ty.custom_grad(function(a) return a * 2, a end, function(_, g) return g * 2 end)
+    for name, f in pairs { lgamma = ty.lgamma, own = own, exp = function(a) return ty.complex(a, a):exp():abs() end } do
+      local x, z = ty.randn(3, 2), ty.rand(4) + 0.5
+      local function loss(v, u)
+        local y = f(u:clone())
+        y[1] = v[1]
+        y[{ { 2, 3 } }] = 0.5
+        return (y * y):sum() * v:sum()
+      end
+      local g, h = ty.vmap(ty.grad(loss, { 1, 2 }), { 1, false })(x, z)
+      for i = 1, 3 do
+        local a, b = ty.grad(loss, { 1, 2 })(x[i], z)
+        H.same(a, g[i], name)
+        H.same(b, h[i], name)
+      end
+    end
+  end)
+end)
+
 describe("every reduction and scan of the table,", function()
   for _, row in ipairs(H.ops) do
     local f = row.lua and (row.class == "reduce" or row.class == "scan") and ty[row.lua]

@@ -24,7 +24,7 @@ local function built(name)
   if fresh == 0 then return true end
   local text, status = run(("mkdir -p '%s/spec' && gcc -std=c11 -O1 -Wall -Wextra -Werror -ffp-contract=off "
     .. "-D_GNU_SOURCE -I'%score' -I'%s.' -o '%s' '%s' $(find '%s/obj' -name '*.o' | "
-    .. "grep -v -e /lua/ -e /file/ -e /embed/ -e /cuda/) -lm -ldl -lpthread %s")
+    .. "grep -v -e /lua/ -e /file/ -e /embed/ -e /cuda/ -e /dist/) -lm -ldl -lpthread %s")
     :format(build, H.root, H.root, program, source, build, link))
   assert(status == 0, text)
   return true

@@ -66,6 +66,10 @@ typedef struct Device {
   ** where that would not save a noticeable share. NULL: not here. */
   i64 (*panels)(const Gemm *d);
   void (*pack)(const Gemm *d, const void *b, void *panels);
+  /* Around the steps of a plan, which the calling thread asks for; they may be carried out at the end, all at once. NULL:
+  ** not here. */
+  void (*begin)(void);
+  void (*end)(void);
 } Device;
 
 extern const Device *ty_devices[DEVICES_MAX]; /* by number */
@@ -75,7 +79,7 @@ extern const Device *ty_devices[DEVICES_MAX]; /* by number */
 ** Lua's registry under DEVICE_KEY, as a light userdata. version: what this header said when they were compiled. Gives
 ** the CPU's device, for what they leave to it; NULL: not added, *err says why. A name that is there is not added
 ** again: its device goes on. */
-#define DEVICE_VERSION 3
+#define DEVICE_VERSION 4
 #define DEVICE_KEY "tycho.device"
 typedef const Device *DeviceRegister(u32 version, const Device *d, const char **err);
 DeviceRegister ty_device_register;

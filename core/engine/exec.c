@@ -513,6 +513,7 @@ static bool run_timed(const Bound *B, const char **err) {
 static bool run_steps(Bound *B, Buffer *const *now) {
   const char *err = NULL;
   bool ok = true;
+  if (B->device->begin) B->device->begin();
   if (TY_UNLIKELY(B->S->slicing != NULL)) ok = run_sliced(B, &err);
   else if (TY_UNLIKELY(B->S->engine->dump & (DUMP_PROFILE | 1u << ('t' - 'a')) || B->b->timed))
     ok = run_timed(B, &err);
@@ -520,6 +521,7 @@ static bool run_steps(Bound *B, Buffer *const *now) {
   else
     for (i32 i = 0; i < B->p->nsteps && ok; i++) ok = run_step(B, &B->p->step[i], &err);
   if (ok && B->p->checks) copy_written(B, now);
+  if (B->device->end) B->device->end();
   if (ok) return true;
   if (B->S->stopped) return ty_fail(B->S, "interrupted: what ran was left undone");
   if (B->S->runs.failed) { /* of an earlier run */

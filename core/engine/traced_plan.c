@@ -251,7 +251,8 @@ static bool plan_make(State *S, const Back *by, const TracedCall *c, BackPlan *p
   M.result = ty_mem_zalloc(sizeof *M.result * (nlead + 1));
   M.made = M.lead + nlead;
   bool ok = (M.in && M.saved && M.lead && M.result) || ty_fail_memory(S, "backward", 0);
-  ok = ok && make_stand_ins(&M) && (z = ty_lazy_open(S, &like)) != NULL;
+  ok = ok && make_stand_ins(&M) &&
+       ((z = ty_lazy_open(S, &like)) != NULL || ty_fail_memory(S, "backward", 0));
   if (ok && (ok = ty_capture_begin(S, z->open))) {
     S->engine->choices = choices;
     S->capture->ranged = choices != NULL;

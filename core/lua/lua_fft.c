@@ -1,10 +1,12 @@
 /*
-** lua_fft.c -- the Fourier transform for lua/tycho/fft.lua, which has checked what it passes on.
+** lua_fft.c -- the Fourier transform for lua/tycho/fourier.lua, which has checked what it passes on.
 ** In: a tensor of f32 or f64, numbers. Out: under `internals`, fft. Raises when out of memory.
 */
 #include "lua/lua_view.h"
+#include "record/complex.h"
 
-/* fft(who, x, dim, kind, norm, n) -> the row FFT (graph.h) along a dim, counted from 1 */
+/* fft(who, x, dim, kind, norm, n, complex) -> the row FFT (graph.h) along a dim, counted from 1; complex: its pairs as
+** numbers, and no handle but theirs keeps their memory */
 static int fft(lua_State *L) {
   State *S = ty_lua_enter(L);
   const char *who = luaL_checkstring(L, 1);
@@ -12,8 +14,10 @@ static int fft(lua_State *L) {
   const int dim = (int)luaL_checkinteger(L, 3) - 1, kind = (int)luaL_checkinteger(L, 4);
   const int norm = (int)luaL_checkinteger(L, 5);
   const i64 n = (i64)luaL_optnumber(L, 6, 0);
+  const bool complex = lua_toboolean(L, 7);
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_record_fft(S, who, x, dim, kind, norm, n, y));
+  if (complex) ty_complex_become(y);
   return 1;
 }
 

@@ -13,15 +13,20 @@
 #include "lua/lua_protect.h"
 #include "lua/lua_trace.h"
 
-void ty_lua_push_instance(lua_State *L, int maker, int like) {
-  lua_Debug ar;
+/* Calls the maker on top, which is given `like`. */
+static void make(lua_State *L, int like) {
   bool hooked;
-  luaL_checktype(L, like, LUA_TFUNCTION);
-  lua_pushvalue(L, maker);
   lua_pushvalue(L, like);
   if (TY_LIKELY(!lua_gethook(L))) lua_call(L, 1, 1);
   else if (ty_lua_undisturbed(L, ty_lua_binding(L), 1, 1, &hooked))
     lua_error(L); /* a hook would see what makes it */
+}
+
+void ty_lua_push_instance(lua_State *L, int maker, int like) {
+  lua_Debug ar;
+  luaL_checktype(L, like, LUA_TFUNCTION);
+  lua_pushvalue(L, maker);
+  make(L, like);
   lua_pushvalue(L, like);
   lua_getinfo(L, ">u", &ar);
   for (int i = 1; i <= ar.nups; i++) lua_upvaluejoin(L, -1, i, like, i);
@@ -79,6 +84,38 @@ static int instance_inside(lua_State *L) {
   return 1;
 }
 
+/* Gives the function that calls it, and the one that goes from part to part, new variables in place of some upvalues.
+** Arguments: that one, the upvalues' numbers. Upvalue 3: what makes functions that have such variables. */
+static int renew(lua_State *L) {
+  lua_Debug ar;
+  const int n = lua_gettop(L);
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  if (!lua_getstack(L, 1, &ar)) return 0;
+  lua_getinfo(L, "f", &ar);
+  lua_pushvalue(L, lua_upvalueindex(3));
+  make(L, 1);
+  for (int i = 2; i <= n; i++) {
+    const int k = (int)luaL_checkinteger(L, i);
+    for (int f = 1; f <= n + 1; f += n) {
+      if (lua_iscfunction(L, f) || !lua_getupvalue(L, f, k)) return 0;
+      lua_pop(L, 1);
+      lua_upvaluejoin(L, f, k, n + 2, k);
+    }
+  }
+  return 0;
+}
+
+/* renews(make) -> the same as a function */
+static int instance_renews(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  lua_settop(L, 1);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_pushvalue(L, 1);
+  lua_pushcclosure(L, renew, 3);
+  return 1;
+}
+
 /* carries(handle, at): the entry's function makes what runs, of the variables of the argument at that position */
 static int instance_carries(lua_State *L) {
   Entry *e = luaL_checkudata(L, 1, ENTRY_META);
@@ -95,11 +132,9 @@ static int instance_has_code(lua_State *L) {
 }
 
 void ty_lua_open_instance(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"_instances", instance_maker},
-                                 {"_inside", instance_inside},
-                                 {"_carries", instance_carries},
-                                 {"_has_code", instance_has_code},
-                                 {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"_instances", instance_maker},   {"_inside", instance_inside},
+                                 {"_renews", instance_renews},     {"_carries", instance_carries},
+                                 {"_has_code", instance_has_code}, {NULL, NULL}};
   lua_pushvalue(L, m);
   ty_lua_register(L, fns);
   lua_pop(L, 1);

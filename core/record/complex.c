@@ -16,6 +16,11 @@
 
 static bool become(bool ok, Tensor *y) { return ok && ty_complex_become(y); }
 
+/* A number that both parts are: +0. */
+static bool is_zero(const Given *x) {
+  return x->kind != O_TENSOR && !x->symbol && x->v == 0 && !signbit(x->v);
+}
+
 bool ty_complex_pack(State *S, const Tensor *x, Tensor *y) {
   if (x->strides[x->type.rank - 1] != 1) return become(ty_record_copy(S, x, y), y);
   ty_tensor_view(y, x, &x->type, x->offset, x->strides);
@@ -66,7 +71,7 @@ static bool record_reals(State *S, const Type *t, const Given *x, Tensor *y) {
 bool ty_complex_number(State *S, const Type *t, const Given *x, Tensor *y) {
   Type reals;
   if (!ty_complex_type_of_reals(S, "full", t, &reals)) return false;
-  if (!x->symbol && x->v == 0) return become(ty_record_full(S, &reals, 0, y), y);
+  if (is_zero(x)) return become(ty_record_full(S, &reals, 0, y), y);
   return become(record_reals(S, t, x, y), y);
 }
 
@@ -90,9 +95,10 @@ static int meet(int n, const Given *src) {
   return d;
 }
 
-/* An operand as the reals of numbers of that dtype. */
-static bool operand_reals(State *S, const char *who, const Given *x, int dtype, Tensor *y) {
-  const Type one = {.dtype = (u8)dtype};
+/* An operand as the reals of numbers of that dtype; a number on that device. */
+static bool operand_reals(State *S, const char *who, const Given *x, int dtype, int device,
+                          Tensor *y) {
+  const Type one = {.dtype = (u8)dtype, .device = (u8)device};
   if (x->kind == O_TENSOR) return reals_as(S, who, x->t, dtype, y);
   return record_reals(S, &one, x, y);
 }
@@ -104,12 +110,15 @@ bool ty_complex_map(State *S, const char *who, int op, int n, const Given *src, 
   if (!ty_complex_is_linear(op) ||
       (first && src[0].kind == O_TENSOR && ty_tensor_is_complex(src[0].t)))
     return ty_complex_refuse_all(S, who, n, src);
+  int device = 0;
   bool ok = true;
+  for (int i = 0; i < n; i++)
+    if (src[i].kind == O_TENSOR) device = src[i].t->type.device;
   for (int i = 0; i < n && ok; i++) {
     all[i] = (Given){.kind = O_TENSOR, .t = &p[i]};
     if (i < first && src[i].kind != O_TENSOR) all[i] = src[i];
     else if (i < first) ok = for_parts(S, who, src[i].t, 1, &p[i]);
-    else ok = operand_reals(S, who, &src[i], dtype, &p[i]);
+    else ok = operand_reals(S, who, &src[i], dtype, device, &p[i]);
   }
   ok = ok && ty_record(S, who, op, n, all, y);
   for (int i = 0; i < n; i++) ty_tensor_release(&p[i]);
@@ -225,10 +234,9 @@ bool ty_complex_assign(State *S, const char *who, const Tensor *dst, const Given
     return ty_fail(S, "%s: complex numbers do not go into %s (take :real(), :imag() or :abs())",
                    who, ty_record_show(&dst->type, sd));
   bool ok = ty_complex_reals(S, who, dst, &to);
-  const bool zero = x->kind != O_TENSOR && !x->symbol && x->v == 0 && !signbit(x->v);
-  if (ok && zero) ok = ty_record_assign(S, who, &to, x); /* in both parts */
+  if (ok && is_zero(x)) ok = ty_record_assign(S, who, &to, x);
   else
-    ok = ok && operand_reals(S, who, x, dst->type.dtype, &from) &&
+    ok = ok && operand_reals(S, who, x, dst->type.dtype, dst->type.device, &from) &&
          ty_record_assign(S, who, &to, &value);
   ty_tensor_release(&to);
   ty_tensor_release(&from);

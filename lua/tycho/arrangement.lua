@@ -3,7 +3,7 @@
 ---@param ty table the core module
 ---@param check table arguments.lua
 ---@param row fun(r: table) adds a composite, see functions.lua
-return function(ty, check, row)
+return function(ty, check, row, _, as_one)
   local fail, is_tensor = check.fail, ty.is_tensor
   local cat, where = ty.cat, ty.where
 
@@ -218,23 +218,38 @@ return function(ty, check, row)
     return cat(parts, 1)
   end
 
+  --- Rows and columns of the elements of a matrix's lower triangle that lie in rows of c, c + 1, ... columns, the first
+  --- of them row `first`: element p of a triangle of rows of 1, 2, ... columns lies in row (sqrt(8 p + 1) + 1) / 2.
+  --- at: 0, 1, ...; n, m: nil, or the sizes of a matrix that is seen from its other end.
+  local corner = as_one(function(at, c, first, n, m)
+    local p = n and (c * (c - 1) / 2 + at:numel() - 1) - at or at + c * (c - 1) / 2
+    local line = ((ty.sqrt(p * 8 + 1) + 1) * 0.5):floor()
+    local rows, columns = line + (first - c), p - line * (line - 1) * 0.5 + 1
+    if n then rows, columns = (n + 1) - rows, (m + 1) - columns end
+    return ty.stack { rows:to("i64"), columns:to("i64") }
+  end)
+
   local function triangle_indices(who, n, m, k, opts, is_lower)
     n, m, k = check.whole(who, 1, n, "rows"), check.whole(who, 2, m, "columns", n),
       check.whole(who, 3, k, "diagonal", 0)
     opts = check.options(who, opts, { device = "string" })
     if n < 0 or m < 0 then fail(who, "sizes must not be negative, got %g and %g", n, m) end
-    local options = { dtype = "i64", device = opts.device }
-    local shift = is_lower and k or k - 1 -- row i has min(max(i + shift, 0), m) columns up to there
-    local first, last = math.max(1, 1 - shift), math.min(n, m - shift)
-    local rows = math.max(last - first + 1, 0) -- that end within the matrix
-    local total = rows * (first + last) / 2 + rows * shift + (n - math.min(math.max(last, 0), n)) * m
-    if not is_lower then total = n * m - total end
-    local counts = (ty.range(n, options) + shift):clamp(0, m)
-    if not is_lower then counts = m - counts end
-    local at, ends = ty.arange(total, options), counts:cumsum(1)
-    local row_of = ty.searchsorted(ends, at, true)
-    local columns = at - (ends - counts):take(row_of) + 1
-    return ty.stack { row_of, is_lower and columns or columns + (m - counts):take(row_of) }
+    if not is_lower then k = m - n - k end -- from the last element on it is a lower triangle
+    local first, last = math.max(1, 1 - k), math.min(n, m - k) -- rows of first + k, ... columns, before rows of all
+    local count, full = math.max(last - first + 1, 0), math.max(n - math.max(last, first - 1), 0)
+    local parts = {}
+    if count > 0 or full == 0 then
+      local total = count * (count + 1) / 2 + count * (first + k - 1)
+      local at = ty.arange(total, { dtype = "f64", device = opts.device })
+      parts[1] = corner(at, first + k, first, not is_lower and n or nil, m)
+    end
+    if full > 0 then
+      local options = { dtype = "i64", device = opts.device }
+      local rows = (ty.range(full, options) + (is_lower and n - full or 0)):unsqueeze(2):expand(full, m)
+      local columns = ty.range(m, options):expand(full, m)
+      table.insert(parts, is_lower and #parts + 1 or 1, ty.stack { rows:reshape(-1), columns:reshape(-1) })
+    end
+    return #parts == 1 and parts[1] or cat(parts, 2)
   end
 
   --- Rows and columns of the elements on and below the k-th diagonal, row by row.

@@ -153,7 +153,7 @@ local function parts_of(core, h)
         if not run then h.parts, h.uncut = false, TOO_LITTLE end
       end,
       does_enough = function(compiled) return handle_of[compiled].does_enough end,
-      has_code = core._has_code, instances = core._instances, within = core._inside,
+      has_code = core._has_code, instances = core._instances, within = core._inside, renews = core._renews,
       is_disabled = function(fn) return disabled[fn] end,
       part_of = function(compiled) return core._part(handle_of[compiled].fn, handle_of[compiled].handle) end,
       link = core._link, link_exit = core._link_exit, unlink = core._unlink,
@@ -465,8 +465,15 @@ function M.open(core)
     return f
   end
 
+  -- Machine code that is being made beside is waited for.
+  local function settled(...)
+    local cuda = package.loaded["tycho.cuda"]
+    if type(cuda) == "table" then cuda.settle() end
+    return ...
+  end
+
   --- Calls f once so that later calls find their trace: no budget applies, and a capture that waits for its turn is
-  --- tried. Gives f's results; what f writes is written.
+  --- tried; kernels that a device's driver assembles are waited for. Gives f's results; what f writes is written.
   --- Raises where f is no compiled function, and what f raises.
   ---@param f function a compiled function
   ---@param ... any what f is given
@@ -474,7 +481,7 @@ function M.open(core)
   function api.warmup(f, ...)
     local h = handle("warmup", f)
     core._wake(h.handle)
-    return leave(modes.about(h.handle, "warmup"), pcall(f, ...))
+    return leave(modes.about(h.handle, "warmup"), settled(pcall(f, ...)))
   end
 
   --- How compiled functions are run: "default"; "eager": as if they were not compiled; "no_recompile": a call that

@@ -105,7 +105,10 @@ return function(ty, check, as_one)
   function rows.eq(x, y)
     local a, b = parts(x)
     local c, d = parts(y)
-    return bitwise_and(eq(a, c), eq(b or 0, d or 0))
+    local same = eq(a, c)
+    b, d = b or 0, d or 0
+    if is_tensor(b) or is_tensor(d) then return bitwise_and(same, eq(b, d)) end
+    return b == d and same or ty.zeros_like(same)
   end
 
   function rows.ne(x, y)
@@ -259,26 +262,49 @@ return function(ty, check, as_one)
 
   -- The inverse functions: W. Kahan, "Branch cuts for complex elementary functions" (1987).
 
+  --- z + c and c - z for a real c: a zero keeps its sign as imaginary part, which tells the sides of a cut apart.
+  local function above(z, c) return join(z:real() + c, z:imag()) end
+  local function below(c, z) return join(c - z:real(), -z:imag()) end
+
+  --- Whether a part of z is infinite; then the angle of z's direction with the imaginary, or the real axis, from 0 up.
+  local function at_infinity(z, axis)
+    local function direction(v) return where(eq(abs(v), INF), copysign(ty.ones_like(v), v), v * 0) end -- NaN stays
+    local x, y = direction(z:real()), abs(direction(z:imag()))
+    return eq(hypot(z:real(), z:imag()), INF), axis == "imaginary" and atan2(x, y) or atan2(y, x)
+  end
+
   local function asin_of(z)
-    local p, q = root(1 - z), root(1 + z)
-    local re = atan2(z:real(), rows.mul(p, q):real())
-    return join(re, asinh(rows.mul(conjugate(p), q):imag()))
+    local p, q = root(below(1, z)), root(above(z, 1))
+    local infinite, angle = at_infinity(z, "imaginary")
+    local re = where(infinite, angle, atan2(z:real(), rows.mul(p, q):real()))
+    return join(re, where(infinite, copysign(INF, z:imag()), asinh(rows.mul(conjugate(p), q):imag())))
   end
 
   local function acos_of(z)
-    local p, q = root(1 - z), root(1 + z)
-    return join(2 * atan2(p:real(), q:real()), asinh(rows.mul(conjugate(q), p):imag()))
+    local p, q = root(below(1, z)), root(above(z, 1))
+    local infinite, angle = at_infinity(z, "real")
+    return join(where(infinite, angle, 2 * atan2(p:real(), q:real())),
+      where(infinite, copysign(INF, -z:imag()), asinh(rows.mul(conjugate(q), p):imag())))
   end
 
   local function acosh_of(z)
-    local p, q = root(z - 1), root(z + 1)
-    return join(asinh(rows.mul(conjugate(p), q):real()), 2 * atan2(p:imag(), q:real()))
+    local p, q = root(above(z, -1)), root(above(z, 1))
+    local infinite, angle = at_infinity(z, "real")
+    return join(where(infinite, INF, asinh(rows.mul(conjugate(p), q):real())),
+      where(infinite, copysign(angle, z:imag()), 2 * atan2(p:imag(), q:real())))
   end
+
+  local BEYOND = { f32 = 2 ^ 15, f64 = 2 ^ 30 } -- there atanh z = 1 / z + i pi / 2, to rounding
 
   local function atanh_of(z)
     local x, y = z:real(), z:imag()
-    local below = (1 - x) * (1 - x) + y * y
-    return join(0.25 * ty.log1p(4 * x / below), 0.5 * atan2(2 * y, (1 - x) * (1 + x) - y * y))
+    local p, q = abs(x), abs(y) -- below zero log1p would cancel
+    local most = maximum(p, q)
+    local far, infinite = lt(BEYOND[x.dtype], most), eq(most, INF)
+    local u, v = p / most, q / most
+    local re = where(far, u / (u * u + v * v) / most, 0.25 * ty.log1p(4 * p / ((1 - p) * (1 - p) + y * y)))
+    local im = where(far, math.pi / 2, 0.5 * atan2(2 * q, (1 - p) * (1 + p) - y * y))
+    return join(copysign(where(infinite, 0, re), x), copysign(im, y))
   end
 
   local function over_root(z, sign) -- 1 / sqrt(1 + sign z^2)
@@ -323,7 +349,8 @@ return function(ty, check, as_one)
     local none = is_complex(z) and rows.eq(z, 0) or eq(z, 0)
     local pr, pi = parts(p)
     if not is_tensor(pr) then return where(none, pr > 0 and 0 or 0 / 0, y) end
-    local positive = bitwise_and(lt(0, pr), eq(pi or 0, 0))
+    local positive = lt(0, pr)
+    if pi then positive = bitwise_and(positive, eq(pi, 0)) end
     local at_zero = where(positive, 0, where(rows.eq(p, 0), 1, 0 / 0))
     return where(none, at_zero, y)
   end

@@ -88,7 +88,7 @@ return function(ty, check, row, complex)
     return input, single, bias, opts, o
   end
 
-  --- fn(x, w, o, size), a group after the other where there are three dims of places: windows of these have as many dims as
+  --- fn(x, w, o, size), a group after the other where there are three dims of places: their windows have as many as
   --- there may be, without one for groups.
   local function by_groups(fn, x, w, o, size)
     if o.n < 3 or o.groups == 1 then return fn(x, w, o, size) end

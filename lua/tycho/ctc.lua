@@ -7,7 +7,7 @@
 ---@param ty table the core module
 ---@param check table arguments.lua
 ---@param row fun(r: table) adds a composite, see functions.lua
-return function(ty, check, row)
+return function(ty, check, row, _, as_one)
   local fail, is_tensor, where, maximum, exp, log = check.fail, ty.is_tensor, ty.where, ty.maximum, ty.exp, ty.log
   local half_floats = require("tycho.half")(ty, check)
   local NONE, LONG = -1e30, 64
@@ -72,6 +72,7 @@ return function(ty, check, row)
     local most = chosen:max(2, true):detach()
     return (most + log(exp(chosen - most):sum(2, true))):squeeze(2)
   end
+  local short_chance = as_one(log_chance) -- what is written out is one plan
 
   local known = { blank = "number", reduction = "string", zero_infinity = "boolean" }
 
@@ -104,8 +105,8 @@ return function(ty, check, row)
     local counts = lengths_of(who, 4, lengths, batch, x.device)
     local places = ty.range(1, target:size(2), 1, { dtype = "i64", device = x.device })
     local labels = where(places:le(counts:unsqueeze(2)), target:to("i64"), blank) -- others stand for nothing
-    local chance = check.named(who, "gather", log_chance, w, labels, lengths_of(who, 3, times, batch, x.device), counts,
-      blank)
+    local chance = check.named(who, "gather", x:size(1) > LONG and log_chance or short_chance, w, labels,
+      lengths_of(who, 3, times, batch, x.device), counts, blank)
     local never = chance:lt(NONE / 2)
     local loss = where(never, opts.zero_infinity and 0 or math.huge, -chance)
     if reduction == "none" then return half_floats.back(loss, half) end

@@ -4,7 +4,7 @@
 ---@param ty table the core module
 ---@param check table arguments.lua
 ---@param row fun(r: table) adds a composite, see functions.lua
-return function(ty, check, row)
+return function(ty, check, row, _, as_one)
   local fail, is_tensor = check.fail, ty.is_tensor
   local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
 
@@ -100,6 +100,33 @@ return function(ty, check, row)
 
   local MOST, LARGEST = 400, 1e6 -- exp(-400) is a normal number; a mean in all
 
+  --- The least number of 16, 24, 32, 48, 64, ... that an event of that mean exceeds with a chance below 2^-60: few
+  --- numbers, as each is a plan.
+  local function most_events(mean)
+    local p = math.exp(-mean)
+    local k = 0
+    while k <= mean or p > 2 ^ -61 do
+      k = k + 1
+      p = p * mean / k
+    end
+    local n = 16
+    while n < k do n = n * 1.5 >= k and n * 1.5 or n * 2 end
+    return n
+  end
+
+  --- For each mean how many of the sums of the probabilities of 0 .. k events, k < most, a uniform number reaches.
+  local events = as_one(function(mean, most)
+    local u = ty.rand(mean.shape, { dtype = "f64", device = mean.device })
+    local p = ty.exp(-mean)
+    local below, sum = p, ty.le(p, u):to("f64")
+    for k = 1, most - 1 do
+      p = p * (mean * (1 / k))
+      below = below + p
+      sum = ty.le(below, u):to("f64") + sum
+    end
+    return sum
+  end)
+
   --- Numbers of events, of Poisson's distribution with that mean: one for each element. Reads the largest mean.
   --- By inversion, in f64: the probabilities of 0, 1, 2, ... are added up until they exceed a uniform number. A large
   --- mean is a sum of several draws.
@@ -119,17 +146,8 @@ return function(ty, check, row)
     local draws = math.max(1, math.ceil(most / MOST))
     local mean = rate:detach():to("f64") / draws
     most = most / draws
-    local sum = 0
-    for _ = 1, draws do
-      local u = ty.rand(rate.shape, { dtype = "f64", device = rate.device })
-      local p = ty.exp(-mean)
-      local below = p
-      for k = 1, math.ceil(most + 12 * math.sqrt(most) + 25) do
-        sum = ty.le(below, u):to("f64") + sum
-        p = p * mean / k
-        below = below + p
-      end
-    end
+    local sum = events(mean, most_events(most))
+    for _ = 2, draws do sum = sum + events(mean, most_events(most)) end
     return sum:to(rate.dtype)
   end
 

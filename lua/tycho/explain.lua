@@ -37,10 +37,26 @@ local function plural(n, word) return format("%d %s%s", n, word, n == 1 and "" o
 
 local function indent(text, by) return (by .. gsub(text, "\n(.)", "\n" .. by .. "%1")) end
 
+--- On which devices the steps of a plan are, but for the CPU's: "; 5 steps on cuda, of which the cpu does 1".
+local function devices_text(p)
+  local steps, away, order = {}, {}, {}
+  for device, rest in gmatch(p.plan or "", "%->[^\n]-%d  (%a[%w:]*)([^\n]*)") do
+    if not steps[device] then steps[device], away[device], order[#order + 1] = 0, 0, device end
+    steps[device] = steps[device] + 1
+    if match(rest, "refuses it") then away[device] = away[device] + 1 end
+  end
+  local out = {}
+  for i, device in ipairs(order) do
+    local left = away[device] > 0 and format(", of which the cpu does %d", away[device]) or ""
+    out[i] = format("; %s on %s%s", plural(steps[device], "step"), device, left)
+  end
+  return concat(out)
+end
+
 --- What a plan does, of a trace or a graph.
 local function work_text(p)
-  return format("%s in %s and %s; %s moved; fusion saved %s and %s", plural(p.operations, "operation"),
-    plural(p.kernels, "kernel"), plural(p.steps - p.kernels, "other step"), megabytes(p.bytes_moved),
+  return format("%s in %s and %s%s; %s moved; fusion saved %s and %s", plural(p.operations, "operation"),
+    plural(p.kernels, "kernel"), plural(p.steps - p.kernels, "other step"), devices_text(p), megabytes(p.bytes_moved),
     plural(p.operations_saved, "operation"), megabytes(p.bytes_saved))
 end
 

@@ -92,10 +92,10 @@ return function(ty, check, row)
 
   --------------------------------------------------------------------------------------------------------- one dim
 
-  --- Complex to complex along dim d of pairs.
-  local function complex_along(who, p, d, n, kind, norm)
+  --- Complex to complex along dim d of pairs; `last`: as numbers.
+  local function complex_along(who, p, d, n, kind, norm, last)
     if n == nil then n = filled(who, p, d) end
-    return transform(who, sized(p, d, n), d, kind, norm)
+    return transform(who, sized(p, d, n), d, kind, norm, nil, last)
   end
 
   local function complex_one(who, x, n, dim, norm, kind, norms)
@@ -104,13 +104,13 @@ return function(ty, check, row)
     if n ~= nil then length(who, n) end
     check.tensor(who, 1, x)
     local d = check.dim(who, dim, x.ndim, -1)
-    return numbers(complex_along(who, pairs_of(who, x), d, n, kind, norm))
+    return complex_along(who, pairs_of(who, x), d, n, kind, norm, true)
   end
 
-  --- The first half of a real x's transform, as pairs.
-  local function half_of(who, x, d, n, norm)
+  --- The first half of a real x's transform, as pairs; `last`: as numbers.
+  local function half_of(who, x, d, n, norm, last)
     if n == nil then n = filled(who, x, d) end
-    return transform(who, sized(x, d, n), d, REAL, norm)
+    return transform(who, sized(x, d, n), d, REAL, norm, nil, last)
   end
 
   --- The real numbers that a half, as pairs, is the transform of.
@@ -124,12 +124,12 @@ return function(ty, check, row)
 
   local function conjugate(p) return ty.stack({ p:select(-1, 1), -p:select(-1, 2) }, -1) end
 
-  local function real_one(who, x, n, dim, norm, norms)
+  local function real_one(who, x, n, dim, norm, norms, last)
     n, dim, norm = options(who, n, dim, norm)
     norm = norm_of(who, norm, norms)
     if n ~= nil then length(who, n) end
     x = real(who, x)
-    return half_of(who, x, check.dim(who, dim, x.ndim, -1), n, norm)
+    return half_of(who, x, check.dim(who, dim, x.ndim, -1), n, norm, last)
   end
 
   local function half_one(who, x, n, dim, norm, norms, turned)
@@ -171,7 +171,7 @@ return function(ty, check, row)
   ---@param norm? "backward"|"ortho"|"forward" divides by nothing, the root of n, n
   ---@return tycho.Tensor # complex, n / 2 + 1 in that dim
   define("rfft", "x, n = nil, dim = -1, norm = \"backward\"", "the first half of a real tensor's Fourier transform",
-    function(x, n, dim, norm) return numbers(real_one("fft.rfft", x, n, dim, norm, divided_there)) end)
+    function(x, n, dim, norm) return real_one("fft.rfft", x, n, dim, norm, divided_there, true) end)
 
   --- fft.irfft(x, n = 2 size - 2, dim = -1, norm = "backward"): the real tensor whose transform begins with x. The
   --- imaginary parts of the first number, and of the last for an even n, are not looked at.

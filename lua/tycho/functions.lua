@@ -113,7 +113,7 @@ return function(ty)
   for _, group in ipairs { "maths", "reductions", "products", "neural", "activations", "losses", "ctc",
     "convolution", "pooling", "resample", "attention", "arrangement", "special", "dtypes", "complex_rows",
     "places", "statistics", "draws", "fourier" } do
-    require("tycho." .. group)(ty, check, row, complex)
+    require("tycho." .. group)(ty, check, row, complex, as_one)
   end
   require("tycho.aliases")(alias)
   return rows

@@ -652,15 +652,12 @@ return function(ty, define)
   core.exchange_by = exchange_by
   core.ends = { [core.step] = true } -- with nil
   core.kept = { [core.join] = 1, [core.hooks] = 2 } -- the argument that step gives back
-  -- rules that run a function of the user's again
-  core.again = { [custom_back] = true, [checkpoint_back] = true, [scan_back] = true }
+  core.again = { [custom_back] = true, [checkpoint_back] = true, [scan_back] = true } -- run a user's function
   core.memory = { [recall] = "recall", [remember] = "remember" }
   for _, f in ipairs { pack, map, tree.said, tree.behind, tree.empty_like, first, run, descend, backward,
     directions, rows_of, jacobian, hessian, callable, no_grad, enable_grad, restore, watch, gather, differentiate,
-    value_and_grad, grad, jvp, custom_grad, custom_back, by_rule, call, again, take_out, put_in, results_among, kinds_of,
-    checkpoint,
-    checkpoint_back,
-    keep_together, repeated, taped, ruled, join, same, keep,
+    value_and_grad, grad, jvp, custom_grad, custom_back, by_rule, call, again, take_out, put_in, results_among,
+    kinds_of, checkpoint, checkpoint_back, keep_together, repeated, taped, ruled, join, same, keep,
     gradients_of, bound, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true
   end

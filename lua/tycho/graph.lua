@@ -769,8 +769,8 @@ function M.from(t)
 end
 
 --- Runs f(...) once and gives the graph of what it computed, the tensors that were its inputs, and the results of f.
---- All results must be tensors: they are the outputs. What f writes to is written, but is no part of the graph. nil and
---- the reason where f wanted a value on the way, or recorded more than one graph takes.
+--- All results must be tensors of reals: they are the outputs. What f writes to is written, but is no part of the
+--- graph. nil and the reason where f wanted a value on the way, or recorded more than one graph takes.
 --- Raises where f is no function, and what f raises.
 ---@param f function
 ---@return tycho.GraphObject?, tycho.Tensor[]|string, tycho.Tensor[]? # what the graph takes and gives
@@ -781,6 +781,11 @@ function M.record(f, ...)
   local results
   local function pass_on(...)
     results = { ... }
+    for i = 1, select("#", ...) do
+      if ty.is_complex(results[i]) then
+        errorf("record: a graph holds reals, result %d is %s (give ty.view_as_real of it)", i, results[i].dtype)
+      end
+    end
     return ...
   end
   local text, outputs, inputs = internals.graph_record(function(...) return pass_on(f(...)) end, ...)

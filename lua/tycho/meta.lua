@@ -9347,7 +9347,7 @@ function ty.vmap(f, in_dims, out_dims, opts) end
 function ty.vstack(list) end
 
 ---Calls f once so that later calls find their trace: no budget applies, and a capture that waits for its turn is
----tried. Gives f's results; what f writes is written.
+---tried; kernels that a device's driver assembles are waited for. Gives f's results; what f writes is written.
 ---Raises where f is no compiled function, and what f raises.
 ---@param f function # a compiled function
 ---@param ... any # what f is given
@@ -9561,7 +9561,7 @@ function jitlib.start(f, ...) end
 function jitlib.view(f, path) end
 
 ---Calls f once so that later calls find their trace: no budget applies, and a capture that waits for its turn is
----tried. Gives f's results; what f writes is written.
+---tried; kernels that a device's driver assembles are waited for. Gives f's results; what f writes is written.
 ---Raises where f is no compiled function, and what f raises.
 ---@param f function # a compiled function
 ---@param ... any # what f is given
@@ -10582,8 +10582,8 @@ function graph.parse(text) end
 function graph.pass(name, fn) end
 
 ---Runs f(...) once and gives the graph of what it computed, the tensors that were its inputs, and the results of f.
----All results must be tensors: they are the outputs. What f writes to is written, but is no part of the graph. nil and
----the reason where f wanted a value on the way, or recorded more than one graph takes.
+---All results must be tensors of reals: they are the outputs. What f writes to is written, but is no part of the
+---graph. nil and the reason where f wanted a value on the way, or recorded more than one graph takes.
 ---Raises where f is no function, and what f raises.
 ---@param f function
 ---@param ... any # what f is given

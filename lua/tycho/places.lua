@@ -463,7 +463,7 @@ return function(ty, check, row)
   row { "bucketize", "x, boundaries, right = false", bucketize, "which interval between boundaries each element is in",
     shape = "x", dtype = "i64", single = true }
   row { "isin", "x, values, {invert = false}", isin, "bool: the element is one of the values", shape = "x",
-    dtype = "bool", single = true }
+    dtype = "bool" }
   row { "msort", "x", msort, "the elements in ascending order along the first dim", shape = "x", single = true }
   row { "kthvalue", "x, k, dim = -1, keepdim = false", kthvalue,
     "two results: the k-th smallest element along a dim, and its position", shape = "x without the dim" }

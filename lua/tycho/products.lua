@@ -10,6 +10,7 @@
 ---@param row fun(r: table) adds a composite, see functions.lua
 return function(ty, check, row)
   local fail, is_tensor, matmul = check.fail, ty.is_tensor, ty.matmul
+  local grad, tracked = ty.internals.grad, ty.internals.vmap.tracked
 
   local rank = check.rank
 
@@ -204,6 +205,27 @@ return function(ty, check, row)
     return a:roll(-1, dim) * b:roll(-2, dim) - a:roll(-2, dim) * b:roll(-1, dim)
   end
 
+  --- The distances' gradients, by products: the sum over j of w[i, j] (a[i] - b[j]), w the gradient by the distance.
+  --- Both are seen from the middle of b, so that little cancels.
+  local function distances_back(saved, g)
+    local a, b = saved[1], saved[2]
+    local y = ty.cdist(a, b)
+    local apart = y:gt(0)
+    local w = ty.where(apart, g / ty.where(apart, y, 1), 0)
+    local middle = b:mean(-2, true):detach()
+    a, b = a - middle, b - middle
+    return a * w:sum(-1, true) - matmul(w, b),
+      b * w:sum(-2, true):transpose(-1, -2) - matmul(w:transpose(-1, -2), a)
+  end
+
+  local function same_but_rows(a, b)
+    if a.dtype ~= b.dtype or a.ndim ~= b.ndim or a.dtype ~= "f32" and a.dtype ~= "f64" then return false end
+    for d = 1, a.ndim - 2 do
+      if a:size(d) ~= b:size(d) then return false end
+    end
+    return a:size(1) > 0 and a:size(-2) > 0 and b:size(-2) > 0
+  end
+
   --- The p-norms of the differences of all pairs of rows.
   --- Raises where rows differ in length, or leading dims do not broadcast.
   ---@param a tycho.Tensor [.., n, k]
@@ -219,9 +241,15 @@ return function(ty, check, row)
       fail(who, "rows must have the same length, got %s and %s", check.text(a), check.text(b))
     end
     if p < 0 then fail(who, "argument 3 (p) must not be negative, got %g", p) end
-    local x, y = a:unsqueeze(-2), b:unsqueeze(-3)
-    check.together(who, x, y)
-    return check.named(who, "norm", ty.norm, x - y, p, -1)
+    local function distances(u, v)
+      local x, y = u:unsqueeze(-2), v:unsqueeze(-3)
+      check.together(who, x, y)
+      return check.named(who, "norm", ty.norm, x - y, p, -1)
+    end
+    if p ~= 2 or not (grad.mode() and (tracked(a) or tracked(b))) or not same_but_rows(a, b) then
+      return distances(a, b)
+    end
+    return grad.pure(function(u, v) return distances(u, v), { u, v } end, distances_back)(a, b)
   end
 
   --- The p-norms of the differences of each row with those behind it.

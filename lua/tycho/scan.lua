@@ -417,7 +417,7 @@ return function(ty, define, own)
     return y
   end
 
-  --- The rule of a loop. what: as go_back has it, but the tensors that it was given and kept stand in the list, one kind
+  --- The rule of a loop. what: as go_back has it, but tensors that it was given and kept stand in the list, one kind
   --- behind the other.
   local function scan_back(back, gradients, list, what)
     local at = 0

@@ -1,7 +1,8 @@
 --- special.lua -- composites element by element: special functions, and those that treat NaN or zero in their own way.
 --
--- Special functions are computed in f64 and rounded once; polynomials are interpolations at Chebyshev's points, made in
--- 60 digits. Where a piece of a function does not apply, its argument is one of where it does: so no piece overflows.
+-- Special functions are computed in f64 and rounded once, those of narrower floats by shorter sums, whose errors do
+-- not show; polynomials are interpolations at Chebyshev's points, made in 60 digits. Where a piece of a function
+-- does not apply, its argument is one of where it does: so no piece overflows.
 -- Gradients are the formulas', in `ruled`.
 
 ---@param ty table the core module
@@ -31,12 +32,12 @@ return function(ty, check, row)
     return grad.pure(function(v) return fn(v), { v } end, times_slope, { slope = slope, n = n })(x)
   end
 
-  --- fn of x in f64, as a float of x; its gradient g * slope(x, n).
+  --- fn of x in f64, as a float of x; its gradient g * slope(x, n). fn is also told whether the result is narrower.
   local function special(who, fn, slope, x, n)
     check.real(who, 1, x)
     local dtype = float_of(x)
     if dtype ~= x.dtype then x = x:to(dtype) end
-    return ruled(function(v) return fn(v:to("f64")):to(dtype) end, slope, x, n)
+    return ruled(function(v) return fn(v:to("f64"), dtype ~= "f64"):to(dtype) end, slope, x, n)
   end
 
   --- c[1] + c[2] x + c[3] x^2 ...
@@ -59,6 +60,13 @@ return function(ty, check, row)
     -1.3746529890011638e-10,
   }
 
+  --- The same to 1.5e-9, in t = (x - 2) / (x + 2), x up to 10.5
+  local ERFC_SHORT = {
+    1.2769783823067076, -0.092763814822355805, -0.16603048495117275, 0.16405087960761196, -0.05421843722837164,
+    -0.0080297842599010608, 0.008712785678741647, 0.0012506210333167137, -0.0014301499271922352,
+    -0.00040183451642194527, 0.0001778078769999818, 8.3838182124330982e-5,
+  }
+
   --- exp(-x^2): the square in two parts.
   local function gauss(x)
     local high = (x * 16):round() / 16
@@ -66,7 +74,16 @@ return function(ty, check, row)
     return exp(-(high * high)) * exp(-(low * (x + high)))
   end
 
-  local function erfc_value(x)
+  --- Of what was an f32, whose square is exact.
+  local function erfc_short(x)
+    local a = minimum(abs(x), 10.5)
+    local q = 1 / ((a + 2) * (a * 2 + 1))
+    local far = exp(-(a * a)) * polynomial(ERFC_SHORT, (a - 2) * (a * 2 + 1) * q) * ((a + 2) * q)
+    return where(lt(x, 0), 2 - far, where(ne(x, x), x, far))
+  end
+
+  local function erfc_value(x, short)
+    if short then return erfc_short(x) end
     local a = minimum(abs(x), 27.5)
     local far = gauss(a) * polynomial(ERFC, (a - 4) / (a + 4)) / (a * 2 + 1)
     return where(lt(abs(x), 0.5), 1 - ty.erf(x), where(lt(x, 0), 2 - far, where(ne(x, x), x, far)))
@@ -98,9 +115,22 @@ return function(ty, check, row)
     1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400, 43867 / 244188,
   }
 
-  --- lgamma(x) from 1, or lgamma(x + 1) where `next`, of x from 0 to 1: to 3 by the polynomial, to 8 by products of
-  --- x - 1, x - 2 ..., beyond by Stirling's series. Near 1 and 2 nothing may be rounded before the zero is a factor.
-  local function lgamma_from_1(x, next)
+  --- sin(PI x) / x, in x^2 for -1/2 <= x <= 1/2
+  local SINE = {
+    3.1415926535897932, -5.1677127800499696, 2.5501640398773005, -0.59926452931894468, 0.082145886573102895,
+    -0.0073704305059169434, 0.00046629981618983938, -2.1903497074626017e-5, 7.6978267682241906e-7,
+  }
+
+  --- sin(PI x), but for its sign.
+  local function sine_of_turns(x)
+    local t = x - x:round()
+    return polynomial(SINE, t * t) * t
+  end
+
+  --- lgamma(x) from 0: below 1 that of x + 1 less log(x); to 3 by the polynomial, to 8 by products of x - 1, x - 2 ...,
+  --- beyond by Stirling's series. Near 1 and 2 nothing may be rounded before the zero is a factor. One logarithm serves
+  --- all of them.
+  local function lgamma_from_0(x, small)
     local far = lt(8, x)
     local y, product = where(far, 2, x), 1
     for _ = 1, 5 do
@@ -108,24 +138,24 @@ return function(ty, check, row)
       y = where(above, y - 1, y)
       product = where(above, y, 1) * product
     end
-    local t = y - where(next, 1, 2)
-    local near = polynomial(LGAMMA, t) * (t * where(next, y, y - 1)) + log(product)
     local z = where(far, minimum(x, 1e300), 8)
+    local logarithm = log(where(far, z, where(small, where(eq(x, 0), 1, x), product)))
+    local t = y - where(small, 1, 2)
+    local near = polynomial(LGAMMA, t) * (t * where(small, y, y - 1)) + where(small, -logarithm, logarithm)
     local r = 1 / z
     local series = polynomial(STIRLING, r * r) * r + 0.91893853320467274178
-    return where(far, (z - 0.5) * (log(z) - 1) + (series - 0.5), near)
+    return where(far, (z - 0.5) * (logarithm - 1) + (series - 0.5), near)
   end
 
   local function lgamma_value(x)
     local negative = lt(x, 0)
     local a = where(negative, -x, x)
-    local small = lt(a, 1)
-    local y = lgamma_from_1(where(lt(a, INF), a, 1), small) - where(small, log(where(eq(a, 0), 1, a)), 0)
+    local y = lgamma_from_0(where(lt(a, INF), a, 1), lt(a, 1))
     local whole = bitwise_and(eq(a, a:floor()), bitwise_or(negative, eq(a, 0)))
     -- where |x| is tiny, it is -log |x|
-    local sine = abs(ty.sin((a - a:round()) * PI))
-    local mirrored = where(lt(a, 1e-8), -log(where(eq(a, 0), 1, a)), 1.1447298858494001741 - log(sine) - log(a) - y)
-    y = where(negative, mirrored, y)
+    local tiny = lt(a, 1e-8)
+    local mirrored = log(where(tiny, where(eq(a, 0), 1, a), abs(sine_of_turns(a)) * a))
+    y = where(negative, where(tiny, -mirrored, 1.1447298858494001741 - mirrored - y), y)
     return where(ne(x, x), x, where(bitwise_or(whole, eq(a, INF)), INF, y))
   end
 
@@ -192,17 +222,26 @@ return function(ty, check, row)
     -3617 / 10670622842880000, 43867 / 5109094217170944000,
   }
 
-  --- The sum of (x + k)^-s over all k from 0, x > 0.
-  local function hurwitz(s, x)
-    local sum = x ^ -s
-    for k = 1, 11 do sum = sum + (x + k) ^ -s end
-    local z = x + 12
-    local term = z ^ -s
+  --- x^-s for whole s.
+  local function inverse_power(x, s)
+    if s > 4 then return x ^ -s end
+    local r = 1 / x
+    local square = r * r
+    return s == 2 and square or s == 3 and square * r or square * square
+  end
+
+  --- The sum of (x + k)^-s over all k from 0, x > 0; `short`: to 4e-11.
+  local function hurwitz(s, x, short)
+    local terms, tail = short and 6 or 12, short and 4 or #MACLAURIN
+    local sum = inverse_power(x, s)
+    for k = 1, terms - 1 do sum = sum + inverse_power(x + k, s) end
+    local z = x + terms
+    local term = inverse_power(z, s)
     sum = sum + (term * 0.5 + term * z / (s - 1))
     local factor, r = s, 1 / z
     term = term * r
-    for k, c in ipairs(MACLAURIN) do
-      sum = sum + term * (c * factor)
+    for k = 1, tail do
+      sum = sum + term * (MACLAURIN[k] * factor)
       factor = factor * (s + 2 * k - 1) * (s + 2 * k)
       term = term * (r * r)
     end
@@ -221,10 +260,13 @@ return function(ty, check, row)
     if n == 0 then return digamma(x) end
     local factorial = n % 2 == 1 and 1 or -1
     for k = 2, n do factorial = factorial * k end
-    return special("polygamma", function(v)
+    return special("polygamma", function(v, short)
       local negative = lt(v, 0)
-      local y = hurwitz(n + 1, where(negative, n == 1 and 1 - v or 0 / 0, v))
-      if n == 1 then y = where(negative, (PI / ty.sin((v - v:round()) * PI)) ^ 2 - y, y) end
+      local y = hurwitz(n + 1, where(negative, n == 1 and 1 - v or 0 / 0, v), short)
+      if n == 1 then
+        local turn = PI / sine_of_turns(v)
+        y = where(negative, turn * turn - y, y)
+      end
       return where(eq(v, INF), 0, y * factorial)
     end, polygamma_slope, x, n)
   end
@@ -305,7 +347,25 @@ return function(ty, check, row)
     return 1 / (y * y * 3)
   end
 
-  local function cbrt_value(x)
+  --- Of what was an f32. A third of the exponent, which lies in the bits, gives y to 4 %, a series in y^3 / b to 2e-5,
+  --- and a step of Newton's, in f64, to 1e-9.
+  local function cbrt_short(x)
+    local a = abs(x):to("f32")
+    local tiny, huge = lt(a, 2 ^ -100), lt(2 ^ 100, a)
+    local b = a * where(tiny, 2 ^ 24, where(huge, 2 ^ -24, ty.ones_like(a)))
+    local regular = bitwise_and(lt(0, a), lt(a, INF))
+    b = where(regular, b, 1)
+    local guess = (b:view_as("i32"):to("f32") * (1 / 3) + 709921077):to("i32"):view_as("f32")
+    local q = 1 / b
+    local u = guess * guess * guess * q - 1
+    local y = (guess * (((u * (-14 / 81) + 2 / 9) * u - 1 / 3) * u + 1)):to("f64")
+    y = y - (y * y * y - b:to("f64")) * (y * (q:to("f64") * (1 / 3)))
+    y = y * where(tiny, 2 ^ -8, where(huge, 2 ^ 8, ty.ones_like(y)))
+    return where(regular, ty.copysign(y, x), x)
+  end
+
+  local function cbrt_value(x, short)
+    if short then return cbrt_short(x) end
     local a = abs(x)
     local tiny = lt(a, 1e-280)
     local b = where(tiny, a * 2 ^ 162, a)

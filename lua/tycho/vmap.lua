@@ -236,6 +236,7 @@ return function(ty, define, own)
     local shape = { n = args.n, batched = outer.batched } -- no tensor that could lead back here
     for i, y in ipairs(results) do
       local all = V.unwrap(y, id)
+      if all and count > 1 and all:stride(1) == 0 then all = all:clone() end -- one for all, which may be written to
       inner[i] = all or repeated(y, count)
     end
     local joined = taped(outer, inner, rule_of_all(rule, id, count, shape))

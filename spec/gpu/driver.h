@@ -129,5 +129,7 @@ void graph_run(struct Exec *g);
 void graph_release(struct Exec *g);
 int shared_limit(void); /* bytes of shared memory that a block may ask for */
 Kernel *kernel_of(void *handle);
+extern const char
+    image_mark[]; /* what stands for a cubin begins with it; then the capability, and a line */
 
 #endif

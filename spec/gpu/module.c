@@ -5,7 +5,7 @@
 */
 #include "driver.h"
 
-static const char image_mark[] = "\177ELF software GPU, sm_";
+const char image_mark[] = "\177ELF software GPU, sm_";
 
 typedef struct Loaded { /* CUmodule and CUlibrary */
   Magic magic;
@@ -77,7 +77,7 @@ static void log_close(const Log *log, unsigned n, const int *names, void **value
 
 static int image_load(const char *image, Log *log, Loaded **loaded) {
   if (!image) return INVALID_VALUE;
-  size_t mark = sizeof image_mark - 1;
+  size_t mark = strlen(image_mark);
   if (memcmp(image, image_mark, 4) == 0) {
     if (strncmp(image, image_mark, mark) != 0) return INVALID_IMAGE;
     int made = atoi(image + mark), own = settings.capability;

@@ -232,7 +232,7 @@ static void scatter_half(const Lines *l, const FftLine *y, i64 col, void *a[2], 
   const i64 h = l->n / 2, alone = l->n % 2 ? h + 1 : h;
   const int size = l->K->size;
   for (i64 k = 0, n; k <= h; k += n) {
-    n = k == 0 || k == alone ? 1 : alone - k;
+    n = l->weight == 1 ? h + 1 : k == 0 || k == alone ? 1 : alone - k;
     const FftLine to = from(y, k, 1, size);
     l->K->scatter(&to, col, row_of(a[0], k, cols, size), row_of(a[1], k, cols, size), n, cols,
                   k == 0 || k == alone ? l->scale : l->scale * l->weight);

@@ -17,6 +17,8 @@
 */
 #include "device/cpu/tile.h"
 
+#include <math.h>
+
 enum {
   SHORT = 32,          /* rows up to this are sorted by insertion */
   LANES = 8,           /* rows side by side, */
@@ -31,12 +33,23 @@ enum {
   COUNTS = 4 * 256 * sizeof(u32)
 };
 
-/* Every dtype. */
-#define KEYED(_) \
-  STORED(_) \
+/* Every dtype, those first that are searched by keys. */
+#define BY_KEYS(_) \
+  _(BOOL, bool, u8) \
+  _(U8, u8, u8) \
+  _(I8, i8, i8) \
+  _(I16, i16, i16) \
+  _(I32, i32, i32) \
+  _(I64, i64, i64) \
+  _(F16, f16, u16) \
+  _(BF16, bf16, u16) \
   _(U16, u16, u16) \
   _(U32, u32, u32) \
   _(U64, u64, u64)
+#define KEYED(_) \
+  BY_KEYS(_) \
+  _(F32, f32, float) \
+  _(F64, f64, double)
 
 /* ---- Keys ----------------------------------------------------------------------------------- */
 
@@ -368,26 +381,66 @@ typedef struct Search {
   bool right;
 } Search;
 
-/* How many elements of a row lie below each value (right: below or at it). No branch depends on the
-** data, as none could be foretold. */
-#define _(NAME, name, S) \
-  static void search_##name(void *arg, i64 begin, i64 end) { \
+/* How many elements of a row lie below each value (right: below or at it). No branch depends on the data, as none could
+** be foretold, nor does the number of steps: so values are searched in turn, ABREAST of them. What lies at a value lies below
+** the next one, NEXT(value); where there is none, LAST(value), the answer is REST(value).
+** K: what is compared, LOOK(p) in what lies at p. */
+#define ABREAST(S) (sizeof(S) < 4 ? 1 : 4)
+#define SEARCH(name, S, K, LOOK, NEXT, LAST, REST) \
+  static void name(void *arg, i64 begin, i64 end) { \
     const Search *s = arg; \
-    for (i64 i = begin; i < end; i++) { \
-      const S *row = (const S *)s->sorted + i / s->m * s->n; \
-      const u64 key = key_##name((const S *)s->v + i); \
-      i64 low = 0; \
-      for (i64 n = s->n; n > 0;) { \
-        const i64 half = n / 2; \
-        const u64 k = key_##name(row + low + half); \
-        const bool above = s->right ? k <= key : k < key; \
-        low = above ? low + half + 1 : low; \
-        n = above ? n - half - 1 : half; \
+    const i64 right = s->right; \
+    for (i64 i = begin, some; i < end; i += some) { \
+      const S *row = (const S *)s->sorted + i / s->m * s->n, *value = (const S *)s->v + i; \
+      some = TY_MIN(TY_MIN(end, (i / s->m + 1) * s->m) - i, (i64)ABREAST(S)); \
+      K key[ABREAST(S)]; \
+      const S *at[ABREAST(S)]; \
+      for (int j = 0; j < (int)ABREAST(S); j++) { \
+        key[j] = LOOK(value + TY_MIN(j, some - 1)); \
+        at[j] = row, key[j] = right ? NEXT(key[j]) : key[j]; \
       } \
-      s->y[i] = low; \
+      for (i64 n = s->n, half; n > 0; n -= half) { \
+        half = (n + 1) >> 1; \
+        _Pragma("GCC unroll 4") for (int j = 0; j < (int)ABREAST(S); j++) { \
+          const S *const behind = at[j] + half; \
+          at[j] = LOOK(behind - 1) < key[j] ? behind : at[j]; \
+        } \
+      } \
+      for (i64 j = 0; j < some; j++) \
+        s->y[i + j] = LAST(LOOK(value + j)) ? REST(value[j]) : at[j] - row; \
     } \
   }
-KEYED(_)
+
+/* Floats are compared as they are. Behind infinity lies NaN, behind NaN nothing. */
+#define FLOAT_SEARCH(name, S, U) \
+  static S next_##name(S v) { \
+    U u; \
+    memcpy(&u, &v, sizeof u); \
+    u = v == 0 ? 1 : v > 0 ? u + 1 : u - 1; \
+    memcpy(&v, &u, sizeof u); \
+    return v; \
+  } \
+  static i64 numbers_##name(const S *row, i64 n) { \
+    i64 low = 0; \
+    for (i64 half; n > 0; n -= half) { \
+      half = (n + 1) >> 1; \
+      if (row[low + half - 1] == row[low + half - 1]) low += half; \
+    } \
+    return low; \
+  } \
+  SEARCH(search_##name, S, S, AS_IT_IS, next_##name, BEHIND_ALL, FLOAT_REST_##name)
+#define AS_IT_IS(p) (*(p))
+#define BEHIND_ALL(v) ((v) != (v) || (right && (v) == INFINITY))
+#define FLOAT_REST_f32(v) ((v) != (v) && right ? s->n : numbers_f32(row, s->n))
+#define FLOAT_REST_f64(v) ((v) != (v) && right ? s->n : numbers_f64(row, s->n))
+FLOAT_SEARCH(f32, float, u32)
+FLOAT_SEARCH(f64, double, u64)
+
+#define NEXT_KEY(k) ((k) + 1)
+#define LAST_KEY(k) (right && (k) == ~(u64)0)
+#define WHOLE_ROW(v) (s->n)
+#define _(NAME, name, S) SEARCH(search_##name, S, u64, key_##name, NEXT_KEY, LAST_KEY, WHOLE_ROW)
+BY_KEYS(_)
 #undef _
 
 void ty_routine_searchsorted(int dtype, const void *sorted, const void *v, i64 *y, i64 rows, i64 n,

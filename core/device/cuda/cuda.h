@@ -14,6 +14,15 @@ typedef struct CUctx_st *CUcontext;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
+typedef struct CUlinkState_st *CUlinkState;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphNode_st *CUgraphNode;
+typedef struct CUgraphExec_st *CUgraphExec;
+typedef struct KernelNode { /* CUDA_KERNEL_NODE_PARAMS_v1 */
+  CUfunction function;
+  unsigned grid[3], block[3], shared;
+  void **params, **extra;
+} KernelNode;
 typedef u64 CUdeviceptr;
 
 enum {
@@ -51,11 +60,28 @@ enum {
   _(fill, "cuMemsetD8Async", (CUdeviceptr to, unsigned char byte, size_t n, CUstream s)) \
   _(module_load, "cuModuleLoadDataEx", \
     (CUmodule * module, const void *text, unsigned n, int *options, void **values)) \
+  _(link_create, "cuLinkCreate_v2", (unsigned n, int *options, void **values, CUlinkState *link)) \
+  _(link_add, "cuLinkAddData_v2", \
+    (CUlinkState link, int kind, void *data, size_t bytes, const char *name, unsigned n, \
+     int *options, void **values)) \
+  _(link_complete, "cuLinkComplete", (CUlinkState link, void **code, size_t *bytes)) \
+  _(link_destroy, "cuLinkDestroy", (CUlinkState link)) \
   _(module_unload, "cuModuleUnload", (CUmodule module)) \
   _(function_get, "cuModuleGetFunction", (CUfunction * f, CUmodule module, const char *name)) \
   _(launch, "cuLaunchKernel", \
     (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, \
-     unsigned shared, CUstream s, void **params, void **extra))
+     unsigned shared, CUstream s, void **params, void **extra)) \
+  _(graph_create, "cuGraphCreate", (CUgraph * graph, unsigned flags)) \
+  _(graph_destroy, "cuGraphDestroy", (CUgraph graph)) \
+  _(graph_add_kernel, "cuGraphAddKernelNode", \
+    (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t n, \
+     const KernelNode *kernel)) \
+  _(graph_instantiate, "cuGraphInstantiateWithFlags", \
+    (CUgraphExec * exec, CUgraph graph, u64 flags)) \
+  _(graph_set_kernel, "cuGraphExecKernelNodeSetParams", \
+    (CUgraphExec exec, CUgraphNode node, const KernelNode *kernel)) \
+  _(graph_launch, "cuGraphLaunch", (CUgraphExec exec, CUstream s)) \
+  _(graph_exec_destroy, "cuGraphExecDestroy", (CUgraphExec exec))
 
 typedef struct Cuda {
 #define _(field, symbol, args) int(*field) args;
@@ -65,6 +91,7 @@ typedef struct Cuda {
   CUstream stream;
   char name[128];
   int driver, major, minor, processors; /* driver: 12040 is 12.4 */
+  i64 launches;                         /* of kernels by themselves */
 } Cuda;
 extern Cuda ty_cuda;
 
@@ -90,6 +117,8 @@ typedef struct CudaMemory {
   i64 used, cached, peak;
 } CudaMemory;
 CudaMemory ty_cuda_memory(void);
+i64 ty_cuda_limit(
+    i64 bytes); /* the most of used and cached bytes from now on, but for negative ones; gives what it was */
 void ty_cuda_trim(void); /* gives cached blocks back to the driver */
 
 /* Error words: a stream's kernels do nothing while its word is set. Kernels get the word's address first. A check says
@@ -107,18 +136,53 @@ bool ty_cuda_fail(const Stream *s, const char *text);
 
 /* --- launch.c: PTX text to a function, and its launches */
 
+typedef struct CodeSource CodeSource; /* launch.c, twin.c */
 typedef struct CudaCode {
   CUmodule module;
   CUfunction function;
   size_t bytes;
+  i32 params;         /* bytes */
+  CodeSource *source; /* of its twin; or NULL */
 } CudaCode;
 /* Assembles text, which has one entry named `kernel`. False: the driver has refused it, or no memory. */
 bool ty_cuda_load(CudaCode *c, const Text *text);
+/* The same of a text that is not on disk, and of code that is there: assembled, or kept on disk. False too where there is none. */
+bool ty_cuda_load_new(CudaCode *c, const Text *text);
+bool ty_cuda_load_code(CudaCode *c, const char *code, size_t n);
+bool ty_cuda_load_kept(CudaCode *c, const Text *text);
 /* Where this thread's last ty_cuda_load was refused: why its kernel, of what is named, cannot run, good until the next call; else
 ** NULL. */
 const char *ty_cuda_refusal(const char *what);
 void ty_cuda_unload(CudaCode *c);
 bool ty_cuda_launch(const CudaCode *c, i64 blocks, int threads, void *params);
+
+struct CodeSource {
+  Text text; /* of the kernel */
+  int state;
+  CudaCode twin;
+  struct Assembly *late;
+};
+#define CODE_ENTRY \
+  "kernel(.param .align 8 .b8 block[" /* in texts, before the bytes of parameters */
+
+/* Where launches are gathered: batch.c says by these what it takes. NULL: it takes nothing yet. */
+typedef struct CudaGather {
+  bool (*take)(const CudaCode *c, i64 blocks, int threads, const void *params, size_t n);
+  void (*flush)(void);
+  bool (*frees)(void *p, i64 bytes);
+  void (*forget)(CUfunction f);
+} CudaGather;
+extern CudaGather ty_cuda_gather;
+static inline void ty_cuda_flush(void) {
+  if (ty_cuda_gather.flush) ty_cuda_gather.flush();
+}
+
+/* twin.c: what graphs run. keep: c's text, from which its twin is made. */
+bool ty_cuda_keep_source(CudaCode *c, const Text *text);
+void ty_cuda_drop_source(CudaCode *c);
+int ty_cuda_twin(const CudaCode *c,
+                 CudaCode *twin); /* 1: it is there; 0: it comes later; -1: it never does */
+bool ty_cuda_writer(CudaCode *c); /* what writes tables of parameters */
 
 /* --- machine.c, jobs.c */
 

@@ -5,7 +5,10 @@
 */
 #include <lauxlib.h>
 #include <lua.h>
+#include <math.h>
 
+#include "device/cuda/assemble.h"
+#include "device/cuda/batch.h"
 #include "device/cuda/cuda.h"
 
 static const Device device = {.name = "cuda",
@@ -17,7 +20,9 @@ static const Device device = {.name = "cuda",
                               .across = ty_cuda_across,
                               .wait = ty_cuda_wait,
                               .takes = ty_cuda_takes,
-                              .perform = ty_cuda_perform};
+                              .perform = ty_cuda_perform,
+                              .begin = ty_batch_begin,
+                              .end = ty_batch_end};
 
 static int refuse(lua_State *L, const char *why) {
   lua_pushnil(L);
@@ -70,9 +75,52 @@ static int l_trim(lua_State *L) {
   return 0;
 }
 
+/* limit(bytes): -1 asks */
+static int l_limit(lua_State *L) {
+  const lua_Number n = luaL_checknumber(L, 1);
+  const i64 was = ty_cuda_limit(n >= 9e18 ? INT64_MAX : (i64)n);
+  lua_pushnumber(L, was == INT64_MAX ? HUGE_VAL : (lua_Number)was);
+  return 1;
+}
+
+/* cache(): what is kept on disk */
+static int l_cache(lua_State *L) {
+  const StoreCounts c = ty_store_counts();
+  lua_newtable(L);
+  if (ty_store_folder()) {
+    lua_pushstring(L, ty_store_folder());
+    lua_setfield(L, -2, "folder");
+  }
+  lua_pushstring(L, ty_cuda_assembler());
+  lua_setfield(L, -2, "assembler");
+  set_number(L, "found", c.found);
+  set_number(L, "missed", c.missed);
+  set_number(L, "written", c.written);
+  set_number(L, "removed", c.removed);
+  return 1;
+}
+
+/* launches(): so far */
+static int l_launches(lua_State *L) {
+  const BatchCounts c = ty_batch_counts();
+  lua_newtable(L);
+  set_number(L, "kernels", c.launches);
+  set_number(L, "graphs", c.graphs);
+  set_number(L, "replays", c.graph_launches);
+  return 1;
+}
+
+/* settle(): waits until all is assembled that was asked for */
+static int l_settle(lua_State *L) {
+  (void)L;
+  ty_assembly_settle();
+  return 0;
+}
+
 TY_EXPORT int luaopen_tycho_cuda(lua_State *L) {
-  static const luaL_Reg fns[] = {
-      {"open", l_open}, {"about", l_about}, {"trim", l_trim}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"open", l_open},     {"about", l_about}, {"trim", l_trim},
+                                 {"limit", l_limit},   {"cache", l_cache}, {"launches", l_launches},
+                                 {"settle", l_settle}, {NULL, NULL}};
   lua_newtable(L);
   for (const luaL_Reg *f = fns; f->name; f++) {
     lua_pushcfunction(L, f->func);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 Cuda ty_cuda;
+CudaGather ty_cuda_gather;
 static Once once = ONCE_INIT;
 static char refusal[320], trouble[320];
 static _Atomic bool failed;

@@ -28,6 +28,9 @@ enum {
   OF_ATTEND
 };
 
+/* Operands of the loop programs of OF_COPY and OF_COLUMN. */
+enum { COPY_FROM, COPY_TO, COLUMN_A = 0, COLUMN_B, COLUMN_Y };
+
 /* They are made once and stay. False: out of memory, or the driver refuses a text. */
 bool ty_cuda_find(const Key *key, CudaCode *code, Kernel **kernel);
 

@@ -5,6 +5,7 @@
 ** TYCHO_CUDA_PTX names a folder into which every text is written that is assembled.
 */
 #include "base/system.h"
+#include "device/cuda/assemble.h"
 #include "device/cuda/cuda.h"
 
 #include <stdio.h>
@@ -35,14 +36,83 @@ const char *ty_cuda_refusal(const char *what) {
   return text;
 }
 
-bool ty_cuda_load(CudaCode *c, const Text *text) {
-  char log[1024] = "";
+bool ty_cuda_keep_source(CudaCode *c, const Text *text) {
+  const char *entry = strstr(text->s, CODE_ENTRY);
+  c->params = entry ? (i32)strtol(entry + strlen(CODE_ENTRY), NULL, 10) : 0;
+  c->source = entry ? ty_mem_zalloc(sizeof *c->source) : NULL;
+  if (!c->source) return false;
+  ty_text_add(&c->source->text, text->s, text->n);
+  return true;
+}
+
+void ty_cuda_drop_source(CudaCode *c) {
+  if (!c->source) return;
+  if (c->source->late) ty_assembly_drop(c->source->late);
+  ty_cuda_unload(&c->source->twin);
+  ty_text_free(&c->source->text);
+  ty_mem_free(c->source);
+  c->source = NULL;
+}
+
+/* A module of an image, text or assembled. */
+static int load_image(CudaCode *c, const void *image, char *log, size_t room) {
   int option[] = {JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES};
-  void *value[] = {log, (void *)(uintptr_t)sizeof log};
+  void *value[] = {log, (void *)(uintptr_t)room};
+  return ty_cuda.module_load(&c->module, image, 2, option, value);
+}
+
+static bool take_function(CudaCode *c, size_t bytes) {
+  c->bytes = bytes, c->source = NULL;
+  if (ty_cuda_ok(ty_cuda.function_get(&c->function, c->module, "kernel"), "cuModuleGetFunction"))
+    return true;
+  ty_cuda.module_unload(c->module);
+  c->module = NULL;
+  return false;
+}
+
+bool ty_cuda_load_code(CudaCode *c, const char *code, size_t n) {
+  char log[256] = "";
+  const int e = load_image(c, code, log, sizeof log);
+  return !is_of_text(e) && ty_cuda_ok(e, "cuModuleLoadDataEx") && take_function(c, n);
+}
+
+bool ty_cuda_load_kept(CudaCode *c, const Text *text) {
+  char *code;
+  size_t n;
+  if (text->failed || !ty_cuda_enter() || !ty_store_folder()) return false;
+  const StoreKey key = ty_store_key(text, ty_cuda_assembler());
+  if (!ty_store_get(key, &code, &n)) return false;
+  const bool ok = ty_cuda_load_code(c, code, n);
+  ty_mem_free(code);
+  if (ok) keep_text(text), ty_cuda_keep_source(c, text);
+  else ty_store_remove(key);
+  return ok;
+}
+
+/* Assembled here, and kept. A newer nvJitLink may make what this driver does not load: it assembles the text itself. */
+static bool load_assembled(CudaCode *c, const Text *text) {
+  char log[256] = "", *code;
+  size_t n;
+  if (!ty_store_folder() || !ty_cuda_assemble(text, &code, &n, log, sizeof log)) return false;
+  const bool ok = ty_cuda_load_code(c, code, n);
+  if (ok)
+    ty_store_put(ty_store_key(text, ty_cuda_assembler()), code, n), ty_cuda_keep_source(c, text);
+  ty_mem_free(code);
+  return ok;
+}
+
+bool ty_cuda_load(CudaCode *c, const Text *text) {
+  return ty_cuda_load_kept(c, text) || ty_cuda_load_new(c, text);
+}
+
+bool ty_cuda_load_new(CudaCode *c, const Text *text) {
+  char log[1024] = "";
   *refused = 0;
   if (text->failed || !ty_cuda_enter()) return false;
   keep_text(text);
-  const int e = ty_cuda.module_load(&c->module, text->s, 2, option, value);
+  if (load_assembled(c, text)) return true;
+  if (!ty_cuda_enter()) return false;
+  const int e = load_image(c, text->s, log, sizeof log);
   if (e && getenv("TYCHO_DUMP"))
     fprintf(stderr, "cuda: the driver refuses a kernel: %s\n%s\n", log, text->s);
   if (is_of_text(e)) {
@@ -51,18 +121,17 @@ bool ty_cuda_load(CudaCode *c, const Text *text) {
     ty_system_format(refused, sizeof refused, "%.60s, %.500s", name ? name : "error", log);
     return false;
   }
-  if (!ty_cuda_ok(e, "cuModuleLoadDataEx")) return false;
-  c->bytes = text->n;
-  if (ty_cuda_ok(ty_cuda.function_get(&c->function, c->module, "kernel"), "cuModuleGetFunction"))
-    return true;
-  ty_cuda.module_unload(c->module);
-  c->module = NULL;
-  return false;
+  if (!ty_cuda_ok(e, "cuModuleLoadDataEx") || !take_function(c, text->n)) return false;
+  ty_cuda_keep_source(c, text);
+  return true;
 }
 
 void ty_cuda_unload(CudaCode *c) {
   if (!c->module || !ty_cuda_enter()) return;
+  ty_cuda_flush();
+  if (ty_cuda_gather.forget) ty_cuda_gather.forget(c->function);
   ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize");
+  ty_cuda_drop_source(c);
   ty_cuda_ok(ty_cuda.module_unload(c->module), "cuModuleUnload");
   c->module = NULL;
 }
@@ -71,6 +140,9 @@ bool ty_cuda_launch(const CudaCode *c, i64 blocks, int threads, void *params) {
   void *list[] = {params};
   if (blocks <= 0 || !ty_cuda_enter()) return true;
   blocks = TY_MIN(blocks, INT32_MAX);
+  if (ty_cuda_gather.take && ty_cuda_gather.take(c, blocks, threads, params, (size_t)c->params))
+    return true;
+  ty_cuda.launches++;
   return ty_cuda_ok(ty_cuda.launch(c->function, (unsigned)blocks, 1, 1, (unsigned)threads, 1, 1, 0,
                                    ty_cuda.stream, list, NULL),
                     "cuLaunchKernel");

@@ -4,7 +4,8 @@
 ** fails where the driver refuses a text, and when out of memory.
 */
 #include "base/system.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda/assemble.h"
+#include "device/cuda/interpret.h"
 #include "device/cuda/ptx_program.h"
 
 enum {
@@ -15,24 +16,22 @@ enum {
 typedef struct Made {
   Variant v;
   CudaCode code;
+  Assembly *late; /* not NULL: it is being assembled */
 } Made;
+
+typedef enum { FOUND, LATER, NONE } Found;
+static inline Found worse(Found a, Found b) { return a > b ? a : b; }
 
 struct Kernel {
   Program *p;
   bool split;
   i32 scans; /* that may be split */
+  i32 each;  /* of a row's neighbours a thread may have */
   Lock lock;
   Made *made;
   i32 n, cap;
   size_t bytes;
 };
-
-/* A launch whose dims are merged as far as all operands allow. */
-typedef struct Shape {
-  i64 dims[MAX_DIMS], strides[MAX_OPERANDS][MAX_DIMS];
-  int n[3]; /* dims of O, R, I */
-  i64 extent[3];
-} Shape;
 
 static Kernel *make(const Program *p) {
   const size_t n = sizeof *p + p->nbody * sizeof *p->body;
@@ -44,6 +43,7 @@ static Kernel *make(const Program *p) {
   memcpy(k->p, p, n);
   k->split = ty_ptx_is_split(p);
   k->scans = ty_ptx_split_scans(p);
+  k->each = ty_ptx_row_each(p);
   k->bytes = sizeof *k + n;
   ty_lock_init(&k->lock);
   return k;
@@ -51,7 +51,10 @@ static Kernel *make(const Program *p) {
 
 static void drop(Kernel *k) {
   if (!k) return;
-  for (i32 i = 0; i < k->n; i++) ty_cuda_unload(&k->made[i].code);
+  for (i32 i = 0; i < k->n; i++) {
+    if (k->made[i].late) ty_assembly_drop(k->made[i].late);
+    ty_cuda_unload(&k->made[i].code);
+  }
   ty_mem_free(k->made);
   ty_lock_free(&k->lock);
   ty_mem_free(k->p);
@@ -60,30 +63,51 @@ static void drop(Kernel *k) {
 
 static size_t bytes(const Kernel *k) { return k->bytes; }
 
-/* The code for a variant, assembled where it is not there yet. Its address may change: a copy. */
-static bool find(const Kernel *kernel, const Variant *v, CudaCode *y) {
-  Kernel *k = (Kernel *)(uintptr_t)kernel;
-  bool ok = false;
-  ty_lock(&k->lock);
-  for (i32 i = 0; i < k->n && !ok; i++)
-    if (!memcmp(&k->made[i].v, v, sizeof *v)) *y = k->made[i].code, ok = true;
-  if (!ok && k->n == k->cap) {
+/* Takes what was assembled beside. */
+static Found take_late(Made *m, bool wait) {
+  size_t n;
+  if (!ty_assembly_done(m->late, wait)) return LATER;
+  const char *code = ty_assembly_code(m->late, &n);
+  if (code && ty_cuda_load_code(&m->code, code, n))
+    ty_cuda_keep_source(&m->code, ty_assembly_text(m->late));
+  else if (!ty_cuda_load_new(&m->code, ty_assembly_text(m->late))) return NONE;
+  ty_assembly_drop(m->late);
+  m->late = NULL;
+  return FOUND;
+}
+
+/* A variant that was not asked for before. */
+static Found begin(Kernel *k, const Variant *v, bool wait) {
+  if (k->n == k->cap) {
     Made *more = ty_mem_realloc(k->made, (size_t)(k->cap + 4) * sizeof *more);
-    if (more) k->made = more, k->cap += 4;
+    if (!more) return NONE;
+    k->made = more, k->cap += 4;
   }
-  if (!ok && k->n < k->cap) {
-    Text text = ty_ptx_program(k->p, v);
-    Made *m = &k->made[k->n];
-    *m = (Made){.v = *v};
-    if ((ok = ty_cuda_load(&m->code, &text))) {
-      k->n++;
-      k->bytes += text.n;
-      *y = m->code;
-    }
-    ty_text_free(&text);
-  }
+  Text text = ty_ptx_program(k->p, v);
+  Made *m = &k->made[k->n];
+  *m = (Made){.v = *v};
+  const size_t bytes = text.n;
+  Found y = ty_cuda_load_kept(&m->code, &text) ? FOUND : NONE;
+  if (y == NONE && !wait && !text.failed && (m->late = ty_assembly_begin(&text))) y = LATER;
+  if (y == NONE && ty_cuda_load_new(&m->code, &text)) y = FOUND;
+  if (y != NONE) k->n++, k->bytes += bytes;
+  ty_text_free(&text);
+  return y;
+}
+
+/* The code for a variant, assembled where it is not there yet; unless its caller waits, LATER is an answer. Its address
+** may change: a copy. */
+static Found find(const Kernel *kernel, const Variant *v, bool wait, CudaCode *y) {
+  Kernel *k = (Kernel *)(uintptr_t)kernel;
+  Found found = NONE;
+  i32 i = 0;
+  ty_lock(&k->lock);
+  while (i < k->n && memcmp(&k->made[i].v, v, sizeof *v)) i++;
+  if (i == k->n) found = begin(k, v, wait);
+  else found = k->made[i].late ? take_late(&k->made[i], wait) : FOUND;
+  if (found == FOUND) *y = k->made[i].code;
   ty_unlock(&k->lock);
-  return ok;
+  return found;
 }
 
 /* --- launches */
@@ -137,13 +161,45 @@ static void shape_of(const Program *p, const Launch *l, Shape *s, Variant *v) {
   v->one = p->kind == K_MAP || s->extent[1] <= (p->kind == K_ROW ? BLOCK : COL_BLOCK);
 }
 
-/* Whether the operand's elements lie side by side along the last dim, in groups of four that are aligned. */
-static bool in_fours(const Program *p, const Shape *s, int operand, int nd, const Run *r) {
-  const i64 size = ty_dtypes[p->operand[operand].dtype].bytes, whole = TY_MIN(FOURS * size, 16);
+/* Whether the operand's elements lie side by side along a dim, in groups of `each` that are aligned. */
+static bool in_groups(const Program *p, const Shape *s, int operand, int dim, int nd, i64 each,
+                      const Run *r) {
+  const i64 size = ty_dtypes[p->operand[operand].dtype].bytes, whole = TY_MIN(each * size, 16);
   const i64 at = (i64)(uintptr_t)r->buf[operand] + r->launch->start[operand] * size;
-  bool ok = r->buf[operand] && s->strides[operand][nd - 1] == size && !(at % whole);
-  for (int d = 0; d < nd - 1; d++) ok &= !(s->strides[operand][d] % whole);
+  bool ok = r->buf[operand] && s->strides[operand][dim] == size && whole >= 4 && !(at % whole);
+  for (int d = 0; d < nd; d++) ok &= d == dim || !(s->strides[operand][d] % whole);
   return ok;
+}
+
+/* Rows by groups of `each` neighbours, so many threads a row: whether all that goes along the rows lies so. */
+static bool in_parts(const Program *p, const Run *r, const Shape *s, Variant *v, i32 each,
+                     i32 threads) {
+  const int dim = v->no + v->nr - 1;
+  v->flat = v->same = 0;
+  for (int i = 0; i < p->nbody; i++) {
+    const int op = p->body[i].op, operand = (int)p->body[i].imm;
+    if ((op != P_LOAD && op != P_STORE) || p->body[i].level == L_ROW) continue;
+    if (in_groups(p, s, operand, dim, v->no + v->nr, each, r)) v->flat |= 1u << operand;
+    else if (op == P_LOAD && !s->strides[operand][dim]) v->same |= 1u << operand;
+    else return false;
+  }
+  v->each = (u8)each, v->threads = (u8)threads;
+  return v->flat != 0;
+}
+
+/* Half a warp a row, or fewer threads where rows are short; all threads of a warp must have one. An odd number of rows goes by
+** whole warps. */
+static void by_parts(const Kernel *k, const Run *r, const Shape *s, Variant *v) {
+  const i64 rows = s->extent[0], n = s->extent[1], last = v->nr ? s->dims[v->no + v->nr - 1] : 0;
+  i32 each = k->each, threads = 16;
+  if (!each || k->p->nbody > FOURS_MOST || !last) return;
+  while (threads > 1 && threads / 2 * each >= n) threads /= 2;
+  while (threads < 16 && rows % (32 / threads)) threads *= 2;
+  const Variant plain = *v;
+  if (last % each || rows % (32 / threads) || !in_parts(k->p, r, s, v, each, threads)) {
+    *v = plain;
+    if (each != 4 || last % 2 || !in_parts(k->p, r, s, v, 2, 32)) *v = plain;
+  }
 }
 
 /* A map by fours, where all that it stores lies so: the last dim is cut. */
@@ -157,7 +213,7 @@ static void by_fours(const Program *p, const Run *r, Shape *s, Variant *v) {
   for (int i = 0; i < p->nbody; i++) {
     const int op = p->body[i].op, operand = (int)p->body[i].imm;
     if (op != P_LOAD && op != P_STORE) continue;
-    if (in_fours(p, s, operand, nd, r)) v->flat |= 1u << operand;
+    if (in_groups(p, s, operand, nd - 1, nd, FOURS, r)) v->flat |= 1u << operand;
     else if (op == P_STORE) {
       v->flat = v->same = 0;
       return;
@@ -209,50 +265,54 @@ static i64 groups_of(const Kernel *k, const Shape *s, const Variant *v, i64 *eac
   return n > *each ? (n + *each - 1) / *each : 0;
 }
 
-static i64 grid(const Program *p, i64 units) {
-  const i64 each = p->kind == K_ROW ? PROGRAM_THREADS / 32 : PROGRAM_THREADS;
+static i64 grid(const Program *p, const Variant *v, i64 units) {
+  const i64 row = v->each ? v->threads : 32,
+            each = p->kind == K_ROW ? PROGRAM_THREADS / row : PROGRAM_THREADS;
   return TY_MIN((units - 1) / each + 1, 32768);
 }
 
-/* As two kernels. False: no memory for it, and nothing was launched. */
-static bool run_split(const Kernel *k, Variant v, i64 groups, i64 each, i64 *at) {
+/* As two kernels. NONE: no memory for it; unless it is FOUND nothing was launched. */
+static Found run_split(const Kernel *k, Variant v, i64 groups, i64 each, bool wait, i64 *at) {
   CudaCode part, finish;
   const i64 units = at[PARAM_COUNT / 8], bytes = units * groups * ty_ptx_node_words(k->p) * 8;
   v.mode = MODE_FINISH;
-  if (!find(k, &v, &finish)) return false;
+  Found y = find(k, &v, wait, &finish);
   v.mode = MODE_PART;
-  if (!find(k, &v, &part)) return false;
+  if (y != NONE) y = worse(y, find(k, &v, wait, &part));
+  if (y != FOUND) return y;
   void *scratch = ty_cuda_allocate(bytes);
-  if (!scratch) return false;
+  if (!scratch) return NONE;
   at[PARAM_SCRATCH / 8] = (i64)(uintptr_t)scratch;
   at[PARAM_GROUPS / 8] = groups;
   at[PARAM_GROUP / 8] = each;
-  ty_cuda_launch(&part, grid(k->p, units * groups), PROGRAM_THREADS, at);
-  ty_cuda_launch(&finish, grid(k->p, units), PROGRAM_THREADS, at);
+  ty_cuda_launch(&part, grid(k->p, &v, units * groups), PROGRAM_THREADS, at);
+  ty_cuda_launch(&finish, grid(k->p, &v, units), PROGRAM_THREADS, at);
   ty_cuda_free(scratch, bytes);
-  return true;
+  return FOUND;
 }
 
-/* Scans of few long rows as three kernels. False as above. */
-static bool run_scans(const Kernel *k, Variant v, i64 *at) {
+/* Scans of few long rows as three kernels, likewise. */
+static Found run_scans(const Kernel *k, Variant v, bool wait, i64 *at) {
   static const u8 mode[] = {MODE_TOTALS, MODE_OFFSETS, MODE_SCAN};
   enum { N = TY_COUNT(mode) };
   CudaCode code[N];
   const i64 units = at[PARAM_COUNT / 8], groups = (at[PARAM_R / 8] + BLOCK - 1) / BLOCK,
             bytes = units * groups * k->scans * 8;
-  for (int i = 0; i < N; i++) {
+  Found y = FOUND;
+  for (int i = 0; i < N && y != NONE; i++) {
     v.mode = mode[i];
-    if (!find(k, &v, &code[i])) return false;
+    y = worse(y, find(k, &v, wait, &code[i]));
   }
+  if (y != FOUND) return y;
   void *scratch = ty_cuda_allocate(bytes);
-  if (!scratch) return false;
+  if (!scratch) return NONE;
   at[PARAM_SCRATCH / 8] = (i64)(uintptr_t)scratch;
   at[PARAM_GROUPS / 8] = groups;
-  ty_cuda_launch(&code[0], grid(k->p, units * groups), PROGRAM_THREADS, at);
+  ty_cuda_launch(&code[0], grid(k->p, &v, units * groups), PROGRAM_THREADS, at);
   ty_cuda_launch(&code[1], (units - 1) / PROGRAM_THREADS + 1, PROGRAM_THREADS, at);
-  ty_cuda_launch(&code[2], grid(k->p, units * groups), PROGRAM_THREADS, at);
+  ty_cuda_launch(&code[2], grid(k->p, &v, units * groups), PROGRAM_THREADS, at);
   ty_cuda_free(scratch, bytes);
-  return true;
+  return FOUND;
 }
 
 /* What the program computes, by its primitives, for errors. */
@@ -276,25 +336,41 @@ static bool not_found(const Kernel *k, const Run *r) {
   return text && ty_cuda_fail(r->stream, text);
 }
 
-static bool run(const Kernel *k, const Run *r) {
+/* By the program's own kernels. */
+static Found run_own(const Kernel *k, const Run *r, bool wait) {
   static _Thread_local i64 at[BLOCK_MOST / 8]; /* stacks are small */
   Shape s;
   Variant v;
   CudaCode code;
+  Found y = NONE;
   i64 each;
-  if (!ty_cuda_enter()) return true; /* the next wait says why */
   shape_of(k->p, r->launch, &s, &v);
   const i64 units = s.extent[0] * s.extent[2];
-  if (!units) return true;
   by_fours(k->p, r, &s, &v);
-  if (v.four && !find(k, &v, &code)) shape_of(k->p, r->launch, &s, &v); /* what was reserved */
-  if (!bind(k->p, &v, &s, r, at)) return ty_cuda_trouble() != NULL;
+  by_parts(k, r, &s, &v);
+  if ((v.four || v.each) && find(k, &v, wait, &code) == NONE)
+    shape_of(k->p, r->launch, &s, &v); /* what was reserved */
+  if (!bind(k->p, &v, &s, r, at)) return NONE;
   const i64 groups = groups_of(k, &s, &v, &each);
-  if (groups && run_split(k, v, groups, each, at)) return true;
-  if (k->scans && !v.one && units < 2048 && run_scans(k, v, at)) return true;
-  if (!find(k, &v, &code)) return not_found(k, r);
-  ty_cuda_launch(&code, grid(k->p, at[PARAM_COUNT / 8]), PROGRAM_THREADS, at);
-  return true;
+  if (groups) y = run_split(k, v, groups, each, wait, at);
+  if (y == NONE && k->scans && !v.one && units < 2048) y = run_scans(k, v, wait, at);
+  if (y != NONE) return y;
+  if ((y = find(k, &v, wait, &code)) != FOUND) return y;
+  ty_cuda_launch(&code, grid(k->p, &v, at[PARAM_COUNT / 8]), PROGRAM_THREADS, at);
+  return FOUND;
+}
+
+static bool run(const Kernel *k, const Run *r) {
+  Shape s;
+  Variant v;
+  if (!ty_cuda_enter()) return true; /* the next wait says why */
+  shape_of(k->p, r->launch, &s, &v);
+  if (!s.extent[0] || !s.extent[2]) return true;
+  if (ty_cuda_interprets_all() && ty_cuda_interpret(k->p, &s, r)) return true;
+  Found y = run_own(k, r, false);
+  if (y == LATER && ty_cuda_interpret(k->p, &s, r)) return true;
+  if (y == LATER) y = run_own(k, r, true);
+  return y == FOUND || not_found(k, r);
 }
 
 static bool reserve(const Kernel *k, const Launch *l) {
@@ -303,7 +379,7 @@ static bool reserve(const Kernel *k, const Launch *l) {
   CudaCode code;
   if (!ty_cuda_enter()) return true;
   shape_of(k->p, l, &s, &v);
-  return !s.extent[0] || !s.extent[2] || find(k, &v, &code);
+  return !s.extent[0] || !s.extent[2] || find(k, &v, false, &code) != NONE;
 }
 
 const Machine ty_machine_cuda = {"cuda", make, run, reserve, drop, bytes, NULL};

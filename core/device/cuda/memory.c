@@ -16,6 +16,7 @@ static struct Spare { /* cached blocks of one size */
   int n, cap;
 } spare[CLASSES];
 static CudaMemory memory;
+static i64 most = INT64_MAX; /* bytes that are taken from the driver */
 
 /* Sizes are 4, 5, 6, 7 times a power of two. */
 static i64 class_bytes(int c) { return (i64)(4 + c % 4) << (c / 4 + SMALLEST - 2); }
@@ -37,6 +38,7 @@ static void trim(void) {
 }
 
 void ty_cuda_trim(void) {
+  ty_cuda_flush();
   if (!ty_cuda_enter()) return;
   ty_lock(&lock);
   trim();
@@ -50,6 +52,20 @@ CudaMemory ty_cuda_memory(void) {
   return m;
 }
 
+i64 ty_cuda_limit(i64 bytes) {
+  ty_lock(&lock);
+  const i64 was = most;
+  if (bytes >= 0) most = bytes;
+  ty_unlock(&lock);
+  return was;
+}
+
+/* Under the lock: a block of the driver's, within the limit. */
+static bool take(CUdeviceptr *p, i64 size) {
+  if (memory.used + memory.cached > most - size) return false;
+  return ty_cuda_ok(ty_cuda.memory_allocate(p, (size_t)size), "cuMemAlloc");
+}
+
 void *ty_cuda_allocate(i64 bytes) {
   CUdeviceptr p = 0;
   if (bytes < 0 || bytes > (i64)1 << 46) return NULL;
@@ -61,10 +77,13 @@ void *ty_cuda_allocate(i64 bytes) {
   if (spare[c].n) {
     p = (CUdeviceptr)(uintptr_t)spare[c].block[--spare[c].n];
     memory.cached -= size;
-  } else if (!ty_cuda_ok(ty_cuda.memory_allocate(&p, (size_t)size), "cuMemAlloc")) {
+  } else if (!take(&p, size)) {
     p = 0;
+    ty_unlock(&lock);
+    ty_cuda_flush(); /* what waits keeps blocks */
+    ty_lock(&lock);
     trim();
-    if (!ty_cuda_ok(ty_cuda.memory_allocate(&p, (size_t)size), "cuMemAlloc")) p = 0;
+    if (!take(&p, size)) p = 0;
   }
   if (p) memory.used += size;
   memory.peak = TY_MAX(memory.peak, memory.used);
@@ -73,7 +92,7 @@ void *ty_cuda_allocate(i64 bytes) {
 }
 
 void ty_cuda_free(void *p, i64 bytes) {
-  if (!p || !ty_cuda_enter()) return;
+  if (!p || !ty_cuda_enter() || (ty_cuda_gather.frees && ty_cuda_gather.frees(p, bytes))) return;
   const int c = class_of(TY_MAX(bytes, 1));
   struct Spare *s = &spare[c];
   ty_lock(&lock);
@@ -193,6 +212,11 @@ u64 ty_cuda_check(const Stream *s, const Node *n) {
   u64 number = 0;
   if (!ty_cuda_enter()) return 0;
   ty_lock(&lock);
+  if (watched_of(s)->nchecks == CHECKS) { /* those will be forgotten that have been carried out */
+    ty_unlock(&lock);
+    ty_cuda_flush();
+    ty_lock(&lock);
+  }
   Check *c = add_check(s, watched_of(s));
   if (c) c->node = *n, number = c->number;
   ty_unlock(&lock);
@@ -203,6 +227,7 @@ u64 ty_cuda_check(const Stream *s, const Node *n) {
 bool ty_cuda_fail(const Stream *s, const char *text) {
   const size_t n = strlen(text) + 1;
   ErrorWord e = {0};
+  ty_cuda_flush();
   if (!ty_cuda_enter()) return true; /* the next wait says why */
   ty_lock(&lock);
   struct Watched *w = watched_of(s);
@@ -251,6 +276,7 @@ static bool in_staged(void *to, const void *from, i64 bytes) {
 }
 
 bool ty_cuda_in(void *to, const void *from, i64 bytes, const char **err) {
+  ty_cuda_flush();
   if (!ty_cuda_enter()) return done(false, err);
   if (bytes <= 0) return true;
   bool ok = false;
@@ -268,6 +294,7 @@ bool ty_cuda_in(void *to, const void *from, i64 bytes, const char **err) {
 }
 
 bool ty_cuda_out(void *to, const void *from, i64 bytes, Stream *s, const char **err) {
+  ty_cuda_flush();
   if (!ty_cuda_enter()) return done(false, err);
   bool ok = bytes <= 0 || ty_cuda_ok(ty_cuda.copy_out(to, (CUdeviceptr)(uintptr_t)from,
                                                       (size_t)bytes, ty_cuda.stream),
@@ -277,6 +304,7 @@ bool ty_cuda_out(void *to, const void *from, i64 bytes, Stream *s, const char **
 }
 
 bool ty_cuda_across(void *to, const void *from, i64 bytes, const char **err) {
+  ty_cuda_flush();
   if (!ty_cuda_enter()) return done(false, err);
   if (bytes <= 0 || to == from) return true;
   return done(
@@ -287,6 +315,7 @@ bool ty_cuda_across(void *to, const void *from, i64 bytes, const char **err) {
 }
 
 bool ty_cuda_wait(Stream *s, const char **err) {
+  ty_cuda_flush();
   if (!ty_cuda_enter()) return done(false, err);
   return done(ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize"), err) &&
          look(s, err);

@@ -53,6 +53,22 @@ bool ty_ptx_is_split(const Program *p) {
   return one && reduces;
 }
 
+i32 ty_ptx_row_each(const Program *p) {
+  Classes *C = p->kind == K_ROW ? ty_mem_alloc(sizeof *C) : NULL;
+  bool wide = false, narrow = false;
+  if (!C) return 0;
+  ty_ptx_classify(p, C);
+  for (int i = 0; i < p->nbody; i++) {
+    const Instr *in = &p->body[i];
+    if (!C->class[i] || !ty_ptx_is_reduce(in->op) || ty_ptx_is_arg(in->op)) continue;
+    if (ty_ptx_wide(in->from)) wide = true;
+    else narrow = true;
+  }
+  const i32 each = C->scans || (wide && narrow) ? 0 : wide ? 2 : 4;
+  ty_mem_free(C);
+  return each;
+}
+
 /* SLIN is one chain; a scan of what was scanned would want its elements before there are any. */
 i32 ty_ptx_split_scans(const Program *p) {
   Classes *C = ty_mem_alloc(sizeof *C);

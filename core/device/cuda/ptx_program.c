@@ -5,8 +5,10 @@
 ** How a domain is shared out:
 **   map      a thread an element, or four where what is stored lies in aligned groups of four, and on by all threads of the
 **            grid
-**   rows     a warp a row: thread t has the elements t and t + 32 of every 64, so lanes t and t + 32 of the canonical
-**            order, or, where a lane is 8 bytes, lane t twice. Passes over the row compute anew what they need.
+**   rows     half a warp a row, fewer threads for a short one: thread t has elements 4 t .. 4 t + 3 of every 64, or two of every
+**            32 where a lane of the canonical order is 8 bytes, by accesses of 16 bytes. Where memory does not lie so, a warp a
+**            row: thread t has the elements t and t + 32 of every 64. Passes over the row compute anew what they need.
+
 **   columns  a thread a column, going down R by the four lanes
 **   scans    a warp a row, 32 elements at a time: two groups of 16. Where rows are few and long, three kernels: a warp a
 **            block for what the block comes to, a thread a row for what comes before each block, a warp a block again
@@ -51,11 +53,12 @@ typedef struct Gen {
   i32 nacc;
   Scan scan[MAX_BODY / 2];
   i32 nscan;
-  i32 words;                    /* of a node, of one thread */
-  Reg lane, count, r_all;       /* of a warp; PARAM_COUNT; PARAM_R */
-  Reg r;                        /* position within R */
-  Reg one_lane;                 /* predicate: row stores are this thread's */
-  int part;                     /* of four neighbours the one at hand */
+  i32 words;               /* of a node, of one thread */
+  Reg lane, count, r_all;  /* of a warp; PARAM_COUNT; PARAM_R */
+  Reg r;                   /* position within R */
+  Reg one_lane;            /* predicate: row stores are this thread's */
+  int part;                /* of neighbours the one at hand */
+  Reg first[MAX_OPERANDS]; /* of a row's neighbours: the address of the first; 0: not made yet */
   Reg four[MAX_OPERANDS][FOUR]; /* values of flat operands: loaded, or to be stored */
   Reg there[FOUR], all;         /* predicates, of FOUR_TAIL: it is there; all four are */
 } Gen;
@@ -127,24 +130,31 @@ static Reg row_place(Gen *G, int operand) {
   return *at = place_along(G, operand, *at, no + nr, G->l.nd - (G->v.four != FOUR_NONE));
 }
 
-/* Of four neighbours the one at hand: the last dim is theirs. */
+/* Of neighbours the one at hand. Those of a map have a dim of their own, the last; those of a row go along R's last. */
 static Reg part_place(Gen *G, int operand) {
-  Reg *at = &G->place[operand];
-  const Reg first = row_place(G, operand);
+  const bool row = G->p->kind == K_ROW;
+  const int no = G->v.no, nr = G->v.nr, dim = row ? no + nr - 1 : G->l.nd - 1;
+  Reg first = row_place(G, operand), *at = &G->place[operand];
+  if (row) {
+    if (!G->first[operand]) G->first[operand] = place_along(G, operand, first, no, no + nr);
+    first = G->first[operand];
+  }
   if (!G->part) return first;
   if (*at) return *at;
-  const i32 stride = G->l.strides + 8 * (operand * G->l.nd + G->l.nd - 1);
+  const i32 stride = G->l.strides + 8 * (operand * G->l.nd + dim);
   *at = ty_ptx_reg(&G->E, REG_64);
   ty_ptx(&G->E, "mad.lo.s64 $, $, #, $", *at, ty_ptx_param(&G->E, REG_64, stride), (i64)G->part,
          first);
   return *at;
 }
 
-static bool is_flat(const Gen *G, int operand) { return G->v.four && G->v.flat >> operand & 1; }
+static bool by_parts(const Gen *G) { return G->v.four || G->v.each; }
+static bool is_flat(const Gen *G, int operand) { return by_parts(G) && G->v.flat >> operand & 1; }
+static int row_threads(const Gen *G) { return G->v.each ? G->v.threads : 32; }
 
 static Reg place(Gen *G, const Instr *in, bool elem) {
   const int operand = (int)in->imm;
-  if (G->v.four) return part_place(G, operand);
+  if (by_parts(G) && (elem || G->v.four)) return part_place(G, operand);
   if (!elem || G->p->kind == K_MAP) return row_place(G, operand);
   Reg *at = &G->place[operand];
   return *at ? *at
@@ -168,11 +178,11 @@ static void emit(Gen *G, int i) {
     return;
   case P_IOTA: G->reg[i] = place(G, in, elem); return;
   case P_LOAD:
-    if (is_flat(G, (int)in->imm)) {
+    if (elem && is_flat(G, (int)in->imm)) {
       G->reg[i] = G->four[in->imm][G->part];
       return;
     }
-    if (G->v.four && G->part && G->v.same >> in->imm & 1) return; /* as the first one's */
+    if (elem && by_parts(G) && G->part && G->v.same >> in->imm & 1) return; /* as the first one's */
     G->reg[i] = ty_ptx_load(E, G->p->operand[in->imm].dtype, place(G, in, elem));
     return;
   case P_GLOAD: {
@@ -183,7 +193,7 @@ static void emit(Gen *G, int i) {
     return;
   }
   case P_STORE:
-    if (G->v.four) {
+    if (elem && is_flat(G, (int)in->imm)) {
       G->four[in->imm][G->part] = a;
       return;
     }
@@ -281,7 +291,7 @@ static void begin_accs(Gen *G, int phase) {
     const bool arg = ty_ptx_is_arg(in->op);
     Acc *a = &G->acc[G->nacc++];
     *a = (Acc){.instr = i, .op = arg ? in->op : joins[in->op - P_RSUM], .ctype = in->from};
-    a->lanes = (u8)ty_ptx_lanes(G->p, in), a->word = G->words;
+    a->lanes = (u8)(G->v.each && !arg ? G->v.each : ty_ptx_lanes(G->p, in)), a->word = G->words;
     a->product = in->op == P_RSUM && in->imm == SUM_OF_PRODUCTS;
     for (int k = 0; k < a->lanes; k++) a->lane[k] = ty_ptx_value(&G->E, a->ctype);
     if (arg) a->at = ty_ptx_reg(&G->E, REG_64);
@@ -413,23 +423,41 @@ static void push_node(Gen *G, Reg n) {
 /* The last node takes in all that waits. */
 static void pop_nodes(Gen *G, Reg n) { over_waiting(G, n, waiting_first(G), true); }
 
-/* Lanes join; the values are those of the instructions. */
+/* The lanes of a thread. */
+static Reg join_own(Gen *G, const Acc *a) {
+  Ptx *E = &G->E;
+  const Reg *x = a->lane;
+  if (a->lanes == 1) return x[0];
+  if (a->lanes == 2) return ty_ptx_binary(E, a->op, a->ctype, x[0], x[1]);
+  const Reg even = ty_ptx_binary(E, a->op, a->ctype, x[0], x[2]);
+  return ty_ptx_binary(E, a->op, a->ctype, even, ty_ptx_binary(E, a->op, a->ctype, x[1], x[3]));
+}
+
+/* x, joined with those of the row's other threads. */
+static Reg join_threads(Gen *G, Acc *a, Reg x) {
+  Ptx *E = &G->E;
+  for (u64 by = (u64)row_threads(G) / 2; by && G->p->kind == K_ROW; by /= 2) {
+    const Reg step = ty_ptx_const(E, C_I32, by),
+              y = ty_ptx_shuffle(E, "bfly", a->ctype, x, step, 32);
+    if (a->at) join_arg(G, a, y, ty_ptx_shuffle(E, "bfly", C_I64, a->at, step, 32));
+    else x = ty_ptx_binary(E, a->op, a->ctype, x, y);
+  }
+  return x;
+}
+
+/* Lanes join, those that are farthest apart first; the values are those of the instructions. */
 static void finish_accs(Gen *G) {
   Ptx *E = &G->E;
   for (int n = 0; n < G->nacc; n++) {
     Acc *a = &G->acc[n];
-    Reg x = a->lane[0];
-    if (a->lanes == 4) {
-      x = ty_ptx_binary(E, a->op, a->ctype, a->lane[0], a->lane[2]);
-      x = ty_ptx_binary(E, a->op, a->ctype, x,
-                        ty_ptx_binary(E, a->op, a->ctype, a->lane[1], a->lane[3]));
-    } else if (a->lanes == 2) x = ty_ptx_binary(E, a->op, a->ctype, a->lane[0], a->lane[1]);
-    for (u64 by = 16; by && G->p->kind == K_ROW; by /= 2) {
-      const Reg step = ty_ptx_const(E, C_I32, by),
-                y = ty_ptx_shuffle(E, "bfly", a->ctype, x, step, 32);
-      if (a->at) join_arg(G, a, y, ty_ptx_shuffle(E, "bfly", C_I64, a->at, step, 32));
-      else x = ty_ptx_binary(E, a->op, a->ctype, x, y);
-    }
+    Reg x;
+    if (G->v.each && !a->at) {
+      for (int k = 0; k < a->lanes; k++) a->lane[k] = join_threads(G, a, a->lane[k]);
+      x = join_own(G, a);
+      if (a->product && G->v.threads * G->v.each < LANES(ty_ptx_wide(a->ctype) ? 8 : 4))
+        x = ty_ptx_binary(E, P_ADD, a->ctype, x, ty_ptx_const(E, a->ctype, 0)); /* of empty lanes */
+    } else if (G->p->kind == K_COL) x = join_own(G, a);
+    else x = join_threads(G, a, join_own(G, a));
     if (a->op == P_ADD && a->ctype >= C_F32) { /* of nothing: +0 */
       const Reg p = ty_ptx_reg(E, REG_PRED), zero = ty_ptx_const(E, a->ctype, 0),
                 y = ty_ptx_value(E, a->ctype);
@@ -456,7 +484,7 @@ static Reg node_place(Gen *G, Reg unit, Reg group) {
   index_move(G, words, n);
   Reg each = index_reg(G);
   if (row) { /* [unit][group][word][thread] */
-    ty_ptx(E, "mov.~ $, #", G->v.wide ? "b64" : "b32", each, (i64)8 * 32 * G->words);
+    ty_ptx(E, "mov.~ $, #", G->v.wide ? "b64" : "b32", each, (i64)8 * row_threads(G) * G->words);
     ty_ptx(E, step, y, words, each, scratch);
     ty_ptx(E, "mad.wide.u32 $, $, 8, $", y, G->lane, y);
     return y;
@@ -475,7 +503,7 @@ static Reg node_step(Gen *G) {
   Ptx *E = &G->E;
   const Reg y = ty_ptx_reg(E, REG_64);
   if (G->p->kind == K_ROW) {
-    ty_ptx(E, "mov.b64 $, 256", y);
+    ty_ptx(E, "mov.b64 $, #", y, (i64)8 * row_threads(G));
     return y;
   }
   const Reg n = ty_ptx_param(E, REG_64, PARAM_COUNT);
@@ -619,14 +647,14 @@ static void end_scan_block(Gen *G) {
 
 /* --- kernels */
 
-/* The thread's number in the grid, and how many there are: `shift` 5 counts warps. */
+/* The thread's number in the grid, and how many there are: `shift` 5 counts warps, and so on. */
 static void number(Gen *G, int shift, Reg *first, Reg *step) {
   Ptx *E = &G->E;
   const Reg t = special(G, "tid.x"), b = special(G, "ctaid.x"), n = special(G, "nctaid.x"),
             own = ty_ptx_reg(E, REG_32);
   const i64 each = PROGRAM_THREADS >> shift;
   ty_ptx(E, "shr.u32 $, $, #", own, t, (i64)shift);
-  if (shift) ty_ptx(E, "and.b32 $, $, 31", G->lane = ty_ptx_reg(E, REG_32), t);
+  ty_ptx(E, "and.b32 $, $, #", G->lane = ty_ptx_reg(E, REG_32), t, (1ll << shift) - 1);
   const Reg by = index_reg(G);
   ty_ptx(E, "mov.~ $, #", G->v.wide ? "b64" : "b32", by, each);
   *step = index_op(G, "mul.lo", index_of(G, n), by);
@@ -737,6 +765,43 @@ static void row_elements(Gen *G, Reg from, Reg to) {
   ty_ptx_here(E, out);
 }
 
+/* The same by neighbours, `each` a thread: loads of all of them first, stores of all of them last. */
+static void row_parts(Gen *G, Reg from, Reg to) {
+  Ptx *E = &G->E;
+  const Program *p = G->p;
+  const int each = G->v.each, next = ty_ptx_label(E), out = ty_ptx_label(E), skip = ty_ptx_label(E);
+  const Reg base = index_reg(G), own = index_reg(G), first = index_reg(G);
+  ty_ptx(E, "mov.~ $, #", G->v.wide ? "b64" : "b32", own, (i64)each);
+  const Reg lane = index_op(G, "mul.lo", index_of(G, G->lane), own);
+  index_move(G, base, from);
+  ty_ptx_here(E, next);
+  jump(G, "ge", base, to, out);
+  ty_ptx(E, "add.~ $, $, $", G->index, first, base, lane);
+  jump(G, "ge", first, to, skip);
+  decompose(G, first, G->v.no, G->v.no + G->v.nr);
+  memset(G->first, 0, sizeof G->first);
+  G->part = 0;
+  for (int k = 0; k < p->nbody; k++) {
+    const int o = (int)p->body[k].imm;
+    if (p->body[k].op == P_LOAD && G->need[k] && G->C.class[k] == CLASS_ELEM && is_flat(G, o))
+      ty_ptx_load_vector(E, p->operand[o].dtype, part_place(G, o), each, G->four[o]);
+  }
+  for (G->part = 0; G->part < each; G->part++) {
+    ty_ptx(E, "add.~ $, $, #", G->index, G->r = index_reg(G), first, (i64)G->part);
+    element(G, G->part);
+  }
+  G->part = 0;
+  for (int k = 0; k < p->nbody; k++) {
+    const int o = (int)p->body[k].imm;
+    if (p->body[k].op == P_STORE && G->need[k] && G->C.class[k] == CLASS_ELEM && is_flat(G, o))
+      ty_ptx_store_vector(E, p->operand[o].dtype, part_place(G, o), each, G->four[o]);
+  }
+  ty_ptx_here(E, skip);
+  ty_ptx(E, "add.~ $, $, #", G->index, base, base, (i64)each * G->v.threads);
+  ty_ptx(E, "bra @", next);
+  ty_ptx_here(E, out);
+}
+
 /* The same of a scan: all threads of the warp go along. Blocks end in a row that is not cut. */
 static void scan_elements(Gen *G, Reg from, Reg to) {
   Ptx *E = &G->E;
@@ -784,7 +849,8 @@ static void column_elements(Gen *G, Reg from, Reg to) {
 }
 
 static void elements(Gen *G, Reg from, Reg to) {
-  if (G->p->kind == K_ROW) row_elements(G, from, to);
+  if (G->v.each) row_parts(G, from, to);
+  else if (G->p->kind == K_ROW) row_elements(G, from, to);
   else column_elements(G, from, to);
 }
 
@@ -969,7 +1035,7 @@ static void reduce_kernel(Gen *G) {
   const bool row = G->p->kind == K_ROW,
              cut = mode == MODE_PART || mode == MODE_TOTALS || mode == MODE_SCAN;
   const int next = ty_ptx_label(E), out = ty_ptx_label(E);
-  number(G, row && mode != MODE_OFFSETS ? 5 : 0, &i, &step);
+  number(G, row && mode != MODE_OFFSETS ? __builtin_ctz((u32)row_threads(G)) : 0, &i, &step);
   if (row && mode != MODE_OFFSETS)
     ty_ptx(E, "setp.eq.u32 $, $, 0", G->one_lane = ty_ptx_reg(E, REG_PRED), G->lane);
   if (cut) units = index_op(G, "mul.lo", units, index_param(G, PARAM_GROUPS));

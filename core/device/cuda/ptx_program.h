@@ -28,8 +28,10 @@ typedef struct Variant {
   bool wide; /* an index or a stride in bytes does not fit 31 bits */
   bool one;  /* all of R is one block */
   u8 four; /* maps: a thread has four neighbours along the last dim but one, whose last dim is these; FOUR_ */
-  u32 flat; /* operands, as bits, of which they lie side by side, aligned; */
-  u32 same; /* of which they are one element */
+  u8 each; /* rows: neighbours that a thread has, so many lanes of the canonical order; 0: two that are 32 apart */
+  u8 threads; /* of a row, where `each` is not 0 */
+  u32 flat;   /* operands, as bits, of which they lie side by side, aligned; */
+  u32 same;   /* of which they are one element */
 } Variant;
 /* Whether there are always four; of FOUR_TAIL, a map of one dim, PARAM_R says how many elements there are. */
 enum { FOUR_NONE, FOUR_ALL, FOUR_TAIL };
@@ -58,6 +60,8 @@ i32 ty_ptx_node_words(const Program *p);
 /* Whether its long rows may be cut: one level of reductions, whose values no element reads. */
 bool ty_ptx_is_split(const Program *p);
 
+/* Neighbours of a row that a thread may have, by the lanes that reductions go by; 0: one. */
+i32 ty_ptx_row_each(const Program *p);
 /* The number of scans whose long rows may be cut, 8 bytes of scratch for each block; 0: they may not. */
 i32 ty_ptx_split_scans(const Program *p);
 

@@ -1,6 +1,6 @@
 --- cells.lua -- functions that are cut although closures share variables with them that are assigned.
 -- In: a Lua function and its prototype. Out: a function of the same code that keeps such variables in upvalues of its
--- own; nil where a variable may be another one each turn of a loop. Raises when memory is out.
+-- own; nil where the loop itself counts or walks by such a variable. Raises when memory is out.
 --
 -- What goes on behind a cut has registers of its own, which closures that were made before know nothing of. An
 -- upvalue can be shared: by those closures, and by all that goes on in the middle of the function. So each captured
@@ -11,23 +11,26 @@
 -- Rules.
 -- 1. A variable is shared behind the instruction that makes a closure of it, up to the one that closes it (UCLO).
 --    Before, what is written to its register is written to the upvalue where a closure may be made of it.
--- 2. A function has one upvalue for a register. So nothing behind the end of a variable may make a closure of a
---    variable in the same register, as loops do whose body declares it.
--- 3. The first upvalue of its own holds the function itself, whose globals may be set meanwhile.
+-- 2. A function has one upvalue for a register. Where something behind the end of a variable may make a closure of a
+--    variable in the same register, as loops do whose body declares it, the upvalue becomes another variable at that
+--    end: a call (renew, lua_instance.c) joins it to a new one. LuaJIT's traces take what an upvalue is joined to for a
+--    constant, so these functions are not for its trace compiler.
+-- 3. The first upvalue of its own holds the function itself, whose globals may be set meanwhile. Where variables are
+--    renewed, the last two are what does so and the function that goes from part to part.
 -- 4. A condition and its jump stay together; so do the instructions of a loop's end, what gives as many values as there
 --    are and what takes these, an object that is copied and its method that is found.
 
 local edit = require "tycho.capture.dump_edit"
 
 local char, sub, find, byte = string.char, string.sub, string.find, string.byte
-local concat, floor = table.concat, math.floor
+local concat, floor, max = table.concat, math.floor, math.max
 local ipairs, pairs, next = ipairs, pairs, next
 
 if jit and jit.off then jit.off(true, true) end -- seldom run: its LuaJIT traces would push out the user's
 
 local M = {}
 
-local MOST_UPVALUES = 60
+local MOST_REGISTERS, MOST_UPVALUES = 240, 60
 
 -- Where a variable is shared ------------------------------------------------------------------------------------------
 
@@ -122,17 +125,21 @@ local function has(list, r)
 end
 
 --- Adds what keeps a register and its upvalue the same: before[at] and behind[at], lists of instructions, and
---- apart[at], one that comes where the instruction has copied a value and jumps. False: it cannot be done.
-local function keep_same(proto, r, upvalue, made, before, behind, apart)
+--- apart[at], one that comes where the instruction has copied a value and jumps; renewed[at]: upvalues whose variables
+--- end there. False: it cannot be done.
+local function keep_same(proto, r, upvalue, made, before, behind, apart, renewed)
   local code, flow = proto.code, proto.flow
   local function closes(at) return code[at].name == "UCLO" and code[at].a <= r end
   local shared, leads = reached(flow, made, closes), leading_to(flow, made)
-  for at in pairs(shared) do
-    if closes(at) and leads[at] then return false end
-  end
   local function put(list, at, ins)
     list[at] = list[at] or {}
     list[at][#list[at] + 1] = ins
+  end
+  for at in pairs(shared) do
+    if closes(at) and leads[at] then
+      if follows(proto, at) then return false end
+      put(renewed, at, upvalue)
+    end
   end
   local get, set = edit.two("UGET", r - 1, upvalue), edit.two("USETV", upvalue, r - 1)
   for at, ins in ipairs(code) do
@@ -210,21 +217,45 @@ local function put_between(proto, p, before, behind, apart)
   if p.debug_size > 0 then p.variables = moved(p.variables, place) end
 end
 
+--- Puts calls of `renew`, an upvalue behind which lies the one for the function that goes from part to part, where
+--- variables end. False: too many values are in use.
+local function put_renewals(proto, p, before, renewed, renew)
+  local a, most = proto.framesize, 0
+  for at, upvalues in pairs(renewed) do
+    local first = a + 1 + proto.fr2
+    before[at] = before[at] or {}
+    local list, n = before[at], #before[at]
+    list[n + 1], list[n + 2] = edit.two("UGET", a, renew), edit.two("UGET", first, renew + 1)
+    for k, upvalue in ipairs(upvalues) do list[n + 2 + k] = edit.two("KSHORT", first + k, upvalue + 1) end
+    list[#list + 1] = edit.three("CALL", a, 1, #upvalues + 2)
+    most = max(most, #upvalues)
+  end
+  p.framesize = a + 2 + proto.fr2 + most
+  edit.not_for_traces(p)
+  return p.framesize <= MOST_REGISTERS
+end
+
 --- A function of the same code, which keeps variables that closures share and that are assigned in upvalues behind its
 --- own, and what makes such functions; nil where there are none, or it cannot be.
 ---@param f function
 ---@param proto tycho.Prototype of which continuation.ready has said that it can be cut
 ---@return function|nil
 ---@return integer n upvalues that are its own
+---@return boolean? renews the last two of these are what renews variables, and the function that goes from part to part
 function M.of(f, proto)
-  local list, before, behind, apart, upvalue_of = assigned(proto), {}, {}, {}, {}
+  local list, before, behind, apart, renewed, upvalue_of = assigned(proto), {}, {}, {}, {}, {}
   if not next(list) then return nil, 0 end
   local p, n = edit.split(proto), 1
   for r = 1, proto.framesize do
     if list[r] then
       upvalue_of[r], n = p.n_upvalues + n, n + 1
-      if not keep_same(proto, r, upvalue_of[r], list[r], before, behind, apart) then return nil, 0 end
+      if not keep_same(proto, r, upvalue_of[r], list[r], before, behind, apart, renewed) then return nil, 0 end
     end
+  end
+  local renews = next(renewed) ~= nil
+  if renews then
+    if not put_renewals(proto, p, before, renewed, p.n_upvalues + n) then return nil, 0 end
+    n = n + 2
   end
   if p.n_upvalues + n > MOST_UPVALUES then return nil, 0 end
   put_between(proto, p, before, behind, apart)
@@ -244,7 +275,7 @@ function M.of(f, proto)
   end
   local g = edit.load(edit.joined(proto, p, n, shared))
   edit.lay_out(proto, f, g)
-  return g, n
+  return g, n, renews
 end
 
 return M

@@ -26,6 +26,7 @@ local flows = require "tycho.capture.flow"
 
 local char, rep = string.char, string.rep
 local floor, max, min = math.floor, math.max, math.min
+local HAS_INTEGERS = require("tycho.capture.operators").HAS_INTEGERS
 local error, ipairs, pairs, select, type = error, ipairs, pairs, select, type
 local concat, insert = table.concat, table.insert
 local dump, compile = string.dump, loadstring or load
@@ -361,6 +362,8 @@ M.globals = get_env
 --- An upvalue of a function.
 function M.upvalue(f, i) return (select(2, get_upvalue(f, i))) end
 
+M.set_upvalue = set_upvalue
+
 --- The dump of a function, a text that its prototype has alone; nil: it is not known.
 function M.code(f)
   local proto = bytecode.prototype(f)
@@ -441,8 +444,20 @@ function M.hands_on(proto, at)
   return behind ~= nil and behind.name == "CALLM"
 end
 
---- What is put before the code of what begins at a position: so many instructions, and where it is handed results.
-M.SHIFT, M.SHIFT_HANDED = 1, 2
+--- Where LuaJIT tells integers from doubles, the three numbers of a loop are all of one kind, but registers may come as
+--- either. FORI sees to that for the loops around a position that go on; the variable keeps its value.
+local function counters(proto, at, live, spare)
+  local list = {}
+  for q, ins in ipairs(HAS_INTEGERS and proto.code or list) do
+    local a = ins.a
+    if ins.name == "FORL" and ins.target <= at and at <= q and live[a] and live[a + 1] and live[a + 2] then
+      list[#list + 1] = two("MOV", spare, a + 2)
+      list[#list + 1] = two("FORI", a - 1, 32768)
+      list[#list + 1] = two("MOV", a + 2, spare)
+    end
+  end
+  return list
+end
 
 --- f from behind a call on, given the registers 1 to n and all that the call has given.
 ---@param f function
@@ -451,20 +466,23 @@ M.SHIFT, M.SHIFT_HANDED = 1, 2
 ---@param made_anew boolean|nil then what makes it, and what is carried comes behind the registers
 ---@return function
 ---@return integer n
+---@return integer shift so many instructions are put before the code
 function M.rest_handed(f, proto, at, made_anew)
-  local _, n = live_beside(proto, at)
+  local live, n = live_beside(proto, at)
   local p, given = split(proto), made_anew and n + 1 or n
+  local head = counters(proto, at, live, given)
+  local shift = #head + 2
   p.flags, p.params, p.framesize = p.flags + VARARG, given, max(p.framesize, given + 1)
   not_for_traces(p)
   walk_by_key(proto, p, at)
   local line, code, lines = p.lines[at + 1], p.code, p.lines
   p.code, p.lines = {}, {}
-  append(p, { three("VARG", proto.code[at].a - 1, 0, given), jump(2, at + 1 + M.SHIFT_HANDED, ANY) }, line)
-  for i, ins in ipairs(code) do
-    p.code[M.SHIFT_HANDED + i], p.lines[M.SHIFT_HANDED + i] = ins, lines[i]
-  end
-  if p.debug_size > 0 then p.variables = moved(p.variables, M.SHIFT_HANDED) end
-  return build(f, proto, p, 0, made_anew), n
+  head[shift - 1] = three("VARG", proto.code[at].a - 1, 0, given)
+  head[shift] = jump(shift, at + 1 + shift, ANY)
+  append(p, head, line)
+  for i, ins in ipairs(code) do p.code[shift + i], p.lines[shift + i] = ins, lines[i] end
+  if p.debug_size > 0 then p.variables = moved(p.variables, shift) end
+  return build(f, proto, p, 0, made_anew), n, shift
 end
 
 --- f from a position on, given the registers 1 to n, of which those that are live there count.
@@ -474,19 +492,25 @@ end
 ---@param made_anew boolean|nil then what makes it, and what is carried comes behind the registers
 ---@return function|nil
 ---@return integer|string n
+---@return integer? shift so many instructions are put before the code
 function M.rest(f, proto, at, made_anew)
-  local _, n = flows.live_before(proto.flow, at)
+  local live, n = flows.live_before(proto.flow, at)
   local p, given = split(proto), made_anew and n + 1 or n
+  local head = counters(proto, at, live, given)
+  local shift = #head + 1
+  if shift > 1 then not_for_traces(p) end -- what LuaJIT records of FORI forgets the registers behind
   if n > MOST_REGISTERS then return nil, "too many values are in use" end
   set_params(proto, p, given)
   p.framesize = max(p.framesize, given + 1)
   walk_by_key(proto, p, at)
-  insert(p.code, 1, jump(1, at + M.SHIFT, given))
-  if p.debug_size > 0 then
-    insert(p.lines, 1, p.lines[at])
-    p.variables = moved(p.variables, M.SHIFT)
+  head[shift] = jump(shift, at + shift, given)
+  local line = p.lines[at]
+  for i = shift, 1, -1 do
+    insert(p.code, 1, head[i])
+    if p.debug_size > 0 then insert(p.lines, 1, line) end
   end
-  return build(f, proto, p, 0, made_anew), n
+  if p.debug_size > 0 then p.variables = moved(p.variables, shift) end
+  return build(f, proto, p, 0, made_anew), n, shift
 end
 
 --- The arguments of the call at a position that may be functions which it calls: their first register, how many.
@@ -518,11 +542,11 @@ function M.native(f, proto, at, inside, prepare, rest, made_anew)
   local flow, p = proto.flow, split(proto)
   if proto.code[at].name == "FNEW" then return nil, "its variables would stay behind" end
   local first = M.handed(proto, at)
-  local _, n = flows.live_before(flow, at)
-  if first then _, n = live_below(proto, at, first) end
+  local live_here, n = flows.live_before(flow, at)
+  if first then live_here, n = live_below(proto, at, first) end
   local exits, tops, list = region_of(proto, flow, at), {}, {}
   local given = made_anew and n + 1 or n
-  local head = {}
+  local head = counters(proto, at, live_here, given)
   local widest = given + 3
   for _, e in ipairs(exits) do
     if not tops[e[2]] then

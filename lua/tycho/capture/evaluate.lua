@@ -73,6 +73,8 @@ for name in gmatch("ISLT ISGE ISLE ISGT ISEQV ISNEV ISEQS ISNES ISEQN ISNEN ISEQ
   comparison[name] = true
 end
 
+local function nothing() end
+
 --- Gives each instruction its handler and what the handler would otherwise compute each time.
 local function link(proto)
   local code = proto.code
@@ -84,6 +86,8 @@ local function link(proto)
       i.target, i.skip = code[position + 1].target, position + 2
     elseif name == "LOOP" then -- a label that is jumped back to has no end of the loop
       i.cost = i.target > position and i.target - position or #code - position
+    elseif name == "FORI" and i.target == position + 1 then
+      i.run = nothing -- continuation.lua's: of one kind or the other, numbers are what they are
     elseif name == "FORL" or name == "ITERL" then
       i.cost = position - i.target + 1
     elseif name == "TSETM" then

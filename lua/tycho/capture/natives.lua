@@ -341,6 +341,9 @@ return function(World)
       if grad.ends[f] and results[1] == nil then self:take_gradients() end
       return results, all, count
     end
+    if self.parts and self.parts:renews(f) then
+      self:abort("variables that closures share and that are assigned end, and new ones begin")
+    end
     name = names.library[f]
     local row = native_table.library[name]
     local itself = row and row.capture == "itself"

@@ -72,6 +72,16 @@ local function forwarder(params, n, vararg, open)
     end]], concat(names, ", "), concat(given, ", ")), "=(tycho)")(open)
 end
 
+--- What opens a function whose last two upvalues are what renews its variables, and itself.
+local function with_renewal(open, renew, n)
+  return function(made)
+    local f = open(made)
+    continuation.set_upvalue(f, n - 1, renew)
+    continuation.set_upvalue(f, n, f)
+    return f
+  end
+end
+
 --- Functions with f's code that are made anew are captured in parts of their own. Gives what knows of these, and what
 --- makes of such a function what runs in its place. Each call has its own upvalues for variables that are assigned, see
 --- cells.lua.
@@ -80,11 +90,13 @@ end
 local function anew(parent, f)
   local proto = continuation.ready(f)
   if not proto or proto.params > MOST_PARAMETERS then return nil end
-  local of, own = cells.of(f, proto)
-  local params, open = proto.params, nil
+  local of, own, renews = cells.of(f, proto)
+  local params, open, renew = proto.params, nil, nil
   if of then
     proto = continuation.ready(of)
-    open = parent.instances(continuation.opener(of, proto, own), 1)
+    local make = continuation.opener(of, proto, own)
+    open, renew = parent.instances(make, 1), renews and parent.renews(make) or nil
+    if renews then open = with_renewal(open, renew, #proto.upvalues) end
   else
     of = continuation.copy(f, proto)
   end
@@ -93,6 +105,7 @@ local function anew(parent, f)
   local set, wrap = forwarder(params, whole.rests[1].parts.carried - 1, proto.vararg, open)
   put = set
   put(run)
+  whole.renew = renew
   whole.original = own > 0 and #proto.upvalues - own + 1 or nil -- the upvalue that holds the function itself
   parent.anew[#parent.anew + 1] = whole
   return whole, wrap
@@ -303,8 +316,7 @@ function Whole:rest(at, put)
   if not rest then
     local handed = at % 1 > 0
     local make_rest = handed and continuation.rest_handed or continuation.rest
-    local raw, n = make_rest(self.f, self.proto, floor(at), self.made_anew)
-    local shift = handed and continuation.SHIFT_HANDED or continuation.SHIFT
+    local raw, n, shift = make_rest(self.f, self.proto, floor(at), self.made_anew)
     local parts = setmetatable({ whole = self, shift = shift, begins = at, raw = raw, code = raw, sites = {},
       cuts = turns_around(self, floor(at), shift) }, Parts)
     local make = raw
@@ -501,6 +513,9 @@ end
 --- What makes a closure of any function that is evaluated.
 M.maker_of = continuation.maker_of
 
+--- Whether it is what gives a turn of a loop variables of its own.
+function Parts:renews(f) return self.whole.renew == f end
+
 --- The line of a position.
 function Parts:line(at)
   local lines = self.whole.proto.lines
@@ -566,7 +581,7 @@ end
 ---@param how {compile: function, may_compile: function, is_disabled: function, hand_on: function, drop: function,
 ---has_own_globals: function, part_of: function, link: function, link_exit: function, unlink: function,
 ---stand_aside: function, callers: table<function, integer>, does_enough: function, has_code: function,
----instances: function, within: function}
+---instances: function, within: function, renews: function}
 ---@return tycho.Parts|false
 ---@return string? reason
 function M.new(f, how)
@@ -579,7 +594,7 @@ function M.new(f, how)
       running = setmetatable({}, WEAK), globals = setmetatable({}, WEAK),
       compile = how.compile, may_compile = how.may_compile, is_disabled = how.is_disabled, callers = how.callers,
       does_enough = how.does_enough, has_code = how.has_code, instances = how.instances, within = how.within,
-      stand_aside = how.stand_aside,
+      renews = how.renews, stand_aside = how.stand_aside,
       part_of = how.part_of, new_link = how.link, set_exit = how.link_exit, unlink_site = how.unlink }, Whole)
     whole.hand_on, whole.shared = how.hand_on(of, function() whole:share() end)
     function whole.has_own_globals()

@@ -284,8 +284,8 @@ local function join(handle, range, p)
   return p.C.join(handle, p.position, last, proof.holes, flat(proof.given), flat(proof.sizes))
 end
 
---- How far apart, and what part, the ranges are that are tried after one that cannot be: where plans differ, narrower
---- ones; then those of sizes that lie further apart, since numbers such as floor(n / 2) follow from all sizes in ways of
+--- How far apart, and what part, the ranges are that are tried after one that cannot be: where plans differ, narrow
+--- ones; then those of sizes that lie further apart, since numbers as floor(n / 2) follow from all sizes in ways of
 --- their own.
 local function others(of, why)
   local list = {}

@@ -43,10 +43,12 @@ local function is_options(t)
   return false
 end
 
+local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
+
 --- start + i * step for i from 0, of that many elements.
 local function series(start, step, count, opts)
   local dtype, device = options_of(opts)
-  if dtype ~= "f32" and dtype ~= "f64" and dtype ~= "f16" and dtype ~= "bf16" or count <= 0 then return nil end
+  if not floats[dtype] or count <= 0 then return nil end
   local y = ty.arange(settled(count), { dtype = "i64", device = device }):to "f64"
   if step ~= 1 then y = y * step end
   if start ~= 0 then y = y + start end
@@ -87,7 +89,7 @@ end
 
 local function linspace(a, b, n, opts)
   local dtype, device = options_of(opts)
-  if not dtype or type(n) ~= "number" or n <= 1 or n ~= n then return nil end
+  if not floats[dtype] or type(n) ~= "number" or n <= 1 or n ~= n then return nil end
   local step = (b - a) / (n - 1)
   local i = ty.arange(n, { dtype = "i64", device = device })
   local up, down = i:to "f64" * step + a, b - ((n - 1) - i):to "f64" * step
@@ -108,27 +110,27 @@ end
 
 local function uniform(low, high, sizes, opts)
   sizes, opts = sizes_of(sizes, opts)
-  if not (low <= high and high - low < huge) or opts and opts.requires_grad then return nil end
+  if not (low <= high and high - low < huge) or not floats[options_of(opts)] then return nil end
   return moved(ty.rand(sizes, opts), high - low, low)
 end
 
 local function normal(mean, std, sizes, opts)
   sizes, opts = sizes_of(sizes, opts)
   local valid = std >= 0
-  if not valid or opts and opts.requires_grad then return nil end
+  if not valid or not floats[options_of(opts)] then return nil end
   return moved(ty.randn(sizes, opts), std, mean)
 end
 
 local function uniform_in_place(x, low, high)
   low, high = low or 0, high or 1
-  if not (low <= high and high - low < huge) then return nil end
+  if not (low <= high and high - low < huge) or not floats[x.dtype] then return nil end
   return x:copy_(moved(ty.rand_like(x), high - low, low))
 end
 
 local function normal_in_place(x, mean, std)
   mean, std = mean or 0, std or 1
   local valid = std >= 0
-  if not valid then return nil end
+  if not valid or not floats[x.dtype] then return nil end
   return x:copy_(moved(ty.randn_like(x), std, mean))
 end
 

@@ -30,7 +30,7 @@ return function(World)
   -- Tables that constructors make -------------------------------------------------------------------------------------
 
   local function begin(o, n_array, n_hash)
-    o.n_array, o.n_hash, o.writes, o.at, o.last_new = n_array, n_hash, {}, {}, 0
+    o.n_array, o.n_hash, o.writes, o.at, o.last_new, o.array_to = n_array, n_hash, {}, {}, 0, nil
   end
 
   --- An empty table of sizes as lua_createtable takes them.
@@ -88,15 +88,43 @@ return function(World)
   local function read_history(world, o)
     local t = o.value
     local layout = templates.read(world.C.table, t)
+    o.is_read = true -- keys that are gone may have slots
     begin(o, layout.n_array, layout.n_hash)
     for i, k in ipairs(layout.keys) do o.writes[i], o.at[k] = { key = k }, i end
     o.last_new = #o.writes
   end
 
+  --- Looks how far the array part goes: behind a position that has a slot, and was never written. A search by
+  --- doubling, and back by halves, since each look walks over empty slots.
+  local function note_array(o, k)
+    local t, step = o.value, 1
+    while not o.at[k + step] and has_slot(t, k + step) do k, step = k + step, step * 2 end
+    while step > 1 do
+      step = step / 2
+      if not o.at[k + step] and has_slot(t, k + step) then k = k + step end
+    end
+    o.array_to = k
+  end
+
+  --- Whether a key whose value is nil has a slot. What is known of the array part holds until another key gets a slot;
+  --- a position that was never written then lies in it for sure, and so do all below.
+  local function has_room(o, k)
+    if o.is_read or type(k) ~= "number" or k < 0 or k % 1 ~= 0 then return has_slot(o.value, k) end
+    if o.array_asked and o.array_to then
+      if o.at[o.array_to] or not has_slot(o.value, o.array_to) then o.array_to = nil end
+      o.array_asked = nil
+    end
+    if o.array_to and k <= o.array_to then return true end
+    if not has_slot(o.value, k) then return false end
+    if not o.at[k] then note_array(o, k) end
+    return true
+  end
+
   --- Notes a write that is about to happen.
   local function note_write(o, k, is)
     local was, i, list = rawget(o.value, k), o.at[k], o.writes
-    local is_new = rawequal(was, nil) and not has_slot(o.value, k)
+    local is_new = rawequal(was, nil) and not has_room(o, k)
+    if is_new then o.array_asked = true end
     if not is_new then
       if rawequal(was, nil) == rawequal(is, nil) then return end
       if i and i >= o.last_new then

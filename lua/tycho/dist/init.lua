@@ -17,7 +17,6 @@ local ty = require "tycho"
 local check = require("tycho.arguments")(ty)
 local W = require "tycho.dist.world"
 
-local type = type
 local format, concat = string.format, table.concat
 local fail, text = check.fail, check.text
 local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }

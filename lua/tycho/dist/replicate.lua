@@ -15,7 +15,7 @@ local ty = require "tycho"
 local check = require("tycho.arguments")(ty)
 local W = require "tycho.dist.world"
 
-local ipairs, pairs, concat = ipairs, pairs, table.concat
+local ipairs, concat = ipairs, table.concat
 
 local BUCKET = 2 ^ 22 -- elements that are exchanged at once
 
