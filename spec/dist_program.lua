@@ -360,6 +360,18 @@ function claims.loaders(out, any)
   assert(raises(function() ty.data.tensors(ty.ones(20)):loader { batch = size + 1, shard = true } end):find "must divide by")
 end
 
+--- How many elements of states a rank keeps, and how many there are.
+local function held_by(opt)
+  local held, whole = 0, 0
+  for _, g in ipairs(opt.groups) do
+    for j, p in ipairs(g.params) do
+      whole = whole + p:numel()
+      held = held + (g.state[j] and g.state[j].exp_avg:numel() or 0)
+    end
+  end
+  return held, whole
+end
+
 function claims.shards(out)
   local want, states
   local path = folder .. "/shards.safetensors"
@@ -368,13 +380,7 @@ function claims.shards(out)
     local opt = ty.optim.AdamW({ { params = m[1]:parameters() }, { params = m[3]:parameters(), lr = 0.01 } }, { lr = 0.05 })
     if cut then
       assert(rawequal(opt, dist.shard(opt)))
-      local held, whole = 0, 0
-      for _, g in ipairs(opt.groups) do
-        for j, p in ipairs(g.params) do
-          whole = whole + p:numel()
-          held = held + (g.state[j] and g.state[j].exp_avg:numel() or 0)
-        end
-      end
+      local held, whole = held_by(opt)
       assert(held < whole and dist.all_reduce(ty.tensor { held }):item() == whole)
       assert(opt.lr == nil and opt.groups[2].lr == 0.01)
     end
@@ -393,6 +399,7 @@ function claims.shards(out)
       dist.shard(o)
       local saved = assert(ty.load_checkpoint(path, { model = other, opt = o }))
       assert(saved.step == 5 and weights(other) == got)
+      assert(held_by(o) == held_by(opt))
       local step, on = step_of(m, opt, 1), step_of(other, o, 1)
       dist.release(m)
       dist.release(other)
