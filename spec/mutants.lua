@@ -179,7 +179,7 @@ local M = {
     from = "ty_ptx(E, \"xor.b64 $, $, $\", group, high_part(E, rest, 4), first);",
     to = "ty_ptx(E, \"mov.b64 $, $\", group, high_part(E, rest, 4));" },
   { file = "core/device/cuda/machine.c", what = "cuda: groups of neighbours may straddle 16 bytes",
-    from = "whole >= 4 && !(at % whole)", to = "whole >= 4" },
+    from = "whole >= 4 && !(at % whole)", to = "whole >= 4 && at" },
   { file = "core/device/cuda/launch.c", what = "cuda: a kernel that is refused fails the device",
     from = "return e >= 200 && e < 400 && e != 201;", to = "return e < 0;" },
   { file = "core/device/cuda/ptx_move.c", what = "cuda: positions from the end are those from the start",
