@@ -4,6 +4,7 @@
 local H = require "spec.helper"
 local ty = H.ty
 local parts = require "tycho.capture.parts"
+parts.FEW_ANEW = parts.FEW -- most functions here do little; what that is for is a claim of its own, the last one
 local probe = ty.internals.probe
 
 local said -- what the functions under test have said, in order
@@ -821,5 +822,31 @@ describe("a function that is made in each call and breaks", function()
     finally(function() parts.FEW = few end)
     parts.FEW = 0
     for _, f in pairs(programs) do same(function() return f end, false, a, 2, "z") end
+  end)
+end)
+
+describe("a function that is made in each call", function()
+  it("has no parts where these do too little for what it costs to make them", function()
+    local few = parts.FEW_ANEW
+    finally(function() parts.FEW_ANEW = few end)
+    parts.FEW_ANEW = 12
+    for operations, kept in pairs { [6] = false, [30] = true } do
+      local said = 0
+      local say = ty.disable(function() said = said + 1 end)
+      local function f(x)
+        local n = 2
+        local function g(v)
+          n = n + 1
+          say(n)
+          for _ = 1, operations do v = v * n end
+          return v
+        end
+        return g(x)
+      end
+      local c, x = ty.compile(f), ty.ones(3)
+      for _ = 1, 60 do assert.is_true(c(x):equal(f(x))) end
+      assert.equal(120, said)
+      assert.equal(kept, not tostring(ty.explain(c)):find "a part would do too little", tostring(ty.explain(c)))
+    end
   end)
 end)

@@ -262,6 +262,8 @@ local M = {
   { file = "core/base/system.c", what = "numbers in texts have the host's point",
     from = "const locale_t before = uselocale(plain_locale()); /* the thread's",
     to = "const locale_t before = uselocale((locale_t)0); /* the thread's" },
+  { file = "lua/tycho/capture/parts.lua", what = "functions that are made in each call have parts as small as others",
+    from = "self.whole.made_anew or #self.whole.anew > 0)", to = "false)" },
   { file = "lua/tycho/capture/keys.lua", what = "what is written at one key of the call is not seen at an equal one",
     from = "    if o.numbered then\n      self:relate(o, k, ks)", to = "    if o.numbered then" },
   { file = "lua/tycho/capture/keys.lua", what = "keys of the call that differ now are taken to differ always",

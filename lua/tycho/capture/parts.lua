@@ -28,7 +28,7 @@
 local cells = require "tycho.capture.cells"
 local continuation = require "tycho.capture.continuation"
 
-local sort, concat, format, floor, unpack = table.sort, table.concat, string.format, math.floor, unpack
+local sort, concat, format, floor, max, unpack = table.sort, table.concat, string.format, math.floor, math.max, unpack
 local type, pairs, ipairs, next, select, setmetatable, rawget = type, pairs, ipairs, next, select, setmetatable, rawget
 local load_text = loadstring or load
 local get_metatable = type(debug) == "table" and debug.getmetatable
@@ -43,9 +43,12 @@ local TRIES = 16 -- calls of what goes on that show whether it does enough
 
 --- Operations, and nanoseconds that these take: a part that has less does too little. Specs keep them all.
 M.FEW, M.SHORT = 4, 20e3
+M.FEW_ANEW = 12 -- where functions are made anew in each call: what runs in their place is made anew, too
 
---- Whether so many operations that take so many nanoseconds are enough.
-function M.does_enough(operations, time) return operations >= M.FEW or time >= M.SHORT end
+--- Whether so many operations that take so many nanoseconds are enough. anew: functions are made in each call.
+function M.does_enough(operations, time, anew)
+  return operations >= (anew and max(M.FEW, M.FEW > 0 and M.FEW_ANEW or 0) or M.FEW) or time >= M.SHORT
+end
 
 ---@class tycho.Whole a function that may be captured in parts
 ---@class tycho.Parts a compiled function that is a whole one, or the rest of one
@@ -560,7 +563,7 @@ end
 
 --- A part was captured: so many operations, which take so many nanoseconds; ended: at a site. False: it is not kept.
 function Parts:captured(operations, time, ended)
-  if M.does_enough(operations, time) then
+  if M.does_enough(operations, time, self.whole.made_anew or #self.whole.anew > 0) then
     self.worth = true
     return true
   end
