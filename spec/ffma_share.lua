@@ -5,18 +5,7 @@
 local nvdisasm, folder, arch, least = arg[1], arg[2], arg[3], tonumber(arg[4])
 assert(least, "spec/ffma_share.lua: NVDISASM FOLDER ARCHITECTURE LEAST")
 
-local function lines_of(command)
-  local pipe, list = io.popen(command), {}
-  for line in pipe:lines() do list[#list + 1] = line end
-  pipe:close()
-  return list
-end
-
-local ptxas = lines_of "command -v ptxas || ls /usr/local/cuda/bin/ptxas 2>/dev/null"[1]
-if not ptxas then
-  print "ptxas: skipped, it is not there (it comes with NVIDIA's toolkit)"
-  os.exit(0)
-end
+local ptxas, lines_of = dofile "spec/ptxas_path.lua"
 
 --- The loop, a label to a branch back to it, whose share of FFMA is largest among those with at least 512 of them.
 local function share_of(cubin)

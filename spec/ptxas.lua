@@ -8,18 +8,7 @@ local MOST, BATCH = 128, 64
 
 local folder = assert(arg[1], "spec/ptxas.lua: FOLDER ARCHITECTURES")
 
-local function lines_of(command)
-  local pipe, list = io.popen(command), {}
-  for line in pipe:lines() do list[#list + 1] = line end
-  pipe:close()
-  return list
-end
-
-local ptxas = lines_of "command -v ptxas || ls /usr/local/cuda/bin/ptxas 2>/dev/null"[1]
-if not ptxas then
-  print "ptxas: skipped, it is not there (it comes with NVIDIA's toolkit)"
-  os.exit(0)
-end
+local ptxas, lines_of = dofile "spec/ptxas_path.lua"
 
 --- A text as {name, target, head, tables, body, blocks}: its entry has the file's name.
 local function read(file)

@@ -214,25 +214,6 @@ static void element(Gen *G, int sub) {
 
 /* --- reductions */
 
-static u64 lowest(int ctype) {
-  static const u64 table[] = {0x80000000, 1ull << 63, 0xff800000, 0xfffull << 52};
-  return table[ctype];
-}
-
-/* What changes nothing: -0, 1, the ends. */
-static u64 identity(int op, int ctype) {
-  static const u64 one[] = {1, 1, 0x3f800000, 0x3ffull << 52},
-                   nothing[] = {0, 0, 0x80000000, 1ull << 63},
-                   highest[] = {0x7fffffff, ~(1ull << 63), 0x7f800000, 0x7ffull << 52};
-  switch (op) {
-  case P_ADD: return nothing[ctype];
-  case P_MUL: return one[ctype];
-  case P_MAX:
-  case P_RARGMAX: return lowest(ctype);
-  default: return highest[ctype];
-  }
-}
-
 static void begin_accs(Gen *G, int phase) {
   static const u8 joins[] = {P_ADD, P_MUL, P_MAX, P_MIN};
   G->nacc = 0, G->node = 0;
@@ -254,7 +235,7 @@ static void clear_accs(Gen *G, bool at) {
   for (int n = 0; n < G->nacc; n++) {
     const Acc *a = &G->acc[n];
     if (a->arg && !at) continue;
-    const Word none = constant(G, a->product ? 0 : identity(a->op, a->ctype));
+    const Word none = constant(G, a->product ? 0 : ty_ptx_identity(a->op, a->ctype));
     for (int k = 0; k < a->lanes; k++) move(G, a->lane[k], none);
     if (a->arg) move(G, a->at, 0);
   }
@@ -373,7 +354,7 @@ static void begin_scans(Gen *G) {
     const Instr *in = &G->p->body[i];
     if (!ty_ptx_is_scan(in->op) || !G->C.class[i]) continue;
     const Word none =
-        constant(G, in->op == P_SLIN ? 0 : identity(joins[in->op - P_SSUM], in->type));
+        constant(G, in->op == P_SLIN ? 0 : ty_ptx_identity(joins[in->op - P_SSUM], in->type));
     G->carry[i] = word(G), G->offset[i] = word(G);
     move(G, G->carry[i], none);
     move(G, G->offset[i], none);
@@ -407,7 +388,7 @@ static void emit_scan(Gen *G, int i) {
   }
   const int t = in->type, op = joins[in->op - P_SSUM];
   const Word fifteen = constant(G, 15), low = binary(G, P_AND, C_I64, G->lane, fifteen);
-  Word v = guarded(G, G->value[in->a], constant(G, identity(op, t)));
+  Word v = guarded(G, G->value[in->a], constant(G, ty_ptx_identity(op, t)));
   for (u64 by = 1; by < 16; by *= 2) {
     const Word sum = binary(G, op, t, give(G, S_UP_HALF, v, 0, 0, by), v);
     v = choose(G, compare(G, P_LT, C_I64, low, constant(G, by)), v, sum);
@@ -432,7 +413,7 @@ static void end_scan_block(Gen *G) {
     if (!G->C.class[i] || (in->op != P_SSUM && in->op != P_SPROD) || in->type < C_F32) continue;
     const int op = in->op == P_SSUM ? P_ADD : P_MUL;
     move(G, G->offset[i], binary(G, op, in->type, G->offset[i], G->carry[i]));
-    move(G, G->carry[i], constant(G, identity(op, in->type)));
+    move(G, G->carry[i], constant(G, ty_ptx_identity(op, in->type)));
   }
 }
 

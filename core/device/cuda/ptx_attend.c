@@ -612,6 +612,14 @@ static void differentiate(Gen *G, Own s, Own d) {
     }
 }
 
+/* s: the weights of the pairs at hand; d: how the result changes with their scores. */
+static void slopes(Gen *G, Own s, Own d) {
+  pairs(G, AT_Q, AT_K, ATTEND_FEATURES, s);
+  pairs(G, AT_G, AT_V, ATTEND_VALUES, d);
+  mask(G, s);
+  differentiate(G, s, d);
+}
+
 static void of_queries(Gen *G, Reg block) {
   Ptx *E = &G->E;
   const int next = ty_ptx_label(E), out = ty_ptx_label(E);
@@ -627,10 +635,7 @@ static void of_queries(Gen *G, Reg block) {
   ty_ptx_here(E, next);
   ty_ptx(E, "mov.b64 $, $", G->keys_left, seen(G, G->key));
   branch(G, "le", G->keys_left, zero, out);
-  pairs(G, AT_Q, AT_K, ATTEND_FEATURES, s);
-  pairs(G, AT_G, AT_V, ATTEND_VALUES, d);
-  mask(G, s);
-  differentiate(G, s, d);
+  slopes(G, s, d);
   put_weights(G, d);
   barrier(G);
   weigh(G, &r, AT_K, G->key, G->keys_left, ADD, NULL, 0);
@@ -660,10 +665,7 @@ static void of_keys(Gen *G, Reg block) {
   branch(G, "le", G->keys_left, zero, skip);
   ty_ptx(E, "mov.b64 $, $", left,
          G->keys_left); /* keys that none of these queries sees stay as they are */
-  pairs(G, AT_Q, AT_K, ATTEND_FEATURES, s);
-  pairs(G, AT_G, AT_V, ATTEND_VALUES, d);
-  mask(G, s);
-  differentiate(G, s, d);
+  slopes(G, s, d);
   put_weights(G, s);
   barrier(G);
   weigh(G, &v, AT_G, G->query, G->queries, ADD, NULL, 0);

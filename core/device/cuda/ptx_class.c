@@ -1,5 +1,6 @@
 /*
-** ptx_class.c -- which values of a loop program are computed where, and the bytes that its kernels are given.
+** ptx_class.c -- which values of a loop program are computed where, what reductions begin with, and the bytes that its
+** kernels are given.
 */
 #include "device/cuda/ptx_class.h"
 
@@ -108,4 +109,22 @@ Layout ty_ptx_layout(const Program *p, const Variant *v) {
   l.scalars = l.gstrides + 8 * p->noperands;
   l.bytes = l.scalars + 8 * l.nscalar;
   return l;
+}
+
+static u64 lowest(int ctype) {
+  static const u64 table[] = {0x80000000, 1ull << 63, 0xff800000, 0xfffull << 52};
+  return table[ctype];
+}
+
+u64 ty_ptx_identity(int op, int ctype) {
+  static const u64 one[] = {1, 1, 0x3f800000, 0x3ffull << 52},
+                   nothing[] = {0, 0, 0x80000000, 1ull << 63},
+                   highest[] = {0x7fffffff, ~(1ull << 63), 0x7f800000, 0x7ffull << 52};
+  switch (op) {
+  case P_ADD: return nothing[ctype];
+  case P_MUL: return one[ctype];
+  case P_MAX:
+  case P_RARGMAX: return lowest(ctype);
+  default: return highest[ctype];
+  }
 }

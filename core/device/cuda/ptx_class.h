@@ -17,6 +17,8 @@ typedef struct Classes {
   bool scans;
 } Classes;
 void ty_ptx_classify(const Program *p, Classes *C);
+/* The bits of what changes nothing when it is joined by op: -0, 1, the ends. */
+u64 ty_ptx_identity(int op, int ctype);
 
 static inline bool ty_ptx_is_reduce(int op) { return op >= P_RSUM && op <= P_RARGMIN; }
 static inline bool ty_ptx_is_arg(int op) { return op == P_RARGMAX || op == P_RARGMIN; }

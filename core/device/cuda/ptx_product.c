@@ -50,6 +50,16 @@ static void coordinates(Ptx *E, Reg number, int n, i32 dims, Reg *y) {
   if (n) y[0] = number;
 }
 
+void ty_ptx_product_item(Ptx *E, const ProductVariant *v, Reg item, Reg *a, Reg *b) {
+  Reg lead[MAX_RANK];
+  coordinates(E, item, v->nlead, PRODUCT_LEAD, lead);
+  *a = param(E, PRODUCT_A), *b = param(E, PRODUCT_B);
+  for (int d = 0; d < v->nlead; d++) {
+    *a = mad(E, lead[d], param(E, PRODUCT_LEAD + 8 * (v->nlead + d)), *a);
+    *b = mad(E, lead[d], param(E, PRODUCT_LEAD + 8 * (2 * v->nlead + d)), *b);
+  }
+}
+
 /* Where the operand begins: at row or column `index`, whichever does not go along k. */
 static void walk_begin(Ptx *E, Walk64 *w, const Side *s, SideLayout l, bool along_columns, Reg base,
                        Reg index) {
@@ -168,7 +178,7 @@ Text ty_ptx_product(const ProductVariant *v) {
   const Reg number = ty_ptx_reg(&E, REG_64), step = ty_ptx_reg(&E, REG_64),
             count = param(&E, PRODUCT_COUNT), p = ty_ptx_reg(&E, REG_PRED),
             m = param(&E, PRODUCT_M), n = param(&E, PRODUCT_N), k = param(&E, PRODUCT_K);
-  Reg lead[MAX_RANK], a = param(&E, PRODUCT_A), b = param(&E, PRODUCT_B);
+  Reg a, b;
   Walk64 wa, wb;
   ty_ptx_number(&E, PRODUCT_THREADS, number, step);
   ty_ptx_here(&E, next);
@@ -176,11 +186,7 @@ Text ty_ptx_product(const ProductVariant *v) {
   ty_ptx(&E, "@$ bra @", p, end);
   const Reg row = op(&E, "div", number, n), j = op(&E, "sub", number, op(&E, "mul.lo", row, n)),
             item = op(&E, "div", row, m), i = op(&E, "sub", row, op(&E, "mul.lo", item, m));
-  coordinates(&E, item, v->nlead, PRODUCT_LEAD, lead);
-  for (int d = 0; d < v->nlead; d++) {
-    a = mad(&E, lead[d], param(&E, PRODUCT_LEAD + 8 * (v->nlead + d)), a);
-    b = mad(&E, lead[d], param(&E, PRODUCT_LEAD + 8 * (2 * v->nlead + d)), b);
-  }
+  ty_ptx_product_item(&E, v, item, &a, &b);
   walk_begin(&E, &wa, &v->side[0], l.side[0], true, a, i);
   walk_begin(&E, &wb, &v->side[1], l.side[1], false, b, j);
   const Reg y = ty_ptx_narrow(&E, v->dtype, sum(&E, v->dtype, &wa, &wb, k)),

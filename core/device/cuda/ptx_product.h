@@ -39,6 +39,8 @@ typedef struct ProductLayout {
   i32 bytes;
 } ProductLayout;
 ProductLayout ty_ptx_product_layout(const ProductVariant *v);
+/* Where both operands of one of the products begin, by its number. */
+void ty_ptx_product_item(Ptx *E, const ProductVariant *v, Reg item, Reg *a, Reg *b);
 
 /* One thread an element, in the order of N > 1 (device/cpu/gemm.c). */
 enum { PRODUCT_THREADS = 128 };

@@ -253,25 +253,6 @@ static void element(Gen *G, int sub) {
 
 /* --- reductions */
 
-static u64 lowest(int ctype) {
-  static const u64 table[] = {0x80000000, 1ull << 63, 0xff800000, 0xfffull << 52};
-  return table[ctype];
-}
-
-/* What changes nothing: -0, 1, the ends. */
-static u64 identity(int op, int ctype) {
-  static const u64 one[] = {1, 1, 0x3f800000, 0x3ffull << 52},
-                   nothing[] = {0, 0, 0x80000000, 1ull << 63},
-                   highest[] = {0x7fffffff, ~(1ull << 63), 0x7f800000, 0x7ffull << 52};
-  switch (op) {
-  case P_ADD: return nothing[ctype];
-  case P_MUL: return one[ctype];
-  case P_MAX:
-  case P_RARGMAX: return lowest(ctype);
-  default: return highest[ctype];
-  }
-}
-
 static const char *bits_type(int ctype) { return ty_ptx_wide(ctype) ? "b64" : "b32"; }
 
 static void move(Gen *G, int ctype, Reg to, Reg from) {
@@ -305,7 +286,7 @@ static void clear_accs(Gen *G, bool at) {
     Acc *a = &G->acc[n];
     if (a->at && !at) continue;
     for (int k = 0; k < a->lanes; k++)
-      set(G, a->ctype, a->lane[k], a->product ? 0 : identity(a->op, a->ctype));
+      set(G, a->ctype, a->lane[k], a->product ? 0 : ty_ptx_identity(a->op, a->ctype));
     if (a->at) ty_ptx(&G->E, "mov.b64 $, 0", a->at);
   }
 }
@@ -558,7 +539,7 @@ static void begin_scans(Gen *G) {
     const int ctype = linear ? C_F64 : in->type;
     Scan *s = &G->scan[G->nscan++];
     *s = (Scan){i, ty_ptx_value(&G->E, ctype), ty_ptx_value(&G->E, ctype)};
-    const u64 none = linear ? 0 : identity(joins[in->op - P_SSUM], ctype);
+    const u64 none = linear ? 0 : ty_ptx_identity(joins[in->op - P_SSUM], ctype);
     set(G, ctype, s->carry, none);
     set(G, ctype, s->offset, none);
   }
@@ -606,7 +587,7 @@ static void emit_scan(Gen *G, int i) {
   }
   const int ctype = in->type, op = joins[in->op - P_SSUM];
   const char *bits = bits_type(ctype);
-  const Reg none = ty_ptx_const(E, ctype, identity(op, ctype)), v = ty_ptx_value(E, ctype),
+  const Reg none = ty_ptx_const(E, ctype, ty_ptx_identity(op, ctype)), v = ty_ptx_value(E, ctype),
             low = ty_ptx_reg(E, REG_32), p = ty_ptx_reg(E, REG_PRED),
             upper = ty_ptx_reg(E, REG_PRED);
   ty_ptx(E, "selp.~ $, $, $, $", bits, v, G->reg[in->a], none, E->guard);
@@ -641,7 +622,7 @@ static void end_scan_block(Gen *G) {
     if (in->op > P_SPROD || in->type < C_F32) continue;
     const int op = in->op == P_SSUM ? P_ADD : P_MUL;
     move(G, in->type, s->offset, ty_ptx_binary(&G->E, op, in->type, s->offset, s->carry));
-    set(G, in->type, s->carry, identity(op, in->type));
+    set(G, in->type, s->carry, ty_ptx_identity(op, in->type));
   }
 }
 

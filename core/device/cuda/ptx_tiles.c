@@ -92,14 +92,8 @@ static void one_tile(Tiles *T, Reg number) {
   ty_ptx_cut(E, op(E, "add", m, most), TILE, &rest);
   const Reg item = op(E, "div", row, rest), tm = op(E, "sub", row, op(E, "mul.lo", item, rest)),
             m0 = op(E, "mul.lo", tm, tile), n0 = op(E, "mul.lo", tn, tile);
-  Reg a = param(E, PRODUCT_A), b = param(E, PRODUCT_B), left = item;
-  for (int d = v->nlead - 1; d >= 0; d--) {
-    const Reg size = param(E, PRODUCT_LEAD + 8 * d), up = op(E, "div", left, size),
-              c = op(E, "sub", left, op(E, "mul.lo", up, size));
-    a = mad(E, c, param(E, PRODUCT_LEAD + 8 * (v->nlead + d)), a);
-    b = mad(E, c, param(E, PRODUCT_LEAD + 8 * (2 * v->nlead + d)), b);
-    left = up;
-  }
+  Reg a, b;
+  ty_ptx_product_item(E, v, item, &a, &b);
   Bring of_a, of_b;
   const Reg a_along = param(E, sa->col + 8), a_across = param(E, sa->row + 8),
             b_along = param(E, sb->row + 8), b_across = param(E, sb->col + 8);

@@ -324,14 +324,8 @@ static void one_tile(Large *T, Reg number) {
             down = high_part(E, op(E, "add", m, most), SIDE), item = op(E, "div", row, down),
             tm = op(E, "sub", row, op(E, "mul.lo", item, down)), m0 = op(E, "mul.lo", tm, side),
             n0 = op(E, "mul.lo", tn, side);
-  Reg a = param(E, PRODUCT_A), b = param(E, PRODUCT_B), left = item;
-  for (int d = v->nlead - 1; d >= 0; d--) {
-    const Reg size = param(E, PRODUCT_LEAD + 8 * d), up = op(E, "div", left, size),
-              c = op(E, "sub", left, op(E, "mul.lo", up, size));
-    a = mad(E, c, param(E, PRODUCT_LEAD + 8 * (v->nlead + d)), a);
-    b = mad(E, c, param(E, PRODUCT_LEAD + 8 * (2 * v->nlead + d)), b);
-    left = up;
-  }
+  Reg a, b;
+  ty_ptx_product_item(E, v, item, &a, &b);
   const Reg a_across = param(E, sa->row + 8), b_across = param(E, sb->col + 8);
   copy_begin(T, &T->a, mad(E, m0, a_across, a), op(E, "sub", m, m0), param(E, sa->col + 8),
              a_across, 0);
