@@ -4,7 +4,7 @@
 local H = require "spec.helper"
 local ty = H.ty
 local parts = require "tycho.capture.parts"
-parts.FEW_ANEW = parts.FEW -- most functions here do little; what that is for is a claim of its own, the last one
+parts.ANEW = 1 -- most functions here do little; what that is for is a claim of its own, the last one
 local probe = ty.internals.probe
 
 local said -- what the functions under test have said, in order
@@ -828,9 +828,8 @@ end)
 
 describe("a function that is made in each call", function()
   it("has no parts where these do too little for what it costs to make them", function()
-    local few = parts.FEW_ANEW
-    finally(function() parts.FEW_ANEW = few end)
-    parts.FEW_ANEW = 12
+    finally(function() parts.ANEW = 1 end)
+    parts.ANEW = 3
     for operations, kept in pairs { [6] = false, [30] = true } do
       local count = 0
       local note = ty.disable(function() count = count + 1 end)

@@ -28,7 +28,7 @@
 local cells = require "tycho.capture.cells"
 local continuation = require "tycho.capture.continuation"
 
-local sort, concat, format, floor, max, unpack = table.sort, table.concat, string.format, math.floor, math.max, unpack
+local sort, concat, format, floor, unpack = table.sort, table.concat, string.format, math.floor, unpack
 local type, pairs, ipairs, next, select, setmetatable, rawget = type, pairs, ipairs, next, select, setmetatable, rawget
 local load_text = loadstring or load
 local get_metatable = type(debug) == "table" and debug.getmetatable
@@ -43,11 +43,11 @@ local TRIES = 16 -- calls of what goes on that show whether it does enough
 
 --- Operations, and nanoseconds that these take: a part that has less does too little. Specs keep them all.
 M.FEW, M.SHORT = 4, 20e3
-M.FEW_ANEW = 12 -- where functions are made anew in each call: what runs in their place is made anew, too
+M.ANEW = 3 -- times as many where functions are made anew in each call: what runs in their place is made anew, too
 
 --- Whether so many operations that take so many nanoseconds are enough. anew: functions are made in each call.
 function M.does_enough(operations, time, anew)
-  return operations >= (anew and max(M.FEW, M.FEW > 0 and M.FEW_ANEW or 0) or M.FEW) or time >= M.SHORT
+  return operations >= (anew and M.ANEW or 1) * M.FEW or time >= M.SHORT
 end
 
 ---@class tycho.Whole a function that may be captured in parts
