@@ -51,6 +51,7 @@ end
 
 local CLAIMS = { "sums", "operations", "views", "copies", "messages", "groups", "disagreement", "training", "gradients",
   "loaders", "shards" }
+local MODELS = { "units", "memory" } -- which take longer: with one MPI for each number of ranks, in `make test-long` with both
 if H.long then CLAIMS[#CLAIMS + 1] = "huge" end
 local digests = {} -- claim and ranks to the digest that the first MPI gave
 
@@ -62,6 +63,7 @@ for _, mpi in ipairs(MPIS) do
     describe(("%d ranks on %s"):format(n, mpi.name), function()
       probe("give the bits of one process", function()
         local claims = n == 4 and table.concat(CLAIMS, " "):gsub(" huge", "") or table.concat(CLAIMS, " ")
+        if H.long or (n == 2) == (mpi == some) then claims = claims .. " " .. table.concat(MODELS, " ") end
         local out, status = ranks(mpi, n, ("-q spec/dist_program.lua '%s' %s"):format(folder, claims))
         assert.equal(0, status, out)
         for name in claims:gmatch "%S+" do
@@ -247,6 +249,7 @@ describe("one process", function()
     assert.truthy(rawequal(m, dist.replicate(m)))
     local opt = ty.optim.SGD(m:parameters(), { lr = 1 })
     assert.truthy(rawequal(opt, dist.shard(opt)))
+    assert.truthy(rawequal(m, dist.fully_shard(m, { keep = true })))
     dist.release(m)
     assert.same({ 0 }, dist.group({ 0 }).ranks)
   end)
@@ -276,6 +279,9 @@ describe("one process", function()
       { "replicate: argument 1 must be a module, got table", dist.replicate, {} },
       { "shard: argument 1 must be an optimiser of ty.optim, got nil", dist.shard },
       { "save_checkpoint: argument 1 must be a path", dist.save_checkpoint, 3, {} },
+      { "fully_shard: argument 1 must be a module, got number 3", dist.fully_shard, 3 },
+      { "fully_shard: unknown option kept; known: group keep", dist.fully_shard, ty.nn.Linear(1, 1), { kept = true } },
+      { "clip_grad_norm_: argument 1 must be a list of tensors, got nil", dist.clip_grad_norm_ },
     } do
       local ok, message = pcall(case[2], case[3], case[4])
       assert.falsy(ok, case[1])

@@ -9942,6 +9942,35 @@ function dist.broadcast(x, from, opts) end
 ---@return tycho.Tensor # x itself
 function dist.broadcast_(x, from, opts) end
 
+---ty.clip_grad_norm_ where parameters are slices: scales the gradients so that the p-norm of all of them, on all
+---ranks, is at most `limit`. Each gradient is gathered, one at a time, so the norm has the bits of one process.
+---Other parameters count as the same on all ranks. All ranks call it alike.
+---Raises where the parameters are no tensors, a number is negative, or the ranks do not agree.
+---@param params tycho.Tensor|tycho.Tensor[] # those without a gradient are passed over
+---@param limit number
+---@param p? number # 2
+---@return tycho.Tensor # the norm before, no dims
+function dist.clip_grad_norm_(params, limit, p) end
+
+---Cuts a module's parameters, their gradients and with them the states of optimisers in slices, one a rank
+---(Rajbhandari and others 2020, arXiv:1910.02054). It gets the first rank's numbers. Its forward gathers the
+---parameters; a backward pass gives each slice the mean of the ranks' gradients, summed in the order of ranks: to
+---the bit that of one process which goes through the ranks' parts of the batch one after the other, and divides,
+---where a forward runs once a pass.
+---
+---A unit is gathered as a whole: call it for each block of a model first, then for the model, whose other
+---parameters are a unit too. By default a block's parameters are freed after its forward, which runs once more in
+---the backward pass (ZeRO 3); those of a module that has other units in it, or where keep = true, stay until the
+---backward pass has used them (ZeRO 2). Optimisers are made afterwards; dist.shard makes their state_dict whole.
+---All ranks call forward and backward alike, and state_dict and load_state_dict of the module that was cut last:
+---both of whole tensors, so a checkpoint loads on any number of ranks. Frozen parameters and buffers stay whole.
+---In one process it gives the module.
+---Raises where the argument is no module, the ranks' modules differ, or a parameter is one of another unit, too.
+---@param model tycho.Module # the same on all ranks, whatever its numbers are
+---@param opts? {keep: boolean?, group: tycho.dist.Group?}
+---@return tycho.Module # model itself
+function dist.fully_shard(model, opts) end
+
 ---A group of some ranks, for the option `group` of other functions. All of them call this with the same ranks; others
 ---need not. Order does not matter: sums are in that of the world's ranks.
 ---Raises where a rank is out of range or given twice, or the ranks do not agree.
@@ -10028,7 +10057,8 @@ function dist.send(x, to, opts) end
 ---those of its share of the parameters, updates these, and gets the others from their ranks, to the bits of an
 ---optimiser that is not cut. Gradients must be the same on all ranks, as those of dist.replicate are. step,
 ---state_dict and load_state_dict are called by all ranks from then on; a state_dict is whole, so a checkpoint
----loads on any number of ranks. In one process it gives the optimiser, and does nothing.
+---loads on any number of ranks. Where the parameters are slices that dist.fully_shard made, states are in slices
+---already, and this makes state_dict whole. In one process it gives the optimiser, and does nothing.
 ---Raises where the argument is no optimiser, or one whose state is that of all parameters (LBFGS); where the ranks' parameters differ.
 ---@param opt tycho.Optimizer
 ---@return tycho.Optimizer # opt itself

@@ -441,8 +441,9 @@ function M.part(x, dim, opts)
   return x:narrow(dim, (group.index - 1) * (n / ranks) + 1, n / ranks)
 end
 
-local own = { sum_of = sum_of, kind_of = kind_of, places = places, broadcast = broadcast, all_reduce = all_reduce }
-require "tycho.dist.replicate"(M, own)
-require "tycho.dist.shard"(M, own)
+local own = { sum_of = sum_of, kind_of = kind_of, places = places, broadcast = broadcast, all_reduce = all_reduce,
+  scatter = scatter, others_of = others_of, fold = fold, group_of = group_of, exchangeable = exchangeable,
+  rank_of = rank_of }
+for _, part in ipairs { "replicate", "fully_shard", "shard" } do require("tycho.dist." .. part)(M, own) end
 
 return M
