@@ -403,7 +403,12 @@ $(B)/spec/gpu/%.o: spec/gpu/%.c Makefile
 $(GPU): $(GPU_OBJ)
 	@$(CC) -shared -Wl,-z,nodelete -Wl,-soname,libcuda.so.1 $(GPU_OBJ) -o $@.new -lm -ldl -lpthread && mv $@.new $@
 	@ln -sf libcuda.so $@.1
-gpu: $(GPU)
+# Libraries that work with it, as far as they are used: NCCL, by files.
+$(B)/spec/libnccl.so: spec/nccl.c
+	@mkdir -p $(@D)
+	@echo "cc  $<"
+	@$(CC) -std=c11 -O1 $(WARN) -fPIC -fvisibility=hidden -shared $< -o $@ -ldl
+gpu: $(GPU) $(if $(findstring x86_64,$(TARGET)),$(B)/spec/libnccl.so)
 -include $(GPU_OBJ:.o=.d)
 
 # All specs and fuzzers (run.lua), or some: SPECS="grad nn fuzz_lua". Their output is kept in build/test.

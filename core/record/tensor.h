@@ -277,6 +277,8 @@ bool ty_tensor_reshape(const Tensor *x, const Type *t, i64 *strides);
 const void *ty_tensor_read(State *S, const Tensor *x);
 /* The same of complex numbers, too, for who moves whole elements. */
 const void *ty_tensor_bits(State *S, const Tensor *x);
+/* The same on x's own device. */
+const void *ty_tensor_place(State *S, const Tensor *x);
 /* The same for writing outside the engine: the storage owns its buffer alone afterwards. */
 void *ty_tensor_write(State *S, const Tensor *x);
 /* As ty_tensor_write, and the address stays valid and live for ever. */

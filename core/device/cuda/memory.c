@@ -320,3 +320,16 @@ bool ty_cuda_wait(Stream *s, const char **err) {
   return done(ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize"), err) &&
          look(s, err);
 }
+
+void *ty_cuda_queue(void) {
+  ty_cuda_flush();
+  return ty_cuda_enter() ? ty_cuda.stream : NULL;
+}
+
+int ty_cuda_idle(void) {
+  ty_cuda_flush();
+  if (!ty_cuda_enter()) return -1;
+  const int e = ty_cuda.stream_query(ty_cuda.stream);
+  if (e == CUDA_ERROR_NOT_READY) return 0;
+  return ty_cuda_ok(e, "cuStreamQuery") ? 1 : -1;
+}
