@@ -52,7 +52,8 @@ typedef struct Preference {
   uint32_t reduction, aligned[4];
 } Preference;
 typedef struct Algo {
-  uint64_t magic, block, parts, align, epilogue, turn, own[2];
+  uint64_t magic, block, parts, align, epilogue, turn, through,
+      own; /* through: parts are of y's dtype */
 } Algo;
 typedef struct Result {
   Algo algo;
@@ -246,10 +247,12 @@ CALL cublasLtMatmulAlgoGetHeuristic(Handle *h, Desc *d, Layout *a, Layout *b, La
                .turn = (uint64_t)(d->turn[0] + 2 * d->turn[1])};
   algo.align = least(least(aligned(a), aligned(b)), aligned(y));
   for (int i = 0; i < 4; i++) algo.align = least(algo.align, p->aligned[i]);
-  algo.block =
-      4 << ((algo.align >= 8) + (unsigned)(d->turn[0] != d->turn[1]) + (unsigned)(y->batch > 1));
-  if (s.k >= 96) algo.parts = 2 + (s.k >= 400);
-  if (!(p->reduction & 2) || workspace_of(&algo, &s, y->batch) > p->workspace) algo.parts = 1;
+  const bool odd = a->ld != (int64_t)a->rows, other = b->ld != (int64_t)b->rows;
+  algo.block = 3 + (algo.align >= 8) + 2u * (unsigned)(d->turn[0] != d->turn[1]) +
+               4u * (y->batch > 1) + 8u * odd + 16u * other;
+  algo.through = p->reduction >> 2 & 1;
+  if (s.k >= 96 && p->reduction & 6) algo.parts = 2 + (s.k >= 400);
+  if (workspace_of(&algo, &s, y->batch) > p->workspace) algo.parts = 1;
   memset(result, 0, sizeof *result);
   result->algo = algo;
   result->workspace = workspace_of(&algo, &s, y->batch);
@@ -266,7 +269,6 @@ static int check(const Desc *d, const Layout *a, const Layout *b, const Layout *
   if (e) return e;
   if (algo->turn != (uint64_t)(d->turn[0] + 2 * d->turn[1]) || algo->epilogue != d->epilogue)
     return INVALID_VALUE;
-  if (least(least(aligned(a), aligned(b)), aligned(y)) < algo->align) return NOT_SUPPORTED;
   *result = (Result){.algo = *algo, .workspace = workspace_of(algo, &s, y->batch)};
   return SUCCESS;
 }
@@ -341,6 +343,12 @@ static float sum(const Product *p, const float *a, const float *b, uint64_t part
   return y;
 }
 
+/* A part of a sum as the scheme keeps it. */
+static float passed(const Product *p, float v) {
+  if (!p->algo.through || p->y.type == R_32F) return v;
+  return soft_gpu_half(soft_gpu_round(v, p->y.type == R_16BF), p->y.type == R_16BF);
+}
+
 static float finish(const Product *p, float v, uint64_t row, const char *bias) {
   if (p->d.epilogue & EPILOGUE_BIAS) v += element(&(Layout){.type = p->d.bias_type}, bias, row);
   if (p->d.epilogue & EPILOGUE_RELU) v = v > 0 ? v : 0;
@@ -367,10 +375,12 @@ static void item(const Product *p, int i) {
                              m * size_of(p->y.type), true, "cublasLtMatmul's D");
     if (!y || (p->algo.parts > 1 && !parts)) break;
     for (uint64_t r = 0; r < m; r++) {
-      float v = sum(p, a + r * k, b + c * k, 0);
-      for (uint64_t q = 0; q < p->algo.parts && parts; q++)
-        parts[r * p->algo.parts + q] = sum(p, a + r * k, b + c * k, q);
-      for (uint64_t q = 1; q < p->algo.parts; q++) v += parts[r * p->algo.parts + q];
+      float v = parts ? 0 : sum(p, a + r * k, b + c * k, 0);
+      for (uint64_t q = 0; q < p->algo.parts && parts; q++) {
+        float *part = &parts[r * p->algo.parts + q];
+        *part = passed(p, sum(p, a + r * k, b + c * k, q));
+        v = q ? v + *part : *part;
+      }
       v = finish(p, p->alpha * v, r, bias);
       if (p->y.type == R_32F) memcpy(y + r * 4, &v, 4);
       else {
@@ -401,7 +411,8 @@ CALL cublasLtMatmul(Handle *h, Desc *d, const float *alpha, const void *A, Layou
     return INVALID_VALUE;
   if (fails("SOFT_CUBLASLT_FAIL", &count)) return INTERNAL_ERROR;
   if ((e = check(d, a, b, c, y, algo, &result)) || result.workspace > bytes) return INVALID_VALUE;
-  const uint64_t need = algo->align;
+  const uint64_t need = algo->align; /* of which the check says nothing */
+  if (least(least(aligned(a), aligned(b)), aligned(y)) < need) return INVALID_VALUE;
   if ((uintptr_t)A % need || (uintptr_t)B % need || (uintptr_t)Y % need ||
       (uintptr_t)workspace % 16)
     return INVALID_VALUE;
