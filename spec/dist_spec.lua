@@ -155,11 +155,11 @@ local function exists(path)
   return f ~= nil
 end
 local build = H.root .. (os.getenv "TYCHO_BUILD" or "build")
-local soft = some and exists(build .. "/spec/libcuda.so") and exists(build .. "/spec/libnccl.so")
+local soft = some and exists(build .. "/spec/libcuda.so") and exists(build .. "/spec/soft_nccl.so")
 
 describe("tensors of CUDA devices", function()
   local probe = soft and it or pending
-  local env = ("DIST_DEVICE=cuda TYCHO_CUDA_DRIVER='%s/spec/libcuda.so' TYCHO_NCCL='%s/spec/libnccl.so' TMPDIR='%s' " ..
+  local env = ("DIST_DEVICE=cuda TYCHO_CUDA_DRIVER='%s/spec/libcuda.so' TYCHO_NCCL='%s/spec/soft_nccl.so' TMPDIR='%s' " ..
     "TYCHO_CACHE=off TYCHO_NVJITLINK=off TYCHO_CUDA_LATE=0 TYCHO_DIST_GRACE=0.3"):format(build, build, folder)
   local PROGRAM = [[
     local ty = require "tycho"

@@ -134,6 +134,7 @@ typedef struct ErrorWord {
 } ErrorWord;
 CUdeviceptr ty_cuda_word(const Stream *s);         /* 0: out of memory */
 u64 ty_cuda_check(const Stream *s, const Node *n); /* the number of a check to come; 0: no memory */
+bool ty_cuda_checks(const Stream *s);              /* one may have failed, and not been told */
 /* The stream fails with that text, which is copied: as where a check fails, its kernels do nothing until that is told. False: out
 ** of memory. */
 bool ty_cuda_fail(const Stream *s, const char *text);

@@ -223,6 +223,14 @@ u64 ty_cuda_check(const Stream *s, const Node *n) {
   return number;
 }
 
+bool ty_cuda_checks(const Stream *s) {
+  if (!ty_cuda_enter()) return false;
+  ty_lock(&lock);
+  const bool any = watched_of(s)->nchecks > 0;
+  ty_unlock(&lock);
+  return any;
+}
+
 /* An error that was there before stays: its kernels had done nothing already. */
 bool ty_cuda_fail(const Stream *s, const char *text) {
   const size_t n = strlen(text) + 1;

@@ -1,5 +1,5 @@
 /*
-** nccl.c -- NCCL's functions for specs, between processes that have a software GPU each (spec/gpu).
+** nccl.c -- stands for NCCL, between processes that have a software GPU each (spec/gpu).
 ** In:  what nccl.h says. Out: messages as files of a folder, which stands for the network; a stream waits for those that have
 ** not come, as on a card: who waits for the stream without looking about waits for ever where a rank is gone.
 **
@@ -9,17 +9,15 @@
 ** FAKE_NCCL_LOG names a file: a line for each call, its bytes and rank. FAKE_NCCL_FAIL=n: the nth call of this process fails
 ** later; FAKE_NCCL_KILL=n: rank 1 is killed in it. FAKE_NCCL_VERSION is what ncclGetVersion says.
 */
-#define _GNU_SOURCE
-#include <dlfcn.h>
 #include <signal.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "../reach.h"
 
 #define CALL __attribute__((visibility("default")))
 enum {
@@ -57,26 +55,10 @@ typedef struct Op {
 
 /* --- the driver */
 
-static struct {
-  int (*copy_in)(uint64_t to, const void *from, size_t n, void *stream);
-  int (*copy_out)(void *to, uint64_t from, size_t n, void *stream);
-  int (*host_allocate)(void **p, size_t n);
-  int (*range)(uint64_t *base, size_t *size, uint64_t address);
-  int (*poll)(void *stream, int (*try)(void *), void *user);
-} cuda;
-
-static bool find_driver(void) {
-  if (cuda.poll) return true;
-  const char *name = getenv("TYCHO_CUDA_DRIVER");
-  void *library = name ? dlopen(name, RTLD_NOW) : NULL;
-  if (!library) return false;
-  *(void **)&cuda.copy_in = dlsym(library, "cuMemcpyHtoDAsync_v2");
-  *(void **)&cuda.copy_out = dlsym(library, "cuMemcpyDtoHAsync_v2");
-  *(void **)&cuda.host_allocate = dlsym(library, "cuMemAllocHost_v2");
-  *(void **)&cuda.range = dlsym(library, "cuMemGetAddressRange_v2");
-  *(void **)&cuda.poll = dlsym(library, "soft_gpu_poll");
-  return cuda.poll != NULL;
-}
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t n, void *stream);
+int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t n, void *stream);
+int cuMemAllocHost_v2(void **p, size_t n);
+int soft_gpu_poll(void *stream, int (*poll)(void *), void *user);
 
 /* --- the network */
 
@@ -149,11 +131,12 @@ static void log_call(Comm *c, const char *name, uint64_t bytes) {
 
 static int queue_op(Op *op) {
   if (op->sends)
-    return op->bytes && cuda.copy_out(op->staged, op->p, op->bytes, op->stream) ? CUDA_ERROR
-           : cuda.poll(op->stream, post, op)                                    ? CUDA_ERROR
-                                                                                : OK;
-  if (cuda.poll(op->stream, fetch, op)) return CUDA_ERROR;
-  return op->bytes && cuda.copy_in(op->p, op->staged, op->bytes, op->stream) ? CUDA_ERROR : OK;
+    return op->bytes && cuMemcpyDtoHAsync_v2(op->staged, op->p, op->bytes, op->stream) ? CUDA_ERROR
+           : soft_gpu_poll(op->stream, post, op)                                       ? CUDA_ERROR
+                                                                                       : OK;
+  if (soft_gpu_poll(op->stream, fetch, op)) return CUDA_ERROR;
+  return op->bytes && cuMemcpyHtoDAsync_v2(op->p, op->staged, op->bytes, op->stream) ? CUDA_ERROR
+                                                                                     : OK;
 }
 
 static int queue_group(void) {
@@ -168,22 +151,16 @@ static int queue_group(void) {
   return e;
 }
 
-static bool is_device_memory(uint64_t p, uint64_t bytes) {
-  uint64_t base;
-  size_t size;
-  return !bytes || (!cuda.range(&base, &size, p) && p + bytes <= base + size);
-}
-
 static int add(Comm *c, bool sends, const void *p, uint64_t bytes, int peer, void *stream) {
   void *staged = NULL;
   if (!c || c->aborted || peer < 0 || peer >= c->n || nops == OPS) return INVALID_ARGUMENT;
-  if ((uintptr_t)stream <= 2 || !is_device_memory((uint64_t)(uintptr_t)p, bytes)) {
+  if ((uintptr_t)stream <= 2 || (bytes && !soft_gpu_live((uint64_t)(uintptr_t)p, bytes))) {
     fprintf(stderr,
             "fake NCCL: %llu bytes at %p on stream %p: no memory of a device, or no stream\n",
             (unsigned long long)bytes, p, stream);
     return INVALID_ARGUMENT;
   }
-  if (cuda.host_allocate(&staged, bytes ? bytes : 1)) return CUDA_ERROR;
+  if (cuMemAllocHost_v2(&staged, bytes ? bytes : 1)) return CUDA_ERROR;
   Op *op = malloc(sizeof *op);
   *op = (Op){.comm = c,
              .peer = peer,
@@ -306,8 +283,9 @@ CALL int ncclAllReduce(const void *x, void *y, size_t n, int dtype, int op, Comm
     s->from[i] = group[i];
   }
   nops = 0;
-  if (!e && cuda.poll(stream, reduce, s)) e = CUDA_ERROR;
-  if (!e && bytes && cuda.copy_in((uint64_t)(uintptr_t)y, s->from[0]->staged, bytes, stream))
+  if (!e && soft_gpu_poll(stream, reduce, s)) e = CUDA_ERROR;
+  if (!e && bytes &&
+      cuMemcpyHtoDAsync_v2((uint64_t)(uintptr_t)y, s->from[0]->staged, bytes, stream))
     e = CUDA_ERROR;
   return e;
 }
@@ -330,7 +308,6 @@ CALL int ncclGetUniqueId(UniqueId *id) {
 CALL int ncclCommInitRank(Comm **made, int n, UniqueId id, int rank) {
   char path[PATH];
   if (!made || n < 1 || n > PEERS || rank < 0 || rank >= n) return INVALID_ARGUMENT;
-  if (!find_driver()) return CUDA_ERROR;
   Comm *c = calloc(1, sizeof *c);
   c->n = n;
   c->rank = rank;
