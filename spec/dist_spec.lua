@@ -193,7 +193,7 @@ describe("tensors of CUDA devices", function()
   setup(function() script = file("devices.lua", PROGRAM) end)
 
   probe("give the CPU's bits", function()
-    local claims = "operations views copies messages groups training gradients shards"
+    local claims = "operations views copies messages groups training gradients shards units"
     if H.long then claims = claims .. " sums" end
     for _, n in ipairs(H.long and { 2, 4 } or { 2 }) do
       local out, status = ranks(some, n, ("-q spec/dist_program.lua '%s' devices %s"):format(folder, claims), env)
