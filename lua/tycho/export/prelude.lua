@@ -63,11 +63,13 @@ M.head = [[
 #if defined(__GNUC__)
 #define TY_INLINE static inline __attribute__((always_inline, unused))
 #define TY_STEP static __attribute__((noinline))
+#define TY_SPARE static __attribute__((unused))
 #define TY_ALIAS __attribute__((may_alias))
 #define TY_KNOWN(x) __builtin_constant_p(x)
 #else
 #define TY_INLINE static inline
 #define TY_STEP static
+#define TY_SPARE static
 #define TY_ALIAS
 #define TY_KNOWN(x) 0
 #endif
@@ -333,12 +335,12 @@ static double ty_fma_f64(double a, double b, double c) {
 for _, i in ipairs { { I32, "(int32_t)((double)a / (double)by)" }, { I64, "a / by" } } do
   family("divi_@S", { i[1] }, {}, (gsub([[
 TY_INLINE @T ty_divi_@S(@T a, @T b) {
-  const @T by = (b == 0) | (b == -1) ? 1 : b, q = @Q;
+  const @T by = ((b == 0) | (b == -1)) ? 1 : b, q = @Q;
   return b == 0 ? 0 : b == -1 ? (@T)(0 - (@U)a) : q;
 }
 TY_INLINE @T ty_remi_@S(@T a, @T b) {
-  const @T by = (b == 0) | (b == -1) ? 1 : b, q = @Q;
-  return (b == 0) | (b == -1) ? 0 : (@T)((@U)a - (@U)q * (@U)by);
+  const @T by = ((b == 0) | (b == -1)) ? 1 : b, q = @Q;
+  return ((b == 0) | (b == -1)) ? 0 : (@T)((@U)a - (@U)q * (@U)by);
 }
 ]], "@Q", i[2])))
 end
