@@ -9,7 +9,7 @@ local rows = {
   { "multiply", "mul", inplace = true }, { "divide", "div", inplace = true },
   { "true_divide", "div", inplace = true }, { "greater", "gt" }, { "greater_equal", "ge" }, { "less", "lt" },
   { "less_equal", "le" }, { "not_equal", "ne" }, { "swapaxes", "transpose" }, { "swapdims", "transpose" },
-  { "moveaxis", "movedim" }, { "arcsin", "asin", inplace = true }, { "arccos", "acos", inplace = true },
+  { "swapaxes_", "transpose_" }, { "swapdims_", "transpose_" }, { "moveaxis", "movedim" }, { "arcsin", "asin", inplace = true }, { "arccos", "acos", inplace = true },
   { "arctan", "atan", inplace = true }, { "arctan2", "atan2", inplace = true },
   { "arcsinh", "asinh", inplace = true }, { "arccosh", "acosh", inplace = true },
   { "arctanh", "atanh", inplace = true }, { "fix", "trunc", inplace = true }, { "argwhere", "nonzero" },

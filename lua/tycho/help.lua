@@ -133,12 +133,10 @@ local of_lua = {
   tonumber = "tonumber(x)\n  nil for a tensor: Lua's function knows numbers and texts alone.\n  x:item() is the "
     .. "number of a tensor of one element, x:get(i, j) that of an element, x:totable() all as tables.",
 }
-for _, name in ipairs { "squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims", "permute", "reshape",
-  "expand", "as_strided", "resize" } do
+for _, name in ipairs { "permute", "reshape", "expand", "as_strided", "resize" } do
   local instead = help[name] and "x = x:" .. name .. "(...) is a view of the same memory: writes to it are writes to x."
     or "x = x:reshape(...) has others, ty.cat and x:pad more elements."
-  of_lua[name .. "_"] = "x:" .. name .. "_()\n  There is none: a tensor keeps its sizes, so that nobody who has it "
-    .. "sees others.\n  " .. instead
+  of_lua[name .. "_"] = "x:" .. name .. "_()\n  There is none.\n  " .. instead
 end
 of_lua["~="], of_lua[">"], of_lua["<="], of_lua[">="] = of_lua["=="], of_lua["<"], of_lua["<"], of_lua["<"]
 
