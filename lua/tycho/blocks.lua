@@ -1,5 +1,6 @@
 --- blocks.lua -- the windows of an image as columns, and columns as windows that are added up: each is the other's
--- transpose. In: [batch, channels, h, w], or columns [batch, channels rows columns, blocks]; both without the batch, too.
+-- transpose.
+-- In: [batch, channels, h, w], or columns [batch, channels rows columns, blocks]; both without the batch, too.
 
 ---@param ty table the core module
 ---@param check table arguments.lua
@@ -55,7 +56,8 @@ return function(ty, check, row)
     local single, kernel = x.ndim == 2, w.kernel
     local blocks, places = blocks_of(who, w, size), kernel[1] * kernel[2]
     if not single and x.ndim ~= 3 or x:size(-2) % places ~= 0 or x:size(-1) ~= blocks[1] * blocks[2] then
-      check.fail(who, "the input must be [batch, channels %d, %d], got %s", places, blocks[1] * blocks[2], check.text(x))
+      check.fail(who, "the input must be [batch, channels %d, %d], got %s", places, blocks[1] * blocks[2],
+        check.text(x))
     end
     local columns = single and x:unsqueeze(1) or x
     local channels = columns:size(2) / places
@@ -85,6 +87,7 @@ return function(ty, check, row)
   ---@param opts? {dilation: integer|integer[]|nil, padding: integer|integer[]|nil, stride: integer|integer[]|nil}
   ---@return tycho.Tensor # [batch, channels, height, width]
   local function fold(x, size, kernel, opts)
+    check.tensor("fold", 1, x)
     local w = windows_of("fold", kernel, opts)
     return image_of("fold", x, sizes_of("fold", "argument 2 (size)", size, 2, nil, 1), w)
   end

@@ -6,7 +6,7 @@
 ---@param check table arguments.lua
 ---@param row fun(r: table) adds a composite, see functions.lua
 return function(ty, check, row)
-  local fail, set_view = check.fail, ty.internals.methods._set_view
+  local fail, set_view = check.fail, ty.internals.set_view
 
   --- x with the dims that fn gives it.
   local function changed(who, name, fn, x, ...)

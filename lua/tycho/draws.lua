@@ -104,7 +104,9 @@ return function(ty, check, row, _, as_one)
     local who = "random_"
     check.tensor(who, 1, x)
     local most = largest[x.dtype] or fail(who, "argument 1 must not be complex, got %s", check.text(x))
-    if from ~= nil and to == nil then fail(who, "argument 3 (to) is missing: both bounds are drawn, or none is given") end
+    if from ~= nil and to == nil then
+      fail(who, "argument 3 (to) is missing: both bounds are drawn, or none is given")
+    end
     from = check.whole(who, 2, from, "from", 0)
     to = check.whole(who, 3, to, "to", most)
     local options = { dtype = "i64", device = x.device }

@@ -1504,6 +1504,15 @@ function Tensor:fmod(b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:fmod_(b) end
 
+---Columns as windows of an image, which are added up where they overlap: the transpose of nn.Unfold.
+---Shape of the result: [batch, channels, height, width]
+---Raises where x has not so many columns, or an option is out of range.
+---@param size integer|integer[] # height and width of the image
+---@param kernel integer|integer[] # rows and columns
+---@param opts? {dilation: integer|integer[]|nil, padding: integer|integer[]|nil, stride: integer|integer[]|nil}
+---@return tycho.Tensor # [batch, channels, height, width]
+function Tensor:fold(size, kernel, opts) end
+
 ---What stands behind the point: x - trunc(x), of the sign of x.
 ---Shape of the result: x
 ---Raises where x is no tensor.
@@ -3072,6 +3081,15 @@ function Tensor:rand_like(opts) end
 ---@return tycho.Tensor # the sizes of x
 function Tensor:randn_like(opts) end
 
+---Writes whole numbers from `from` to `to`, both of them among these, each as likely. Without them: from 0 to the
+---largest that the dtype holds together with all below it (2^53 - 1 at most).
+---Shape of the result: x
+---Raises where only one bound is given, from is above to, or x is complex or a leaf that requires a gradient.
+---@param from? integer # 0
+---@param to? integer # the dtype's largest; it is drawn, too, as by math.random
+---@return tycho.Tensor # x itself
+function Tensor:random_(from, to) end
+
 ---the real parts of complex numbers, a view; x itself if it is real
 ---Raises where x is no tensor.
 ---@return tycho.Tensor # the sizes of x; f32 of c64, f64 of c128
@@ -3615,6 +3633,13 @@ function Tensor:square_() end
 ---@return tycho.Tensor # a view
 function Tensor:squeeze(dims, ...) end
 
+---Removes dims of size 1 from x itself: those that are given, without any all of them.
+---Shape of the result: as of squeeze
+---Raises where a given dim is not of size 1, or x is a leaf that requires a gradient.
+---@param dims? integer|integer[] # all
+---@return tycho.Tensor # x itself
+function Tensor:squeeze_(dims) end
+
 ---The standard deviation: the square root of the variance.
 ---Shape of the result: x without the dims
 ---Formula: sqrt(var(x))
@@ -3693,6 +3718,14 @@ function Tensor:sum(dims, keepdim) end
 ---@return tycho.Tensor # a view
 function Tensor:swapaxes(dim1, dim2) end
 
+---the same as transpose_: exchanges two dims of x itself, returns it
+---Shape of the result: as of transpose
+---Raises where a dim is out of range, or x is a leaf that requires a gradient.
+---@param dim1 integer
+---@param dim2 integer
+---@return tycho.Tensor # x itself
+function Tensor:swapaxes_(dim1, dim2) end
+
 ---the same as transpose: two dims exchanged, as a view
 ---Raises where a dim is out of range.
 ---@param dim1 integer
@@ -3700,10 +3733,24 @@ function Tensor:swapaxes(dim1, dim2) end
 ---@return tycho.Tensor # a view
 function Tensor:swapdims(dim1, dim2) end
 
+---the same as transpose_: exchanges two dims of x itself, returns it
+---Shape of the result: as of transpose
+---Raises where a dim is out of range, or x is a leaf that requires a gradient.
+---@param dim1 integer
+---@param dim2 integer
+---@return tycho.Tensor # x itself
+function Tensor:swapdims_(dim1, dim2) end
+
 ---the transpose of a matrix, as a view
 ---Raises where x has more than two dims.
 ---@return tycho.Tensor # [m, n], a view
 function Tensor:t() end
+
+---makes a matrix its own transpose, returns it
+---Shape of the result: as of t
+---Raises where x has more than 2 dims, or is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself, [m, n]
+function Tensor:t_() end
 
 ---elements of the flattened x, in the index's shape; with a dim its places
 ---Raises where an index is no integer, or out of range.
@@ -3844,6 +3891,14 @@ function Tensor:trace() end
 ---@return tycho.Tensor # a view
 function Tensor:transpose(dim1, dim2) end
 
+---exchanges two dims of x itself, returns it
+---Shape of the result: as of transpose
+---Raises where a dim is out of range, or x is a leaf that requires a gradient.
+---@param dim1 integer
+---@param dim2 integer
+---@return tycho.Tensor # x itself
+function Tensor:transpose_(dim1, dim2) end
+
 ---The integral along a dim by the trapezoidal rule.
 ---Shape of the result: y without the dim
 ---Raises where x has another number of places than y along the dim.
@@ -3978,6 +4033,13 @@ function Tensor:unique(opts) end
 ---@param dim integer # where the new dim will be, 1 to ndim + 1; negative from the end
 ---@return tycho.Tensor # a view
 function Tensor:unsqueeze(dim) end
+
+---gives x itself a new dim of size 1, returns it
+---Shape of the result: as of unsqueeze
+---Raises where the dim is out of range, or x is a leaf that requires a gradient.
+---@param dim integer # its place among the dims of the result
+---@return tycho.Tensor # x itself
+function Tensor:unsqueeze_(dim) end
 
 ---Powers of the elements of a vector, as columns.
 ---Shape of the result: [n, columns]
@@ -6035,6 +6097,16 @@ function ty.fmod(a, b) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.fmod_(a, b) end
 
+---Columns as windows of an image, which are added up where they overlap: the transpose of nn.Unfold.
+---Shape of the result: [batch, channels, height, width]
+---Raises where x has not so many columns, or an option is out of range.
+---@param x tycho.Tensor # [batch, channels rows columns, blocks], or without the batch
+---@param size integer|integer[] # height and width of the image
+---@param kernel integer|integer[] # rows and columns
+---@param opts? {dilation: integer|integer[]|nil, padding: integer|integer[]|nil, stride: integer|integer[]|nil}
+---@return tycho.Tensor # [batch, channels, height, width]
+function ty.fold(x, size, kernel, opts) end
+
 ---What stands behind the point: x - trunc(x), of the sign of x.
 ---Shape of the result: x
 ---Raises where x is no tensor.
@@ -8051,6 +8123,16 @@ function ty.randn(...) end
 ---@return tycho.Tensor # the sizes of x
 function ty.randn_like(x, opts) end
 
+---Writes whole numbers from `from` to `to`, both of them among these, each as likely. Without them: from 0 to the
+---largest that the dtype holds together with all below it (2^53 - 1 at most).
+---Shape of the result: x
+---Raises where only one bound is given, from is above to, or x is complex or a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param from? integer # 0
+---@param to? integer # the dtype's largest; it is drawn, too, as by math.random
+---@return tycho.Tensor # x itself
+function ty.random_(x, from, to) end
+
 ---where the random numbers stand, as text; given such a text, goes on from there
 ---Raises where the text is none that it gave.
 ---@param state? string # 32 hexadecimal digits
@@ -8746,6 +8828,14 @@ function ty.square_(x) end
 ---@return tycho.Tensor # a view
 function ty.squeeze(x, dims, ...) end
 
+---Removes dims of size 1 from x itself: those that are given, without any all of them.
+---Shape of the result: as of squeeze
+---Raises where a given dim is not of size 1, or x is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@return tycho.Tensor # x itself
+function ty.squeeze_(x, dims) end
+
 ---the tensors of a list, of equal shape, along a new dim
 ---Raises where the list is empty, or sizes differ.
 ---@param list tycho.Tensor[]
@@ -8864,6 +8954,15 @@ function ty.sum(x, dims, keepdim) end
 ---@return tycho.Tensor # a view
 function ty.swapaxes(x, dim1, dim2) end
 
+---the same as transpose_: exchanges two dims of x itself, returns it
+---Shape of the result: as of transpose
+---Raises where a dim is out of range, or x is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param dim1 integer
+---@param dim2 integer
+---@return tycho.Tensor # x itself
+function ty.swapaxes_(x, dim1, dim2) end
+
 ---the same as transpose: two dims exchanged, as a view
 ---Raises where a dim is out of range.
 ---@param x tycho.Tensor
@@ -8871,6 +8970,15 @@ function ty.swapaxes(x, dim1, dim2) end
 ---@param dim2 integer
 ---@return tycho.Tensor # a view
 function ty.swapdims(x, dim1, dim2) end
+
+---the same as transpose_: exchanges two dims of x itself, returns it
+---Shape of the result: as of transpose
+---Raises where a dim is out of range, or x is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param dim1 integer
+---@param dim2 integer
+---@return tycho.Tensor # x itself
+function ty.swapdims_(x, dim1, dim2) end
 
 ---waits until devices have done what they were asked for; raises what went wrong there.
 ---On the CPU there is nothing to wait for.
@@ -8882,6 +8990,13 @@ function ty.synchronize() end
 ---@param x tycho.Tensor # [n, m]; a vector stays as it is
 ---@return tycho.Tensor # [m, n], a view
 function ty.t(x) end
+
+---makes a matrix its own transpose, returns it
+---Shape of the result: as of t
+---Raises where x has more than 2 dims, or is a leaf that requires a gradient.
+---@param x tycho.Tensor # [n, m]
+---@return tycho.Tensor # x itself, [m, n]
+function ty.t_(x) end
 
 ---elements of the flattened x, in the index's shape; with a dim its places
 ---Raises where an index is no integer, or out of range.
@@ -9056,6 +9171,15 @@ function ty.trace(x) end
 ---@param dim2 integer
 ---@return tycho.Tensor # a view
 function ty.transpose(x, dim1, dim2) end
+
+---exchanges two dims of x itself, returns it
+---Shape of the result: as of transpose
+---Raises where a dim is out of range, or x is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param dim1 integer
+---@param dim2 integer
+---@return tycho.Tensor # x itself
+function ty.transpose_(x, dim1, dim2) end
 
 ---The integral along a dim by the trapezoidal rule.
 ---Shape of the result: y without the dim
@@ -9240,6 +9364,14 @@ function ty.unique(x, opts) end
 ---@param dim integer # where the new dim will be, 1 to ndim + 1; negative from the end
 ---@return tycho.Tensor # a view
 function ty.unsqueeze(x, dim) end
+
+---gives x itself a new dim of size 1, returns it
+---Shape of the result: as of unsqueeze
+---Raises where the dim is out of range, or x is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param dim integer # its place among the dims of the result
+---@return tycho.Tensor # x itself
+function ty.unsqueeze_(x, dim) end
 
 ---A function of f's arguments that gives f's value, then its gradient for argument `argnums` (or each of a list), in
 ---the structure of that argument: tables of tensors give tables of gradients.
@@ -9792,6 +9924,13 @@ function objects.data_Sampler:order(epoch) end
 ---@param source tycho.data.Dataset|integer
 ---@return tycho.data.Sampler # as the loader's option sampler
 function data.SequentialSampler(source) end
+
+---the samples whose numbers are given, in that order: dataset:subset(indices).
+---Raises where the first argument is no dataset, or a number is out of range.
+---@param source tycho.data.Dataset
+---@param indices integer[]|tycho.Tensor # 1-based
+---@return tycho.data.Dataset
+function data.Subset(source, indices) end
 
 ---these samples in a random order, another in each epoch.
 ---Raises where indices are no list of whole numbers from 1.
@@ -11967,6 +12106,33 @@ function nn.MultiMarginLoss(opts) end
 
 ---@class tycho.nn.MultiMarginLoss: tycho.Module
 objects.nn_MultiMarginLoss = {}
+
+---each head attends with its share of the features. Vaswani and others 2017, arXiv:1706.03762. Its call is
+---m(query, key, value, {key_padding_mask, attn_mask, need_weights = true, average_attn_weights = true,
+---is_causal = false}), and gives the result and the weights of the keys [batch, queries, keys]; with
+---need_weights = false no weights, which is faster. These masks are PyTorch's: where one of bools is true, a key is
+---not seen; floats are added.
+---Raises where the width does not divide into the heads, or an option is not known or out of range.
+---@param width integer
+---@param heads integer
+---@param opts? {dropout: number?, bias: boolean?, kdim: integer?, vdim: integer?, batch_first: boolean?} # kdim, vdim: features of keys and values
+---@return tycho.nn.MultiheadAttention # [batch, queries, width], [batch, keys, kdim], [batch, keys, vdim] to [batch, queries, width]
+function nn.MultiheadAttention(width, heads, opts) end
+
+---@class tycho.nn.MultiheadAttention: tycho.Module
+objects.nn_MultiheadAttention = {}
+
+---Attention of the query over the keys. Options: key_padding_mask [batch, keys] and attn_mask [queries, keys] or
+---[batch heads, queries, keys], of bools (true: not seen) or floats (added); need_weights = true;
+---average_attn_weights = true, over the heads; is_causal = false.
+---Raises where an input or a mask has other sizes.
+---@param query tycho.Tensor # [batch, queries, width]
+---@param key? tycho.Tensor # [batch, keys, kdim], the query
+---@param value? tycho.Tensor # [batch, keys, vdim], the key
+---@param opts? {key_padding_mask: tycho.Tensor?, attn_mask: tycho.Tensor?, need_weights: boolean?, average_attn_weights: boolean?, is_causal: boolean?}
+---@return tycho.Tensor # [batch, queries, width]
+---@return tycho.Tensor? # weights [batch, queries, keys], or [batch, heads, queries, keys] of each head
+function objects.nn_MultiheadAttention:forward(query, key, value, opts) end
 
 ---see ty.nll_loss.
 ---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes.

@@ -71,7 +71,7 @@ return function(ty, M, internals)
     }
   end
 
-  --- data.Subset(dataset, indices): the samples whose numbers are given, in that order: dataset:subset(indices).
+  --- data.Subset(source, indices): the samples whose numbers are given, in that order: dataset:subset(indices).
   --- Raises where the first argument is no dataset, or a number is out of range.
   ---@param source tycho.data.Dataset
   ---@param indices integer[]|tycho.Tensor 1-based

@@ -15,9 +15,10 @@ return function(ty, nn)
 
   --- nn.MultiheadAttention(width, heads, {dropout = 0, bias = true, kdim = width, vdim = width, batch_first = true}):
   --- each head attends with its share of the features. Vaswani and others 2017, arXiv:1706.03762. Its call is
-  --- m(query, key, value, {key_padding_mask, attn_mask, need_weights = true, average_attn_weights = true, is_causal =
-  --- false}), and gives the result and the weights of the keys [batch, queries, keys]; nil for these with need_weights =
-  --- false, which is faster. These masks are PyTorch's: where one of bools is true, a key is not seen; floats are added.
+  --- m(query, key, value, {key_padding_mask, attn_mask, need_weights = true, average_attn_weights = true,
+  --- is_causal = false}), and gives the result and the weights of the keys [batch, queries, keys]; with
+  --- need_weights = false no weights, which is faster. These masks are PyTorch's: where one of bools is true, a key is
+  --- not seen; floats are added.
   --- Raises where the width does not divide into the heads, or an option is not known or out of range.
   ---@param width integer
   ---@param heads integer
@@ -73,11 +74,10 @@ return function(ty, nn)
     return y:unflatten(3, { m.heads, width / m.heads }):transpose(2, 3)
   end
 
-  --- A mask that says what is not seen as floats to add. lead: how many dims it must have, at most.
+  --- A mask that says what is not seen as floats to add. least, most: of its dims.
   local function added(m, what, mask, least, most, like)
     if not is_tensor(mask) or mask.ndim < least or mask.ndim > most then
-      check.fail(m.class_name, "option %s must have %d%s dims, got %s", what, least, most > least and " to " .. most or "",
-        check.got(mask))
+      check.fail(m.class_name, "option %s must have %d or %d dims, got %s", what, least, most, check.got(mask))
     end
     if mask.dtype == "bool" then
       return ty.where(mask, ty.full({}, -math.huge, { dtype = like.dtype, device = like.device }), 0)
@@ -133,7 +133,8 @@ return function(ty, nn)
     local q = project(self, input(self, "the query", query, self.width), 0, "q_proj_weight")
     local k = project(self, input(self, "the key", key, self.kdim), 1, "k_proj_weight")
     local v = project(self, input(self, "the value", value, self.vdim), 2, "v_proj_weight")
-    local mask, y, weights = joined(self, q, k, opts), nil, nil
+    local mask = joined(self, q, k, opts)
+    local y, weights
     if opts.need_weights == false then
       y = ty.scaled_dot_product_attention(q, k, v, { mask = mask, dropout = self.dropout, training = self.training })
     else
