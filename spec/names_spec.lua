@@ -428,6 +428,7 @@ describe("other names of functions", function()
     { "clamp_max", function() return a:clamp_max(0), a:minimum(0) end },
     { "swapaxes_", function() return a:clone():swapaxes_(1, 2), a:t() end },
     { "swapdims_", function() return a:clone():swapdims_(2, 1), a:t() end },
+    { "ravel", function() return a:ravel(), a:flatten() end },
     { "ger", function() return a[1]:ger(b[1]), a[1]:outer(b[1]) end },
   }
 
@@ -666,6 +667,38 @@ describe("draws", function()
     assert.truthy(H.raises(function() ty.zeros(2):random_(6) end):find "both bounds are drawn, or none is given")
     assert.truthy(H.raises(function() ty.zeros(2):random_(2, 1) end):find "^random_: ")
     assert.truthy(H.raises(function() ty.zeros(2):cfloat():random_() end):find "^random_: argument 1 must not be complex")
+  end)
+end)
+
+describe("short names", function()
+  local x = ty.arange(24):reshape(2, 4, 3)
+
+  it("of parts, sizes, dtypes, devices give what they stand for", function()
+    for i, part in ipairs(x:hsplit(2)) do H.same(x:narrow(2, 2 * i - 1, 2), part) end
+    for i, part in ipairs(x:vsplit(2)) do H.same(x:narrow(1, i, 1), part) end
+    for i, part in ipairs(x:dsplit { 1 }) do H.same(x:narrow(3, i == 1 and 1 or 2, i == 1 and 1 or 2), part) end
+    H.same(ty.arange(4):chunk(2)[2], ty.hsplit(ty.arange(4), 2)[2])
+    assert.truthy(H.raises(x.hsplit, x, 3):find "^hsplit: 4 places %(dim 2%) do not divide into 3")
+    assert.truthy(H.raises(ty.vsplit, ty.arange(3), 3):find "^vsplit: argument 1 must have at least 2 dims")
+    assert.truthy(H.raises(ty.dsplit, ty.ones(2, 2), 2):find "^dsplit: argument 1 must have at least 3 dims")
+    H.same(ty.arange(3):expand(2, 3), ty.arange(3):expand_as(ty.ones(2, 3)))
+    H.same(x:reshape(6, 4), x:reshape_as(ty.ones(6, 4)))
+    assert.same({ true, false, false }, { x:is_floating_point(), x:long():is_floating_point(), x:cfloat():is_floating_point() })
+    assert.equal(x, x:cpu())
+    if not ty.cuda.is_available() then assert.truthy(select(2, x:cuda()):find "cuda") end
+  end)
+
+  it("fill_diagonal_ writes where all positions are the same", function()
+    assert.same({ { 9, 0, 0 }, { 0, 9, 0 } }, ty.zeros(2, 3):fill_diagonal_(9):totable())
+    local y = ty.zeros(3, 3, 3):fill_diagonal_(1)
+    assert.same({ 3, 1, 1, 1 }, { y:sum():item(), y:get(1, 1, 1), y:get(2, 2, 2), y:get(3, 3, 3) })
+    assert.truthy(H.raises(function() ty.zeros(2, 3, 3):fill_diagonal_(1) end):find "all dims must have the same size")
+    assert.truthy(H.raises(function() ty.zeros(3):fill_diagonal_(1) end):find "at least 2 dims")
+    local f = ty.compile(function(a) return (a * 2):fill_diagonal_(0) end)
+    H.same((ty.ones(3, 3) * 2):fill_diagonal_(0), f(ty.ones(3, 3)))
+    local w = ty.ones(2, 2):requires_grad_();
+    (w * 3):fill_diagonal_(5):sum():backward()
+    assert.same({ { 0, 3 }, { 3, 0 } }, w.grad:totable())
   end)
 end)
 

@@ -14,7 +14,7 @@ local rows = {
   { "arctan", "atan", inplace = true }, { "arctan2", "atan2", inplace = true },
   { "arcsinh", "asinh", inplace = true }, { "arccosh", "acosh", inplace = true },
   { "arctanh", "atanh", inplace = true }, { "fix", "trunc", inplace = true }, { "argwhere", "nonzero" },
-  { "row_stack", "vstack" }, { "ger", "outer" },
+  { "row_stack", "vstack" }, { "ger", "outer" }, { "ravel", "flatten" },
   { "bitwise_left_shift", "lshift" }, { "bitwise_right_shift", "rshift" }, { "sgn", "sign" }, { "mod", "remainder" },
   { "power", "pow" }, { "around", "round" }, { "rint", "round" }, { "invert", "bitwise_not" }, { "gammaln", "lgamma" },
   { "psi", "digamma" }, { "expit", "sigmoid" }, { "copy", "clone" }, { "nelement", "numel" }, { "array", "tensor" },

@@ -143,7 +143,6 @@ for name, text in pairs {
   dtype = "The name of its elements' type, such as \"f32\"; ty.help \"promotion\" names all.",
   ndim = "How many dims it has; x:dim() is the same.",
   requires_grad = "Whether backward computes its gradient, or goes through it. x:requires_grad_() asks for one.",
-  grad = "The gradient that backward has added up, nil before. x.grad = nil forgets it.",
   is_leaf = "Whether it was made by no operation that gradients go through.",
   nbytes = "How many bytes its elements take: x:numel() * x:element_size().",
   T = "A view with its dims in reverse order, as in NumPy.",
