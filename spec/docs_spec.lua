@@ -212,7 +212,7 @@ describe("the page of others' names", function()
   it("is true of each name: it is there, another is used, or a reason is told", function()
     local text = others.load()
     local page = others.page(text)
-    for _, title in ipairs { "torch", "Tensor", "torch.linalg", "numpy" } do
+    for _, title in ipairs { "torch", "Tensor", "torch.linalg", "torch.nn", "torch.optim", "torch.utils.data", "numpy" } do
       assert.truthy(page:find("\n## " .. title .. "\n", 1, true), title)
     end
     assert.truthy(H.raises(others.read, text .. "no_such_name\n"):find("it is not there", 1, true))

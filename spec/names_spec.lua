@@ -428,6 +428,9 @@ describe("other names of functions", function()
     { "clamp_max", function() return a:clamp_max(0), a:minimum(0) end },
     { "swapaxes_", function() return a:clone():swapaxes_(1, 2), a:t() end },
     { "swapdims_", function() return a:clone():swapdims_(2, 1), a:t() end },
+    { "binary_cross_entropy_with_logits", function()
+      return ty.binary_cross_entropy_with_logits(a, b), ty.bce_with_logits(a, b)
+    end },
     { "ravel", function() return a:ravel(), a:flatten() end },
     { "ger", function() return a[1]:ger(b[1]), a[1]:outer(b[1]) end },
   }

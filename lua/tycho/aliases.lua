@@ -15,6 +15,7 @@ local rows = {
   { "arcsinh", "asinh", inplace = true }, { "arccosh", "acosh", inplace = true },
   { "arctanh", "atanh", inplace = true }, { "fix", "trunc", inplace = true }, { "argwhere", "nonzero" },
   { "row_stack", "vstack" }, { "ger", "outer" }, { "ravel", "flatten" },
+  { "binary_cross_entropy_with_logits", "bce_with_logits" },
   { "bitwise_left_shift", "lshift" }, { "bitwise_right_shift", "rshift" }, { "sgn", "sign" }, { "mod", "remainder" },
   { "power", "pow" }, { "around", "round" }, { "rint", "round" }, { "invert", "bitwise_not" }, { "gammaln", "lgamma" },
   { "psi", "digamma" }, { "expit", "sigmoid" }, { "copy", "clone" }, { "nelement", "numel" }, { "array", "tensor" },

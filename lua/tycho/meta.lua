@@ -584,6 +584,15 @@ function Tensor:bfloat16() end
 ---@return tycho.Tensor # 0-d, or the sizes of x
 function Tensor:binary_cross_entropy(y, opts) end
 
+---the same as bce_with_logits: cross entropy of chances y under sigmoid(x)
+---Shape of the result: 0-d, or the broadcast of x and y
+---Formula: max(x, 0) - x y + log(1 + exp(-|x|))
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param y tycho.Tensor|number # broadcasts to x, or x to it
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, weight: tycho.Tensor|number|nil, pos_weight: tycho.Tensor|number|nil} # tensors or numbers that broadcast with x
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function Tensor:binary_cross_entropy_with_logits(y, opts) end
+
 ---How often each of the numbers 1, 2, ... comes, or the sums of their weights. Reads the largest number.
 ---Shape of the result: [the largest number]
 ---Raises where x is no vector of integers, or a number is below 1.
@@ -1033,6 +1042,12 @@ function Tensor:count_nonzero(dims, keepdim) end
 ---@return tycho.Tensor # [variables, variables], 0-d of one; floats
 function Tensor:cov(opts) end
 
+---x on the CPU: the same tensor where it is there.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x
+function Tensor:cpu() end
+
 ---The cross product of vectors of three elements along a dim.
 ---Shape of the result: broadcast of a and b
 ---Raises where sizes do not broadcast, or the dim has not three places.
@@ -1065,6 +1080,14 @@ function Tensor:cross_entropy(target, opts) end
 ---@param opts? {blank: integer?, reduction: "mean"|"sum"|"none"|nil, zero_infinity: boolean?}
 ---@return tycho.Tensor # 0-d, or [batch]
 function Tensor:ctc_loss(target, times, lengths, opts) end
+
+---x on a CUDA card: the same tensor where it is there; nil and a message where there is no such card.
+---Shape of the result: x
+---Raises where x is no tensor, or the number is none.
+---@param card? integer # 0: the driver's ordinal
+---@return tycho.Tensor? y
+---@return string? message # the sizes of x
+function Tensor:cuda(card) end
 
 ---running maximum along a dim; NaN stays
 ---Raises where the dim is out of range.
@@ -1254,6 +1277,13 @@ function Tensor:dropout(p, training) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:dropout_(p, training) end
 
+---Parts of equal size along dim 3, or those between places.
+---Shape of the result: a table
+---Raises where x has fewer than 3 dims, or they do not divide.
+---@param parts integer|integer[]
+---@return tycho.Tensor[] # views
+function Tensor:dsplit(parts) end
+
 ---Bytes of an element.
 ---Shape of the result: a number
 ---Raises where x is no tensor.
@@ -1362,6 +1392,13 @@ function Tensor:exp_() end
 ---@return tycho.Tensor # these sizes, sharing the memory of x
 function Tensor:expand(sizes, ...) end
 
+---x with the sizes of another tensor, as a view that repeats.
+---Shape of the result: other
+---Raises where it does not broadcast to them.
+---@param other tycho.Tensor
+---@return tycho.Tensor # the sizes of other
+function Tensor:expand_as(other) end
+
 ---the same as unsqueeze: a new dim of size 1 at that place
 ---Raises where the place is out of range.
 ---@param dim integer # where the new dim will be, 1 to ndim + 1; negative from the end
@@ -1398,6 +1435,13 @@ function Tensor:exponential_(lambda) end
 ---@param value number|boolean|tycho.Tensor # a tensor: of one element
 ---@return tycho.Tensor # x itself
 function Tensor:fill_(value) end
+
+---Writes a number to the diagonal of x: the elements whose positions are the same in all dims.
+---Shape of the result: x
+---Raises where x has fewer than 2 dims, or more than 2 of different sizes, or is a leaf that requires a gradient.
+---@param value number
+---@return tycho.Tensor # x itself
+function Tensor:fill_diagonal_(value) end
 
 ---the same as trunc: the whole part, towards zero
 ---Accuracy: exact, or rounded once.
@@ -1747,6 +1791,14 @@ function Tensor:histc(bins, min, max) end
 ---@return tycho.Tensor edges # [bins] and [bins + 1]; floats
 function Tensor:histogram(bins, opts) end
 
+---Parts of equal size along dim 2, of a vector along its only one; or those between places, each beginning behind
+---the place before.
+---Shape of the result: a table
+---Raises where x has no dims, or they do not divide.
+---@param parts integer|integer[]
+---@return tycho.Tensor[] # views
+function Tensor:hsplit(parts) end
+
 ---Half the squared difference up to delta, beyond it delta * (|difference| - delta / 2). Huber 1964.
 ---Shape of the result: 0-d, or the broadcast of x and y
 ---Formula: d <= delta: d^2 / 2, else delta (d - delta / 2), d = |x - y|, Huber 1964
@@ -1931,6 +1983,12 @@ function Tensor:is_complex() end
 ---Raises where x is no tensor.
 ---@return boolean
 function Tensor:is_contiguous() end
+
+---Whether its elements are real floats.
+---Shape of the result: a boolean
+---Raises where x is no tensor.
+---@return boolean
+function Tensor:is_floating_point() end
 
 ---Whether |a - b| <= atol + rtol * |b|, or a equals b; infinities are close to themselves alone.
 ---Options: rtol = 1e-5, atol = 1e-8, equal_nan = false.
@@ -3090,6 +3148,13 @@ function Tensor:randn_like(opts) end
 ---@return tycho.Tensor # x itself
 function Tensor:random_(from, to) end
 
+---the same as flatten: dims first to last as one
+---Raises where a dim is out of range, or the first lies behind the last.
+---@param first? integer # 1
+---@param last? integer # the last
+---@return tycho.Tensor # a view where strides allow it, else a copy
+function Tensor:ravel(first, last) end
+
 ---the real parts of complex numbers, a view; x itself if it is real
 ---Raises where x is no tensor.
 ---@return tycho.Tensor # the sizes of x; f32 of c64, f64 of c128
@@ -3181,6 +3246,13 @@ function Tensor:requires_grad_(on) end
 ---@param ... integer # the others
 ---@return tycho.Tensor # these sizes; the dtype of x
 function Tensor:reshape(sizes, ...) end
+
+---x with the sizes of another tensor of as many elements.
+---Shape of the result: other
+---Raises where it has others.
+---@param other tycho.Tensor
+---@return tycho.Tensor # the sizes of other
+function Tensor:reshape_as(other) end
 
 ---Keeps the gradient of a tensor that is no leaf: backward passes fill its grad, adding to what is there, after all
 ---of its hooks. A leaf has it anyway. Writes to x keep it: it is the gradient of what x holds then.
@@ -4110,6 +4182,13 @@ function Tensor:view_as_complex() end
 ---@return tycho.Tensor # [..., 2], f32 or f64: the real and the imaginary part
 function Tensor:view_as_real() end
 
+---Parts of equal size along dim 1, or those between places.
+---Shape of the result: a table
+---Raises where x has fewer than 2 dims, or they do not divide.
+---@param parts integer|integer[]
+---@return tycho.Tensor[] # views
+function Tensor:vsplit(parts) end
+
 ---b where the condition holds, else c.
 ---An element of a where the condition holds, of b elsewhere.
 ---Raises where sizes do not broadcast.
@@ -4824,6 +4903,16 @@ function ty.bernoulli_(x, p) end
 ---@param opts? {reduction: "mean"|"sum"|"none"|nil, weight: tycho.Tensor|number|nil} # weight: broadcasts with x
 ---@return tycho.Tensor # 0-d, or the sizes of x
 function ty.binary_cross_entropy(x, y, opts) end
+
+---the same as bce_with_logits: cross entropy of chances y under sigmoid(x)
+---Shape of the result: 0-d, or the broadcast of x and y
+---Formula: max(x, 0) - x y + log(1 + exp(-|x|))
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param x tycho.Tensor # logits
+---@param y tycho.Tensor|number # broadcasts to x, or x to it
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, weight: tycho.Tensor|number|nil, pos_weight: tycho.Tensor|number|nil} # tensors or numbers that broadcast with x
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function ty.binary_cross_entropy_with_logits(x, y, opts) end
 
 ---How often each of the numbers 1, 2, ... comes, or the sums of their weights. Reads the largest number.
 ---Shape of the result: [the largest number]
@@ -5733,6 +5822,14 @@ function ty.dropout(x, p, training) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.dropout_(x, p, training) end
 
+---Parts of equal size along dim 3, or those between places.
+---Shape of the result: a table
+---Raises where x has fewer than 3 dims, or they do not divide.
+---@param x tycho.Tensor
+---@param parts integer|integer[]
+---@return tycho.Tensor[] # views
+function ty.dsplit(x, parts) end
+
 ---Tensors one behind the other along the third dim: vectors are [1, n, 1].
 ---Shape of the result: the third sizes added up
 ---Raises where the list is empty, or sizes differ in another dim.
@@ -6444,6 +6541,15 @@ function ty.histc(x, bins, min, max) end
 ---@return tycho.Tensor edges # [bins] and [bins + 1]; floats
 function ty.histogram(x, bins, opts) end
 
+---Parts of equal size along dim 2, of a vector along its only one; or those between places, each beginning behind
+---the place before.
+---Shape of the result: a table
+---Raises where x has no dims, or they do not divide.
+---@param x tycho.Tensor
+---@param parts integer|integer[]
+---@return tycho.Tensor[] # views
+function ty.hsplit(x, parts) end
+
 ---Tensors side by side: along the second dim, vectors along their only one.
 ---Shape of the result: the second sizes added up
 ---Raises where the list is empty, or sizes differ in another dim.
@@ -6660,6 +6766,13 @@ function ty.is_complex(x) end
 ---@param x tycho.Tensor
 ---@return boolean
 function ty.is_contiguous(x) end
+
+---Whether its elements are real floats.
+---Shape of the result: a boolean
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return boolean
+function ty.is_floating_point(x) end
 
 ---whether v is a tensor
 ---Raises never.
@@ -8156,6 +8269,14 @@ function ty.randperm(n, opts) end
 ---@overload fun(stop: number, opts?: {dtype: tycho.dtype?, device: string?}): tycho.Tensor
 function ty.range(start, stop, step, opts) end
 
+---the same as flatten: dims first to last as one
+---Raises where a dim is out of range, or the first lies behind the last.
+---@param x tycho.Tensor
+---@param first? integer # 1
+---@param last? integer # the last
+---@return tycho.Tensor # a view where strides allow it, else a copy
+function ty.ravel(x, first, last) end
+
 ---the real parts of complex numbers, a view; x itself if it is real
 ---Raises where x is no tensor.
 ---@param x tycho.Tensor
@@ -9470,6 +9591,14 @@ function ty.view_as_real(x) end
 ---@param opts? {randomness: string?}
 ---@return fun(...): ...
 function ty.vmap(f, in_dims, out_dims, opts) end
+
+---Parts of equal size along dim 1, or those between places.
+---Shape of the result: a table
+---Raises where x has fewer than 2 dims, or they do not divide.
+---@param x tycho.Tensor
+---@param parts integer|integer[]
+---@return tycho.Tensor[] # views
+function ty.vsplit(x, parts) end
 
 ---Tensors one below the other: vectors are rows.
 ---Shape of the result: the first sizes added up
@@ -11858,6 +11987,11 @@ function objects.nn_Module:add_module(name, part) end
 ---@return tycho.Module # the module itself
 function objects.nn_Module:apply(fn) end
 
+---The same as to("bf16"). Gives the module.
+---Raises never.
+---@return tycho.Module # the module itself
+function objects.nn_Module:bfloat16() end
+
 ---The tensors that are no parameters, such as running means.
 ---Raises where it is called on what is no module.
 ---@return tycho.Tensor[] # the tensors themselves
@@ -11868,16 +12002,38 @@ function objects.nn_Module:buffers() end
 ---@return tycho.Module[]
 function objects.nn_Module:children() end
 
+---The same as to("cpu"). Gives the module.
+---Raises never.
+---@return tycho.Module # the module itself
+function objects.nn_Module:cpu() end
+
+---The same as to("cuda:0"), or another card's number. Gives the module; nil and a message where there is none.
+---Raises where the number is none.
+---@param card? integer # 0: the driver's ordinal
+---@return tycho.Module? m
+---@return string? message # the module itself
+function objects.nn_Module:cuda(card) end
+
 ---What a class adds to its name in print, such as "in = 2, out = 3".
 ---Raises never.
 ---@param _ tycho.Module
 ---@return string
 function objects.nn_Module.describe(_) end
 
+---The same as to("f64"). Gives the module.
+---Raises never.
+---@return tycho.Module # the module itself
+function objects.nn_Module:double() end
+
 ---train(false).
 ---Raises where it is called on what is no module.
 ---@return tycho.Module # the module itself
 function objects.nn_Module:eval() end
+
+---The same as to("f32"). Gives the module.
+---Raises never.
+---@return tycho.Module # the module itself
+function objects.nn_Module:float() end
 
 ---What the module computes: each class has its own. Calling the module calls it.
 ---Raises where the class has none.
@@ -11901,6 +12057,11 @@ function objects.nn_Module:get_parameter(path) end
 ---@param path string # such as "layers.1"
 ---@return tycho.Module # the part
 function objects.nn_Module:get_submodule(path) end
+
+---The same as to("f16"). Gives the module.
+---Raises never.
+---@return tycho.Module # the module itself
+function objects.nn_Module:half() end
 
 ---Writes the tensors of a state_dict into the module's own, cast to their dtypes. Nothing is written unless all
 ---fits. Options: from = "torch": names count lists from 0, and layouts that differ are turned (weights of linear
@@ -13015,6 +13176,11 @@ function optim.GradScaler(opts) end
 ---@field factor number|tycho.Tensor what losses are multiplied by
 objects.optim_GradScaler = {}
 
+---What losses are multiplied by.
+---Raises never.
+---@return number # reads it where it is a tensor
+function objects.optim_GradScaler:get_scale() end
+
 ---Takes a state.
 ---Raises where it is no such state.
 ---@param sd table # what state_dict gave
@@ -13041,6 +13207,10 @@ function objects.optim_GradScaler:step(opt) end
 ---Raises where the argument is no optimiser.
 ---@param opt tycho.Optimizer
 function objects.optim_GradScaler:unscale_(opt) end
+
+---Does nothing: step() has made the factor fit already. It is there since loops that others wrote call it.
+---Raises never.
+function objects.optim_GradScaler:update() end
 
 ---opt:step(fn) calls fn, which forgets the gradients, computes the
 ---loss, calls its backward and gives it, several times; it gives the loss of the first call. line_search_fn =
@@ -13159,6 +13329,11 @@ function optim.Optimizer:zero_grad() end
 ---@class tycho.Plateau
 objects.optim_Plateau = {}
 
+---The same as rates, under PyTorch's name.
+---Raises never.
+---@return number[]
+function objects.optim_Plateau:get_last_lr() end
+
 ---Takes a state.
 ---Raises where it is no state of a schedule.
 ---@param sd table # what state_dict gave
@@ -13253,6 +13428,11 @@ function optim.SWALR(opt, opts) end
 ---@field last integer the number of steps so far
 objects.optim_Schedule = {}
 
+---The same as rates, under PyTorch's name.
+---Raises never.
+---@return number[]
+function objects.optim_Schedule:get_last_lr() end
+
 ---Takes a state and sets the rates.
 ---Raises where it is no state of a schedule.
 ---@param sd table # what state_dict gave
@@ -13273,11 +13453,11 @@ function objects.optim_Schedule:state_dict() end
 function objects.optim_Schedule:step() end
 
 ---the first schedule up to the first of the steps, from
----there the second one from its beginning, and so on.
+---there the second one from its beginning, and so on. The steps may be given as {milestones = list}.
 ---Raises where the schedules are not of that optimiser, or the steps are not one fewer, in ascending order.
 ---@param opt tycho.Optimizer
 ---@param schedules tycho.Schedule[]
----@param milestones integer[] # where the next one begins, counted in steps of this schedule
+---@param milestones integer[]|{milestones: integer[]} # where the next one begins, counted in steps of this schedule
 ---@return tycho.Schedule # s:step() after each step or epoch
 function optim.SequentialLR(opt, schedules, milestones) end
 

@@ -554,7 +554,7 @@ return function(ty, check, row)
     shape = "[the largest number]", dtype = "i64", single = true }
 
   --- Writes a number to the diagonal of x: the elements whose positions are the same in all dims.
-  --- Raises where x has fewer than 2 dims, or more than 2 of different sizes; where it is a leaf that requires a gradient.
+  --- Raises where x has fewer than 2 dims, or more than 2 of different sizes, or is a leaf that requires a gradient.
   ---@param x tycho.Tensor [n, m], or [n, n, n, ...]
   ---@param value number
   ---@return tycho.Tensor # x itself
