@@ -216,7 +216,7 @@ describe("the page of others' names", function()
       assert.truthy(page:find("\n## " .. title .. "\n", 1, true), title)
     end
     assert.truthy(H.raises(others.read, text .. "no_such_name\n"):find("it is not there", 1, true))
-    assert.truthy(H.raises(others.read, text .. "softmax - rare\n"):find("it is there", 1, true))
+    assert.truthy(H.raises(others.read, text .. "# torch\nsoftmax - rare\n"):find("it is there", 1, true))
     assert.truthy(H.raises(others.read, text .. "nothing > no_such_name\n"):find("there is no", 1, true))
     assert.truthy(H.raises(others.read, text .. "nothing - whim\n"):find("no reason", 1, true))
   end)
