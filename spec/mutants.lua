@@ -1540,6 +1540,16 @@ local M = {
     from = "return r->freed && !r->retains;", to = "return r->freed;" },
   { file = "lua/tycho/optim/optimizer.lua", what = "optimisers square complex gradients",
     from = "if ty.is_complex(p) then p =", to = "if false then p =" },
+  { file = "kernels/scalar.def", what = "sinh loses what a rounding left out",
+    from = "lost = SUB(MIN(h, half), SUB(under, MAX(h, half)))", to = "lost = ADD(SUB(h, under), half)" },
+  { file = "lua/tycho/capture/native_table.lua", what = "a capture goes on behind dims that change in place",
+    from = '{ "unsqueeze_",       "writes", "abort", ANEW }', to = '{ "nothing",         "writes", "abort", ANEW }' },
+  { file = "lua/tycho/nn/multihead.lua", what = "a mask of bools says what is seen",
+    from = "ty.where(mask, ty.full({}, -math.huge, { dtype = like.dtype, device = like.device }), 0)",
+    to = "ty.where(mask, 0, ty.full({}, -math.huge, { dtype = like.dtype, device = like.device }))" },
+  { file = "lua/tycho/files.lua", what = "the dtypes that safetensors lack are found after the first",
+    from = "for _, name in ipairs(names) do\n    local dtype = tensors[name].dtype",
+    to = "for _, name in ipairs { names[1] } do\n    local dtype = tensors[name].dtype" },
 }
 
 return M
