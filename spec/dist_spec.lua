@@ -51,7 +51,7 @@ end
 
 local CLAIMS = { "sums", "operations", "views", "copies", "messages", "groups", "disagreement", "training", "gradients",
   "loaders", "shards" }
-local MODELS = { "units", "memory" } -- which take longer: with one MPI for each number of ranks, in `make test-long` with both
+local MODELS = { "units", "memory", "tensors" } -- which take longer: with one MPI for each number of ranks, in `make test-long` with both
 if H.long then CLAIMS[#CLAIMS + 1] = "huge" end
 local digests = {} -- claim and ranks to the digest that the first MPI gave
 
@@ -281,6 +281,9 @@ describe("one process", function()
       { "save_checkpoint: argument 1 must be a path", dist.save_checkpoint, 3, {} },
       { "fully_shard: argument 1 must be a module, got number 3", dist.fully_shard, 3 },
       { "fully_shard: unknown option kept; known: group keep", dist.fully_shard, ty.nn.Linear(1, 1), { kept = true } },
+      { "tensor_parallel: argument 1 must be a module, got nil", dist.tensor_parallel },
+      { "tensor_parallel: argument 2 must be a table of styles by path, got string", dist.tensor_parallel, ty.nn.Linear(1, 1), "x" },
+      { "cross_entropy: argument 1 must be a tensor, got nil", dist.cross_entropy },
       { "clip_grad_norm_: argument 1 must be a list of tensors, got nil", dist.clip_grad_norm_ },
     } do
       local ok, message = pcall(case[2], case[3], case[4])

@@ -593,7 +593,7 @@ return function(ty, define)
 
   ------------------------------------------------------------------------------------------------------------ clipping
 
-  local slices = {} -- of: of parameters, where dist/fully_shard.lua has cut some, those that are slices, as keys
+  local slices = {} -- of: parameters that dist/cut.lua knows as parts of others, as keys
 
   --- The gradients of a list of parameters, which norm_of, where there is one, takes by parameter.
   local function gradients_of(who, params)
@@ -607,12 +607,12 @@ return function(ty, define)
     return list, of
   end
 
-  --- A norm is that of all elements, and a slice has some.
+  --- A norm is that of all elements, and a part has some.
   local function whole_only(who, params, instead)
     if not slices.of then return end
     for i, p in ipairs(is_tensor(params) and { params } or params) do
       if slices.of[p] then
-        fail(who, "parameter %d, %s, is a slice that dist.fully_shard made (%s)", i, text(p), instead)
+        fail(who, "parameter %d, %s, is this rank's part of one that ty.dist has cut (%s)", i, text(p), instead)
       end
     end
   end

@@ -9942,15 +9942,26 @@ function dist.broadcast(x, from, opts) end
 ---@return tycho.Tensor # x itself
 function dist.broadcast_(x, from, opts) end
 
----ty.clip_grad_norm_ where parameters are slices: scales the gradients so that the p-norm of all of them, on all
----ranks, is at most `limit`. Each gradient is gathered, one at a time, so the norm has the bits of one process.
----Other parameters count as the same on all ranks. All ranks call it alike.
+---ty.clip_grad_norm_ where each rank has a part of the parameters (dist.fully_shard, dist.tensor_parallel): scales
+---the gradients so that the p-norm of all of them, on all ranks, is at most `limit`. Each gradient is gathered,
+---one at a time, so the norm has the bits of one process. Other parameters count as the same on all ranks. All
+---ranks call it alike.
 ---Raises where the parameters are no tensors, a number is negative, or the ranks do not agree.
 ---@param params tycho.Tensor|tycho.Tensor[] # those without a gradient are passed over
 ---@param limit number
 ---@param p? number # 2
 ---@return tycho.Tensor # the norm before, no dims
 function dist.clip_grad_norm_(params, limit, p) end
+
+---Cross entropy of scores whose classes are cut over ranks (a head of style "classes"): the mean over all
+---positions, the same on all ranks. Sums of exponentials are made of each rank's classes, and added in the order
+---of ranks. In one process it is ty.cross_entropy with the classes in the last dim.
+---Raises where scores are no floats, labels no integers of the other dims or out of range, or the ranks do not agree.
+---@param scores tycho.Tensor # floats [..., classes / ranks]
+---@param labels tycho.Tensor # integers [...], from 1 to classes; the same on all ranks
+---@param opts? {group: tycho.dist.Group?}
+---@return tycho.Tensor # no dims
+function dist.cross_entropy(scores, labels, opts) end
 
 ---Cuts a module's parameters, their gradients and with them the states of optimisers in slices, one a rank
 ---(Rajbhandari and others 2020, arXiv:1910.02054). It gets the first rank's numbers. Its forward gathers the
@@ -10057,8 +10068,8 @@ function dist.send(x, to, opts) end
 ---those of its share of the parameters, updates these, and gets the others from their ranks, to the bits of an
 ---optimiser that is not cut. Gradients must be the same on all ranks, as those of dist.replicate are. step,
 ---state_dict and load_state_dict are called by all ranks from then on; a state_dict is whole, so a checkpoint
----loads on any number of ranks. Where the parameters are slices that dist.fully_shard made, states are in slices
----already, and this makes state_dict whole. In one process it gives the optimiser, and does nothing.
+---loads on any number of ranks. Where the parameters are parts that dist.fully_shard or dist.tensor_parallel
+---made, states are, too, and this makes state_dict whole. In one process it gives the optimiser, and does nothing.
 ---Raises where the argument is no optimiser, or one whose state is that of all parameters (LBFGS); where the ranks' parameters differ.
 ---@param opt tycho.Optimizer
 ---@return tycho.Optimizer # opt itself
@@ -10069,6 +10080,23 @@ function dist.shard(opt) end
 ---@param group? tycho.dist.Group
 ---@return integer
 function dist.size(group) end
+
+---Cuts a model's layers over ranks, which compute on one batch together (Shoeybi and others 2019,
+---arXiv:1909.08053). It gets the first rank's numbers. Each nn.TransformerBlock and nn.MultiHeadAttention is cut;
+---other layers are where the plan names them, by path: "columns" and "rows", of an nn.Linear: parts of its outputs
+---or of its inputs; "entries" of an nn.Embedding; "classes" of an nn.Linear whose outputs stay cut, for
+---dist.cross_entropy; "heads" of an nn.MultiHeadAttention; "block". All ranks give it the same input, of the same
+---random numbers. Its output has the bits of one process that makes each rank's products by itself and sums them
+---in the order of ranks.
+---
+---Optimisers are made afterwards; dist.shard makes their state_dict whole. The model's own is whole, too:
+---checkpoints load on any number of ranks, and into a model that is not cut. In one process it gives the model.
+---Raises where the argument is no module, sizes do not divide by the ranks, a path or style is not known, a parameter is shared, or the ranks do not agree.
+---@param model tycho.Module
+---@param plan? table<string, string> # such as {embed = "entries", head = "classes"}
+---@param opts? {group: tycho.dist.Group?}
+---@return tycho.Module # model itself
+function dist.tensor_parallel(model, plan, opts) end
 
 ty.dist = dist
 

@@ -444,6 +444,8 @@ end
 local own = { sum_of = sum_of, kind_of = kind_of, places = places, broadcast = broadcast, all_reduce = all_reduce,
   scatter = scatter, others_of = others_of, fold = fold, group_of = group_of, exchangeable = exchangeable,
   rank_of = rank_of }
-for _, part in ipairs { "replicate", "fully_shard", "shard" } do require("tycho.dist." .. part)(M, own) end
+for _, part in ipairs { "replicate", "fully_shard", "tensor_parallel", "shard", "clip" } do
+  require("tycho.dist." .. part)(M, own)
+end
 
 return M
