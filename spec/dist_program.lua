@@ -523,7 +523,7 @@ function claims.units(out)
   out(want)
   local m = in_units(Net(1))
   local p = m:parameters()
-  assert(raises(ty.clip_grad_norm_, p, 1):find("is this rank's part of one that ty.dist has cut (use ty.dist.clip_grad_norm_)", 1, true))
+  assert(raises(ty.clip_grad_norm_, p, 1):find("is this rank's part of one that ty.dist has cut (use that of ty.dist", 1, true))
   assert(raises(ty.optim.Adafactor, p, {}):find "is this rank's part of one")
   assert(raises(ty.optim.LBFGS, p, {}):find "is this rank's part of one")
   assert(raises(dist.fully_shard, m):find "the module was cut before: Net")
@@ -791,6 +791,110 @@ function claims.tensors(out)
   assert(raises(table_, x + 8):find "an index is out of range, 1 to 8")
   assert(raises(dist.cross_entropy, ty.ones(2, 8 / size), x):find "labels must be integers %[2%], got i64%[3,5%]")
   assert(raises(dist.cross_entropy, ty.ones(3, 5, 8 / size), x + 8):find "labels must be in 1 to 8")
+end
+
+---------------------------------------------------------------------------------------------------------------- stages
+
+local function layers(seed)
+  ty.manual_seed(seed)
+  return nn.Sequential(nn.Embedding(8, 6), nn.Linear(6, 12), nn.Tanh(), nn.BatchNorm1d(12), nn.Linear(12, 9), nn.ReLU(),
+    nn.Linear(9, 8))
+end
+
+local function rows_of(i)
+  ty.manual_seed(700 + i)
+  return ty.randint(1, 8, { 12 }), ty.randint(1, 8, { 12 })
+end
+
+--- One process: micro-batches one by one through the whole model.
+local function one_by_one(m, opt, from, steps, micro, limit)
+  local told = {}
+  for i = from, from + steps - 1 do
+    local x, y = rows_of(i)
+    opt:zero_grad()
+    local total
+    for k = 1, micro do
+      local n = 12 / micro
+      local loss = ty.cross_entropy(m(x:narrow(1, (k - 1) * n + 1, n)), y:narrow(1, (k - 1) * n + 1, n))
+      total = total and total + loss:detach() or loss:detach();
+      (loss / micro):backward()
+    end
+    told[#told + 1] = text(total / micro) .. text(ty.clip_grad_norm_(m:parameters(), limit))
+    opt:step()
+  end
+  return table.concat(told, " ")
+end
+
+local function staged(pipe, opt, from, steps, limit)
+  local told = {}
+  for i = from, from + steps - 1 do
+    local x, y = rows_of(i)
+    opt:zero_grad()
+    local loss = pipe:backward(rank == 0 and x or nil, rank == size - 1 and y or nil)
+    told[#told + 1] = text(loss) .. text(pipe:clip_grad_norm_(limit))
+    opt:step()
+  end
+  return table.concat(told, " ")
+end
+
+function claims.stages(out, any)
+  any()
+  for _, case in ipairs { { 6, "1f1b", false }, { 3, "gpipe", true }, { 1, "1f1b", false } } do
+    local micro, schedule, compiled = unpack(case)
+    local what = ("%d, %s, %s: "):format(unpack { micro, schedule, tostring(compiled) })
+    local one = layers(1)
+    local plain = adam(one)
+    local told = one_by_one(one, plain, 1, 3, micro, 0.5)
+    local model = layers(1 + rank)
+    local pipe = dist.pipeline(model, { micro = micro, schedule = schedule, compile = compiled, loss = ty.cross_entropy })
+    local opt = dist.shard(adam(pipe))
+    assert(#model == 0 and pipe:num_parameters() < one:num_parameters())
+    assert(staged(pipe, opt, 1, 3, 0.5) == told, what .. "losses or norms differ")
+    assert(whole_weights(pipe) == whole_weights(one), what .. "weights differ")
+    assert(states_of(opt) == states_of(plain), what .. "states differ")
+    out(told)
+    if micro == 6 then
+      local x = rows_of(1)
+      pipe:eval()
+      one:eval()
+      same(one(x):detach(), pipe(rank == 0 and x or nil), "a forward alone")
+      pipe:train()
+      local path = folder .. "/stages.safetensors"
+      local f = io.open(path)
+      if f then
+        f:close()
+        local other = dist.pipeline(layers(4), { micro = 2 })
+        local saved = assert(ty.load_checkpoint(path, { model = other }))
+        assert(whole_weights(other) == saved.weights, "of other ranks")
+      end
+      dist.barrier()
+      assert(dist.save_checkpoint(path, { model = pipe, opt = opt, weights = whole_weights(one) }))
+      local whole, again = layers(5), dist.pipeline(layers(6), { micro = micro, loss = ty.cross_entropy,
+        parts = size == 2 and { 3, 4 } or { 1, 3, 1, 2 } })
+      local o, a = dist.shard(adam(again)), adam(whole)
+      assert(ty.load_checkpoint(path, { model = whole, opt = a }))
+      assert(whole_weights(whole) == whole_weights(one) and states_of(a) == states_of(plain), "alone")
+      assert(ty.load_checkpoint(path, { model = again, opt = o }))
+      assert(staged(again, o, 4, 1, 1) == one_by_one(whole, a, 4, 1, micro, 1), "from a checkpoint")
+      assert(whole_weights(again) == whole_weights(whole), "from a checkpoint, in other stages")
+      assert(raises(ty.clip_grad_norm_, pipe:parameters(), 1):find "is one of a stage of a pipeline")
+      assert(raises(ty.optim.LBFGS, pipe:parameters(), {}):find "is one of a stage of a pipeline")
+    end
+  end
+  local tied = layers(1)
+  tied[7].weight = tied[2].weight
+  for _, case in ipairs {
+    { "pipeline: there are 1 modules for " .. size .. " ranks", { nn.Tanh() } },
+    { "pipeline: module 2 must be a module, got number 3", { nn.Tanh(), 3 } },
+    { "7.weight is a tensor of another stage, too", tied },
+    { "option micro must be a whole number of micro-batches, got number 0", layers(1), { micro = 0 } },
+    { 'option schedule must be "1f1b" or "gpipe", got "x"', layers(1), { schedule = "x" } },
+    { "numbers that add up to 7 modules, got", layers(1), { parts = { 1, 1, 1, 1, 1 } } },
+    { "the ranks do not agree: rank 0 calls a pipeline of 11 tensors, micro = 1, 1f1b, parts ", layers(1), { micro = rank + 1 } },
+  } do
+    local message = raises(dist.pipeline, case[2], case[3])
+    assert(message:find(case[1], 1, true), message)
+  end
 end
 
 --------------------------------------------------------------------------------------------------------- the claims

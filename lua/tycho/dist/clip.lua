@@ -7,7 +7,8 @@ local W, C = require "tycho.dist.world", require "tycho.dist.cut"
 local slices = ty.internals.grad.slices
 
 ---@param M table ty.dist, which is filled
-return function(M)
+---@param own table of pipeline.lua: pipeline_of
+return function(M, own)
   --- ty.clip_grad_norm_ where each rank has a part of the parameters (dist.fully_shard, dist.tensor_parallel): scales
   --- the gradients so that the p-norm of all of them, on all ranks, is at most `limit`. Each gradient is gathered,
   --- one at a time, so the norm has the bits of one process. Other parameters count as the same on all ranks. All
@@ -33,7 +34,8 @@ return function(M)
   --- Whether the gradients of an optimiser are finite on all ranks that have parts of them. finite: nil where there are
   --- none.
   function slices.all_finite(opt, finite)
-    local group = C.group_of(opt)
+    local pipe = own.pipeline_of(opt)
+    local group = C.group_of(opt) or pipe and pipe._pipe.group
     if not group then return finite end
     if finite == nil then finite = ty.full({}, 1, { dtype = "u8" }):gt(0) end
     return M.all_reduce(finite, { op = "min", group = group })

@@ -388,6 +388,23 @@ local function pair(who, i, other, opts)
   return { ranks = { other }, index = 0, number = tag }
 end
 
+--- What goes ahead of a tensor: its dtype and dims.
+local function head_of(x)
+  local head = { dtype_number[x.dtype], x.ndim, unpack(x.shape) }
+  for i = #head + 1, 10 do head[i] = 0 end
+  return ty.tensor(head, { dtype = "i64", device = "cpu" })
+end
+
+--- dtype, dims and number of elements that a head tells of.
+local function kind_in(head)
+  local list, dims, n = head:totable(), {}, 1
+  for d = 1, list[2] do
+    dims[d] = list[2 + d]
+    n = n * dims[d]
+  end
+  return DTYPES[list[1]], dims, n
+end
+
 --- Gives a tensor to another rank, which calls recv. Returns when it has been taken, or MPI keeps a copy.
 --- Raises where `to` is no other rank, x requires grad or is not on the CPU, or the rank is gone.
 ---@param x tycho.Tensor of any dtype and shape
@@ -396,9 +413,8 @@ end
 function M.send(x, to, opts)
   x = exchangeable("send", x)
   local two = pair("send", 2, to, opts)
-  local head, n = { dtype_number[x.dtype], x.ndim, unpack(x.shape) }, x:numel()
-  for i = #head + 1, 10 do head[i] = 0 end
-  W.exchange("send", two, "head", ty.tensor(head, { dtype = "i64", device = "cpu" }), { 0, 10 })
+  local n = x:numel()
+  W.exchange("send", two, "head", head_of(x), { 0, 10 })
   if n > 0 then W.exchange("send", two, "body", x, { 0, n }) end
 end
 
@@ -409,13 +425,7 @@ end
 ---@return tycho.Tensor # of the sender's dtype and shape
 function M.recv(from, opts)
   local two = pair("recv", 1, from, opts)
-  local head = W.exchange("recv", two, "head", nil, nil, "i64", { 10 }, { 0, 10 }):totable()
-  local dims, n = {}, 1
-  for d = 1, head[2] do
-    dims[d] = head[2 + d]
-    n = n * dims[d]
-  end
-  local dtype = DTYPES[head[1]]
+  local dtype, dims, n = kind_in(W.exchange("recv", two, "head", nil, nil, "i64", { 10 }, { 0, 10 }))
   if n == 0 then return ty.zeros(dims, { dtype = dtype, device = "cpu" }) end
   return W.exchange("recv", two, "body", nil, nil, dtype, dims, { 0, n })
 end
@@ -443,8 +453,8 @@ end
 
 local own = { sum_of = sum_of, kind_of = kind_of, places = places, broadcast = broadcast, all_reduce = all_reduce,
   scatter = scatter, others_of = others_of, fold = fold, group_of = group_of, exchangeable = exchangeable,
-  rank_of = rank_of }
-for _, part in ipairs { "replicate", "fully_shard", "tensor_parallel", "shard", "clip" } do
+  head_of = head_of, kind_in = kind_in }
+for _, part in ipairs { "replicate", "fully_shard", "tensor_parallel", "pipeline", "shard", "clip" } do
   require("tycho.dist." .. part)(M, own)
 end
 
