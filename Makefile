@@ -403,7 +403,13 @@ $(B)/spec/gpu/%.o: spec/gpu/%.c Makefile
 $(GPU): $(GPU_OBJ)
 	@$(CC) -shared -Wl,-z,nodelete -Wl,-soname,libcuda.so.1 $(GPU_OBJ) -o $@.new -lm -ldl -lpthread && mv $@.new $@
 	@ln -sf libcuda.so $@.1
-gpu: $(GPU)
+# Stand-ins of the toolkit's libraries, on its memory and streams.
+GPU_LIB := $(patsubst spec/gpu/lib/%.c,$(B)/spec/soft_%.so,$(wildcard spec/gpu/lib/*.c))
+$(B)/spec/soft_%.so: spec/gpu/lib/%.c spec/gpu/reach.h $(GPU) Makefile
+	@echo "cc  $<"
+	@$(CC) -std=c11 -D_GNU_SOURCE -O2 -g1 $(WARN) -ffp-contract=off -fPIC -fvisibility=hidden -shared -Wl,-z,nodelete $< \
+	  -L$(B)/spec -l:libcuda.so -Wl,-rpath,'$$ORIGIN' -o $@.new -lm -ldl && mv $@.new $@
+gpu: $(GPU) $(GPU_LIB)
 -include $(GPU_OBJ:.o=.d)
 
 # All specs and fuzzers (run.lua), or some: SPECS="grad nn fuzz_lua". Their output is kept in build/test.
@@ -566,7 +572,7 @@ pictures: build
 	@LUA_PATH="$(CURDIR)/?.lua;;" $(LUAJIT) docs/prompt.lua docs/pictures/prompt.svg
 
 lint: build
-	@clang-format --dry-run -Werror core/*/*.[ch] core/*/*/*.[ch] kernels/*.h bench/*.c spec/*.c spec/gpu/*.[ch]
+	@clang-format --dry-run -Werror core/*/*.[ch] core/*/*/*.[ch] kernels/*.h bench/*.c spec/*.c spec/gpu/*.[ch] spec/gpu/*/*.c
 	@luacheck -q lua spec examples bench editors docs
 	@sh -n tycho && sh -n spec/fresh_debian.sh && sh -n spec/arm_root.sh && sh -n spec/hosts/install.sh && sh -n spec/windows/luajit.sh && sh -n spec/windows/test.sh && bash -n .ci/run
 	@echo "lint: clean"

@@ -8,6 +8,11 @@ local dist, nn = ty.dist, ty.nn
 local digest = require("tycho.dist.world").digest
 
 local rank, size = dist.init { timeout = 20 }
+local device = os.getenv "DIST_DEVICE" -- all that is made without one is made there
+if device then
+  assert(ty.cuda.is_available())
+  ty.device(device)
+end
 local folder = arg[1]
 
 local DTYPES = { "f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "c64", "c128" }
@@ -31,7 +36,7 @@ local function same(want, got, what)
       table.concat(want.shape, ",")), 2)
   end
   local view = { f32 = "i32", f64 = "i64", f16 = "i16", bf16 = "i16" }
-  local a, b = want:contiguous(), got:contiguous()
+  local a, b = want:to "cpu":contiguous(), got:to "cpu":contiguous()
   if view[want.dtype] and want:numel() > 0 then
     local p, q, bytes = require("ffi").cast("const char *", a:data()), require("ffi").cast("const char *", b:data()), a.nbytes
     for i = 0, bytes - 1 do
@@ -168,9 +173,9 @@ function claims.messages(out)
     same(want:reshape(2, 3):transpose(1, 2):contiguous(), y, "a message")
   end
   if rank == 0 then -- each tag has an order of its own
-    dist.send(ty.tensor { 1 }, 1, { tag = 7 })
-    dist.send(ty.tensor { 2 }, 1, { tag = 255 })
-    dist.send(ty.tensor { 3 }, 1, { tag = 7 })
+    dist.send(ty.tensor({ 1 }, { device = "cpu" }), 1, { tag = 7 })
+    dist.send(ty.tensor({ 2 }, { device = "cpu" }), 1, { tag = 255 })
+    dist.send(ty.tensor({ 3 }, { device = "cpu" }), 1, { tag = 7 })
     dist.send(ty.zeros(2, 0, 3), 1)
     dist.send(numbers(0, 200003, "f64"), 1)
   elseif rank == 1 then
@@ -226,6 +231,26 @@ function claims.disagreement(out)
   local long = ty.ones(1, 1, 1, 1, 1, 1, 1, odd and 2 or 3)
   assert(raises(dist.all_reduce, long):find "1,1,2%]")
   out "disagreement"
+end
+
+--- Where tensors lie, DIST_DEVICE being "cuda".
+function claims.devices(out)
+  local odd = rank == size - 1
+  local message = raises(dist.all_reduce, ty.ones(3, { device = odd and "cpu" or nil }))
+  assert(message:find("rank 0 calls all_reduce of f32[3] on cuda (sum), rank " .. size - 1 .. " calls all_reduce of f32[3] (sum)",
+    1, true), message)
+  assert(dist.all_reduce(ty.ones(3)).device == "cuda")
+  assert(dist.all_reduce(ty.ones(3, { device = "cpu" })).device == "cpu")
+  if rank == 0 then
+    dist.send(ty.ones(2), 1)
+    local x = ty.ones(2):exp()
+    dist.send(x, 1) -- it waits for what computes it
+  elseif rank == 1 then
+    assert(dist.recv(0).device == "cuda")
+    same(ty.ones(2):exp(), dist.recv(0), "a message of a device")
+  end
+  dist.barrier()
+  out "devices"
 end
 
 --------------------------------------------------------------------------------------------------------- training

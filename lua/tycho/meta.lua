@@ -7906,9 +7906,9 @@ function ty.pow_(a, b) end
 ---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
 function ty.power(a, b) end
 
----"exact", the default: every operation rounds once; "fast": products of bf16 may run on the processor's matrix unit (AMX) or by its dot products (AVX512-BF16), which flush denormals; compiled equals eager in both
+---"exact", the default: every operation rounds once; "fast": products of bf16 may run on the processor's matrix unit (AMX) or by its dot products (AVX512-BF16), which flush denormals, and those of half floats on a CUDA device's tensor cores, by cuBLASLt; "tf32": there those of f32 too, whose operands keep 10 bits; compiled equals eager in all
 ---Raises for other names.
----@param name? "exact"|"fast"
+---@param name? "exact"|"fast"|"tf32"
 ---@return string # the precision so far
 function ty.precision(name) end
 
@@ -9938,7 +9938,7 @@ function objects.dist_Pipeline:load_state_dict(sd, opts) end
 function objects.dist_Pipeline:state_dict() end
 
 ---The tensors of all ranks, stacked along a new first dim in the order of ranks.
----Raises where ranks do not agree on dtype and sizes, x requires grad or is not on the CPU, or a rank is gone.
+---Raises where ranks do not agree on dtype and sizes, x requires grad or is on neither the CPU nor CUDA, or a rank is gone.
 ---@param x tycho.Tensor # of any dtype and shape
 ---@param opts? {group: tycho.dist.Group?}
 ---@return tycho.Tensor # [ranks, ...]; y:flatten(1, 2) joins them along the first dim of x
@@ -9946,9 +9946,9 @@ function dist.all_gather(x, opts) end
 
 ---What the ranks' tensors add up to, element by element, on all ranks: in the order of ranks, by Tycho's operations
 ---(f16 rounds after each, integers wrap), so that the bits are those of one process that adds them. op: "sum", "mean"
----(the sum over the number of ranks), "max", "min", "prod". fast: MPI sums in an order of its own, which may change
----with sizes and machines; dtypes that it does not know are summed here.
----Raises where ranks do not agree on op, dtype and sizes, x requires grad or is not on the CPU, for sums of bool and means of integers, or where a rank is gone.
+---(the sum over the number of ranks), "max", "min", "prod". fast: MPI, or NCCL, sums in an order of its own, which may
+---change with sizes and machines; dtypes that it does not know are summed here.
+---Raises where ranks do not agree on op, dtype and sizes, x requires grad or is on neither the CPU nor CUDA, for sums of bool and means of integers, or where a rank is gone.
 ---@param x tycho.Tensor # of any shape
 ---@param opts? {op: string?, fast: boolean?, group: tycho.dist.Group?}
 ---@return tycho.Tensor # of x's dtype and shape
@@ -9967,7 +9967,7 @@ function dist.all_reduce_(x, opts) end
 function dist.barrier(opts) end
 
 ---The elements of rank `from` on all ranks; the others give a tensor of the same dtype and sizes.
----Raises where ranks do not agree on these, x requires grad or is not on the CPU, or a rank is gone.
+---Raises where ranks do not agree on these, x requires grad or is on neither the CPU nor CUDA, or a rank is gone.
 ---@param x tycho.Tensor # of any dtype and shape
 ---@param from? integer # a rank of the world, the first at first
 ---@param opts? {group: tycho.dist.Group?}
@@ -10044,6 +10044,12 @@ function dist.init(opts) end
 ---@return string?
 function dist.library() end
 
+---The place of this process among those of its machine, from 0: which of the machine's CUDA devices is its own, as in
+---ty.device("cuda:" .. dist.local_rank()). 0 where the launcher does not tell.
+---Raises nothing.
+---@return integer
+function dist.local_rank() end
+
 ---This rank's part of a batch: the first dim, or another one, in as many equal parts as there are ranks.
 ---Raises where the dim does not divide by the number of ranks.
 ---@param x tycho.Tensor # any shape with a dim
@@ -10109,10 +10115,10 @@ function dist.replicate(model) end
 function dist.save_checkpoint(path, parts) end
 
 ---Gives a tensor to another rank, which calls recv. Returns when it has been taken, or MPI keeps a copy.
----Raises where `to` is no other rank, x requires grad or is not on the CPU, or the rank is gone.
+---Raises where `to` is no other rank, x requires grad or is on neither the CPU nor CUDA, or the rank is gone.
 ---@param x tycho.Tensor # of any dtype and shape
 ---@param to integer # a rank of the world
----@param opts? {tag: integer?} # 0 to 255: recv takes messages of the same tag, in the order in which they were sent
+---@param opts? {tag: integer?} # 0 to 255: recv takes messages of the same tag, in the order in which they were sent; those of CUDA tensors in that order whatever their tags
 function dist.send(x, to, opts) end
 
 ---Cuts an optimiser's states in shards (ZeRO 1; Rajbhandari and others 2020, arXiv:1910.02054): each rank keeps

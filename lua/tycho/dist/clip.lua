@@ -37,7 +37,7 @@ return function(M, own)
     local pipe = own.pipeline_of(opt)
     local group = C.group_of(opt) or pipe and pipe._pipe.group
     if not group then return finite end
-    if finite == nil then finite = ty.full({}, 1, { dtype = "u8" }):gt(0) end
+    if finite == nil then finite = ty.full({}, 1, { dtype = "u8", device = "cpu" }):gt(0) end
     return M.all_reduce(finite, { op = "min", group = group })
   end
 end

@@ -100,7 +100,7 @@ end
 
 --- The whole of what is known of it here: zeros elsewhere.
 local function widened(e, part)
-  local x = ty.zeros(e.dims, { dtype = part.dtype })
+  local x = ty.zeros(e.dims, { dtype = part.dtype, device = part.device })
   ty.no_grad(e.lay, e, x, part:detach())
   return x
 end

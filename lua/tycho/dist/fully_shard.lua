@@ -38,7 +38,7 @@ return function(M, own)
   --- The whole of what each rank has a slice of.
   function Slice.whole(e, who, slice)
     local group, ranks = e.group, #e.group.ranks
-    if e.n == 0 then return ty.zeros(e.dims, { dtype = slice.dtype }) end
+    if e.n == 0 then return ty.zeros(e.dims, { dtype = slice.dtype, device = slice.device }) end
     local _, count = slice_of(e.n, ranks, group.index)
     return W.exchange(who, group, "data", slice:detach(), places(ranks, function() return 0, count end), slice.dtype,
       e.dims, places(ranks, function(i) return slice_of(e.n, ranks, i) end))
@@ -50,7 +50,7 @@ return function(M, own)
     local at, count = slice_of(e.n, ranks, group.index)
     g = g:reshape(-1)
     local others = own.others_of(who, group, g, function(i) return slice_of(e.n, ranks, i) end)
-    local y = ty.empty({ count }, { dtype = g.dtype })
+    local y = ty.empty({ count }, { dtype = g.dtype, device = g.device })
     if count > 0 then own.fold("mean", group, y:narrow(1, 1, count), g:narrow(1, at + 1, count), others) end
     return y
   end
@@ -121,7 +121,6 @@ return function(M, own)
     for i, e in ipairs(list) do
       local t = e.tensor
       if cut[t] then check.fail(who, "%s is a part of a unit that was cut before, too (make both one unit)", e.name) end
-      if t.device ~= "cpu" then check.fail(who, "%s must be on the CPU, got %s", e.name, t.device) end
       if entries[t] then check.fail(who, "%s is cut already", e.name) end
       kinds[i] = e.name .. " " .. own.kind_of(t)
       if t.requires_grad and t.is_leaf then

@@ -38,11 +38,15 @@ return function(M, own)
     local group = self._pipe.group
     local two = { ranks = { group.ranks[peer] }, index = 0, number = group.number }
     local head, none = x and own.head_of(x), nil
-    local got = W.exchange(WHO, two, "stage_head", head, head and { 0, 10 }, wants and "i64" or none,
-      wants and { 10 } or none, wants and { 0, 10 } or none)
-    local dtype, dims, n
-    if wants then dtype, dims, n = own.kind_in(got) end
-    return W.exchange(WHO, two, "stage_body", x, x and { 0, x:numel() }, dtype, dims, wants and { 0, n } or none)
+    local got = W.exchange(WHO, two, "stage_head", head, head and { 0, own.HEAD }, wants and "i64" or none,
+      wants and { own.HEAD } or none, wants and { 0, own.HEAD } or none)
+    local dtype, dims, n, device
+    if wants then
+      dtype, dims, n, device = own.kind_in(got)
+      device = device == 0 and "cpu" or W.device()
+    end
+    return W.exchange(WHO, two, "stage_body", x, x and { 0, x:numel() }, dtype, dims, wants and { 0, n } or none,
+      device)
   end
 
   -------------------------------------------------------------------------------------------------------------- stages
@@ -76,8 +80,7 @@ return function(M, own)
   local function back(kept, g)
     if kept.y.requires_grad then kept.y:backward(g) end
     local x = kept.x
-    if not x.requires_grad then return ty.zeros(x.shape, { dtype = is_float(x) and x.dtype or "f32" }) end
-    return x.grad or ty.zeros(x.shape, { dtype = x.dtype })
+    return x.grad or ty.zeros(x.shape, { dtype = is_float(x) and x.dtype or "f32", device = x.device })
   end
 
   --- A micro-batch that came from the stage before: a leaf.
@@ -212,7 +215,7 @@ return function(M, own)
     local p, sd = self._pipe, nn.Module.state_dict(self)
     if #p.group.ranks == 1 then return sd end
     for _, t in ipairs(p.tensors) do
-      local x = sd[t.name] or ty.empty(t.dims, { dtype = t.dtype })
+      local x = sd[t.name] or ty.empty(t.dims, { dtype = t.dtype, device = t.device })
       sd[t.name] = ty.no_grad(own.broadcast, "state_dict", x, p.group.ranks[t.stage], { group = p.group })
     end
     return sd
@@ -281,12 +284,9 @@ return function(M, own)
         if before and before ~= stage_of[k] then
           check.fail(WHO, "%d.%s is a tensor of another stage, too", k, e.name)
         end
-        if e.tensor.device ~= "cpu" then
-          check.fail(WHO, "%d.%s must be on the CPU, got %s", k, e.name, e.tensor.device)
-        end
         at[e.tensor] = stage_of[k]
         all[#all + 1] = { name = format("%d.%s", k, e.name), tensor = e.tensor, dims = e.tensor.shape,
-          dtype = e.tensor.dtype, stage = stage_of[k] }
+          dtype = e.tensor.dtype, device = e.tensor.device, stage = stage_of[k] }
       end
     end
     return all

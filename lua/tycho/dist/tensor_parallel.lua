@@ -95,7 +95,7 @@ return function(M, own)
   function Part.lay(e, x, part) lay(e, x, part, e.group.index) end
 
   function Part.whole(e, who, part)
-    local all, x = parts_of(who, e.group, part), ty.empty(e.dims, { dtype = part.dtype })
+    local all, x = parts_of(who, e.group, part), ty.empty(e.dims, { dtype = part.dtype, device = part.device })
     for i = 1, #e.group.ranks do lay(e, x, all[i], i) end
     return x
   end
@@ -262,7 +262,6 @@ return function(M, own)
     local words = {}
     for i, e in ipairs(list) do
       local t = e.tensor
-      if t.device ~= "cpu" then check.fail(WHO, "%s must be on the CPU, got %s", e.name, t.device) end
       if C.of[t] then check.fail(WHO, "%s is cut already", e.name) end
       for _, c in ipairs(job.cuts) do
         if c.tensor == t and #e.places > 1 then
