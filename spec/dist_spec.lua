@@ -51,7 +51,8 @@ end
 
 local CLAIMS = { "sums", "operations", "views", "copies", "messages", "groups", "disagreement", "training", "gradients",
   "loaders", "shards" }
-local MODELS = { "units", "memory" } -- which take longer: with one MPI for each number of ranks, in `make test-long` with both
+--- Which take longer: with one MPI for each number of ranks, in `make test-long` with both.
+local MODELS = { "units", "memory", "tensors", "stages" }
 if H.long then CLAIMS[#CLAIMS + 1] = "huge" end
 local digests = {} -- claim and ranks to the digest that the first MPI gave
 
@@ -390,6 +391,17 @@ describe("one process", function()
       { "save_checkpoint: argument 1 must be a path", dist.save_checkpoint, 3, {} },
       { "fully_shard: argument 1 must be a module, got number 3", dist.fully_shard, 3 },
       { "fully_shard: unknown option kept; known: group keep", dist.fully_shard, ty.nn.Linear(1, 1), { kept = true } },
+      { "tensor_parallel: argument 1 must be a module, got nil", dist.tensor_parallel },
+      { "tensor_parallel: argument 2 must be a table of styles by path, got string", dist.tensor_parallel, ty.nn.Linear(1, 1), "x" },
+      { "pipeline: argument 1 must be an nn.Sequential or a list of modules, got nil", dist.pipeline },
+      { "backward: the pipeline was made without a loss", function() dist.pipeline({ ty.nn.Tanh() }):backward(ty.ones(4)) end },
+      { "backward: the first dim of the batch must divide by 4 micro-batches, got f32[3]", function()
+        dist.pipeline({ ty.nn.Tanh() }, { loss = ty.mse_loss }):backward(ty.ones(3), ty.ones(3))
+      end },
+      { "pipeline: the loss must be a tensor of one element, got f32[2]", function()
+        dist.pipeline({ ty.nn.Tanh() }, { loss = function(y) return y end }):backward(ty.ones(8), ty.ones(8))
+      end },
+      { "cross_entropy: argument 1 must be a tensor, got nil", dist.cross_entropy },
       { "clip_grad_norm_: argument 1 must be a list of tensors, got nil", dist.clip_grad_norm_ },
     } do
       local ok, message = pcall(case[2], case[3], case[4])

@@ -408,6 +408,25 @@ local function pair(who, i, other, opts)
   return { ranks = { other }, index = 0, number = tag }
 end
 
+local HEAD = 11 -- numbers that go ahead of a tensor: dtype, how many dims, these, that it lies on a device
+
+local function head_of(x)
+  local head = { dtype_number[x.dtype], x.ndim, unpack(x.shape) }
+  for i = #head + 1, HEAD - 1 do head[i] = 0 end
+  head[HEAD] = x.device == "cpu" and 0 or 1
+  return ty.tensor(head, { dtype = "i64", device = "cpu" })
+end
+
+--- dtype, dims, number of elements that a head tells of, and its last number: 0 for tensors of the CPU.
+local function kind_in(head)
+  local list, dims, n = head:totable(), {}, 1
+  for d = 1, list[2] do
+    dims[d] = list[2 + d]
+    n = n * dims[d]
+  end
+  return DTYPES[list[1]], dims, n, list[HEAD]
+end
+
 --- Gives a tensor to another rank, which calls recv. Returns when it has been taken, or MPI keeps a copy.
 --- Raises where `to` is no other rank, x requires grad or is on neither the CPU nor CUDA, or the rank is gone.
 ---@param x tycho.Tensor of any dtype and shape
@@ -417,10 +436,9 @@ end
 function M.send(x, to, opts)
   x = exchangeable("send", x)
   local two = pair("send", 2, to, opts)
-  local head, n = { dtype_number[x.dtype], x.ndim, unpack(x.shape) }, x:numel()
-  for i = #head + 1, 10 do head[i] = 0 end
-  head[11] = x.device == "cpu" and 0 or W.nccl().count_message("sent", to) -- NCCL knows no tags
-  W.exchange("send", two, "head", ty.tensor(head, { dtype = "i64", device = "cpu" }), { 0, 11 })
+  local head, n = head_of(x), x:numel()
+  if x.device ~= "cpu" then head[11] = W.nccl().count_message("sent", to) end -- NCCL knows no tags
+  W.exchange("send", two, "head", head, { 0, HEAD })
   if n > 0 then W.exchange("send", two, "body", x, { 0, n }) end
 end
 
@@ -431,14 +449,10 @@ end
 ---@return tycho.Tensor # of the sender's dtype and shape
 function M.recv(from, opts)
   local two = pair("recv", 1, from, opts)
-  local head = W.exchange("recv", two, "head", nil, nil, "i64", { 11 }, { 0, 11 }):totable()
-  local dims, n = {}, 1
-  for d = 1, head[2] do
-    dims[d] = head[2 + d]
-    n = n * dims[d]
-  end
-  local dtype, device = DTYPES[head[1]], head[11] == 0 and "cpu" or W.device()
-  if device ~= "cpu" and head[11] ~= W.nccl().count_message("received", from) then
+  local head = W.exchange("recv", two, "head", nil, nil, "i64", { HEAD }, { 0, HEAD })
+  local dtype, dims, n, number = kind_in(head)
+  local device = number == 0 and "cpu" or W.device()
+  if device ~= "cpu" and number ~= W.nccl().count_message("received", from) then
     fail("recv", "rank %d has sent tensors of CUDA devices before this one: they are received in the order in which " ..
       "they were sent, whatever their tags are", from)
   end
@@ -469,7 +483,9 @@ end
 
 local own = { sum_of = sum_of, kind_of = kind_of, places = places, broadcast = broadcast, all_reduce = all_reduce,
   scatter = scatter, others_of = others_of, fold = fold, group_of = group_of, exchangeable = exchangeable,
-  rank_of = rank_of }
-for _, part in ipairs { "replicate", "fully_shard", "shard" } do require("tycho.dist." .. part)(M, own) end
+  head_of = head_of, kind_in = kind_in, HEAD = HEAD }
+for _, part in ipairs { "replicate", "fully_shard", "tensor_parallel", "pipeline", "shard", "clip" } do
+  require("tycho.dist." .. part)(M, own)
+end
 
 return M

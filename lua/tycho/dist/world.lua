@@ -14,7 +14,7 @@ local format, concat = string.format, table.concat
 
 local M = {}
 
-M.KINDS = { agree = 1, data = 2, group = 3, head = 4, body = 5 } -- 0: notices
+M.KINDS = { agree = 1, data = 2, group = 3, head = 4, body = 5, stage_head = 6, stage_body = 7 } -- 0: notices
 M.GROUPS, M.TAGS = 4096, 256
 
 local PATIENCE = 300 -- seconds

@@ -76,7 +76,9 @@ return function(ty, M, check)
   local function make_group(self, params, own, general, seen)
     local who, defaults = self.class_name, self.defaults
     check_params(who, params, seen)
-    if self.single or self.mixes then slices.whole_only(who, params, "its steps mix elements; use AdamW or SGD") end
+    if self.single or self.mixes then
+      slices.whole_only(who, params, "its steps mix elements; use AdamW or SGD", self.single)
+    end
     check_settings(who, own, defaults)
     local g = { params = {}, state = {} }
     for k, v in pairs(defaults) do
