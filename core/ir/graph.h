@@ -48,6 +48,9 @@
 **                 Operands: the carried values, in one dim; the sequences [turns, elements of a row]; constants,
 **                 each in one dim, or a bool without dims: none. The result, in one dim: the last carried values;
 **                 the rows of results
+**   CALL          k = its number (call.h). Operands: the base, what it is given, what it comes after: the base where there
+**                 is nothing. Never merged
+**   AWAIT         operands: its CALL, what that was given or the CALL itself
 */
 enum { PRODUCT_OWN, PRODUCT_BLAS, PRODUCT_BF16 }; /* BF16: on the matrix unit of the processor */
 enum { SORT_ASCENDING, SORT_DESCENDING };
@@ -105,6 +108,8 @@ typedef struct Node {
 ** PUT    operand 1 has the dtype of operand 0; arg's view over dims of operand 1 lies inside, and
 **        its elements do not overlap each other
 ** ATTEND floats of the result's dtype, f32 or f64
+** CALL   bytes of the base and of what is given as the call says, on the CPU
+** AWAIT  of a CALL that has no other
 */
 typedef struct Graph {
   Node *node;
@@ -131,7 +136,7 @@ void ty_graph_free(Graph *g);
 /* NULL when the graph keeps the rules, else what is wrong (static text). */
 const char *ty_graph_verify(const Graph *g);
 bool ty_graph_checks(
-    const Graph *g); /* there is a POSITIONS: it runs even if nobody wants a result */
+    const Graph *g); /* there is a POSITIONS or CALL: it runs even if nobody wants a result */
 
 /* Text: one node a line, `%3 = add %1 %2 : f32[2,3]`; arguments in braces. Parse reads it back into
 ** an empty graph and returns NULL or what is wrong. Print returns the length it wanted. */

@@ -231,6 +231,7 @@ end
 
 local function fold(op, group, to, own, others)
   local f = fold_of(op, #group.ranks, group.index)
+  if W.records() then return ty.no_grad(f.plain, to, own, others) end
   ty.no_grad(to:numel() > FEW and f.compiled or f.plain, to, own, others)
   -- their memory is the next block's before the collector knows
   others:release()
@@ -268,7 +269,8 @@ local function reduce_fast(who, group, x, op)
   return op == "mean" and y / #group.ranks or y
 end
 
---- One block of y, n elements behind `from`: each rank folds its slice of it, and gives that to all.
+--- One block of y, n elements behind `from`: each rank folds its slice of it, and gives that to all. Gives y, or what
+--- takes its place in a capture.
 local function reduce_block(who, group, op, x, y, from, n)
   local ranks, index = #group.ranks, group.index
   local function slice(i)
@@ -278,7 +280,7 @@ local function reduce_block(who, group, op, x, y, from, n)
   local at, count = slice(index)
   local others = others_of(who, group, x, slice)
   fold(op, group, y:narrow(1, at + 1, count), x:narrow(1, at + 1, count), others)
-  W.exchange(who, group, "data", y, places(ranks, function(i) return at, i ~= index and count or 0 end), y, nil,
+  return W.exchange(who, group, "back", y, places(ranks, function(i) return at, i ~= index and count or 0 end), y, nil,
     places(ranks, function(i)
       if i == index then return 0, 0 end
       return slice(i)
@@ -301,8 +303,9 @@ local function sum_of(who, group, x, op)
     fold(op, group, y:narrow(1, 1, n), x:narrow(1, 1, n), others)
   else
     local block = math.max(1, math.floor(BLOCK * ranks * n / x.nbytes))
-    for from = 0, n - 1, block do reduce_block(who, group, op, x, y, from, math.min(block, n - from)) end
+    for from = 0, n - 1, block do y = reduce_block(who, group, op, x, y, from, math.min(block, n - from)) end
   end
+  if W.records() then return y:reshape(result.shape) end
   y:release() -- the result has its memory alone
   return result
 end

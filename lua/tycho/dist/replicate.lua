@@ -83,7 +83,7 @@ return function(M, own)
     local letters = {}
     for i, p in ipairs(list) do letters[i] = grad_of(p) ~= nil and "1" or "0" end
     local pattern = concat(letters)
-    local texts = W.compare("backward", group, "gradients of replicated models: " .. W.digest(pattern))
+    local texts = W.compare("backward", group, "gradients of replicated models: " .. W.digest(pattern), true)
     if texts ~= true then
       for _, text in ipairs(texts) do
         if not text:find("^gradients of replicated models: %d+ ") or
