@@ -152,8 +152,7 @@ static void learn(Fuse *F) {
     F->first[n] = F->of[n] = -1;
     for (int i = 0; i < ty_ops[N->op].arity; i++) F->dead[n] |= F->dead[N->src[i]];
     F->dead[n] |= N->op == OP_PARAM; /* of a loop's body, which runs elsewhere */
-    const bool acts = N->op == OP_POSITIONS || N->op == OP_CALL || N->op == OP_AWAIT;
-    F->must[n] |= acts && !F->dead[n]; /* whoever reads what it gives */
+    F->must[n] |= ty_node_acts(N) && !F->dead[n];
     F->numel[n] = ty_type_numel(&N->type);
     Role role = role_of(F, n);
     F->role[n] = (u8)role;
@@ -743,7 +742,7 @@ static void root_host(Fuse *F, LoopNest *G) {
   const Node *N = &F->g->node[G->root];
   bool scatter = N->op == OP_SCATTER || N->op == OP_SCATTER_ADD;
   bool attend = N->op == OP_ATTEND || N->op == OP_ATTEND_GRAD, loop = N->op == OP_LOOP;
-  bool call = N->op == OP_CALL || N->op == OP_AWAIT;
+  bool call = N->op == OP_CALL;
   G->kind = G_ROUTINE;
   memset(G->operand, -1, sizeof G->operand);
   for (int i = scatter || call; i < ty_ops[N->op].arity; i++) {

@@ -159,7 +159,7 @@ static bool group_fails(const Make *M, i32 gi) {
   const int op = M->g->node[gr->root].op;
   if (op == OP_POSITIONS) return !M->g->node[gr->root].type.device; /* others tell it later */
   return gr->kind == G_GEMM || op == OP_ARGSORT || op == OP_FFT || op == OP_TO || op == OP_LOOP ||
-         op == OP_CALL || op == OP_AWAIT || M->work[gi].attend.batch;
+         op == OP_CALL || M->work[gi].attend.batch;
 }
 
 /* --- order */
@@ -214,7 +214,7 @@ static void order_run(Make *M, Order *o, i32 gi, i32 step) {
     else o->breaders[b] += step;
   }
   o->fails += step * group_fails(M, gi);
-  o->begun += step < 0 && M->g->node[M->gs.group[gi].root].op == OP_CALL;
+  o->begun += step < 0 && ty_node_begins(&M->g->node[M->gs.group[gi].root]);
 }
 
 static i32 group_at(const Order *o, i32 k) { return o->calls.n ? o->calls.group[k] : k; }
@@ -227,7 +227,7 @@ static i32 pick_group(const Make *M, const Order *o, i32 low) {
     if (o->done[gi]) continue;
     if (pick >= 0 && o->calls.n && o->calls.level[gi] > o->calls.level[pick]) break;
     if (!ready(M, o, gi)) continue;
-    const bool awaits = M->g->node[M->gs.group[gi].root].op == OP_AWAIT;
+    const bool awaits = ty_node_awaits(&M->g->node[M->gs.group[gi].root]);
     const i32 waits = awaits ? 1 : blocked(M, o, gi) ? 2 : 0;
     if (waits < least) pick = gi, least = waits;
     if (!waits) break;
@@ -655,8 +655,8 @@ static void step_routine(const Make *M, Pack *P, i32 gi) {
                  : root->op == OP_POSITIONS    ? JOB_POSITIONS
                  : root->op == OP_TO           ? JOB_TO
                  : root->op == OP_LOOP         ? JOB_LOOP
-                 : root->op == OP_CALL         ? JOB_CALL
-                 : root->op == OP_AWAIT        ? JOB_AWAIT
+                 : ty_node_begins(root)        ? JOB_CALL
+                 : ty_node_awaits(root)        ? JOB_AWAIT
                                                : JOB_SCATTER;
   s->job->node = root;
   s->job->bytes = node_bytes(M->g, gr->root);

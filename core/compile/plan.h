@@ -6,7 +6,6 @@
 #ifndef TY_PLAN_H
 #define TY_PLAN_H
 
-#include "ir/call.h"
 #include "ir/job.h"
 
 /*
@@ -197,7 +196,7 @@ struct Plan {
   u8 device;       /* the arena's: other devices' temporaries are blocks of their own */
   bool apart;      /* there are such */
   bool checks;     /* a device may find an error as it runs: JOB_POSITIONS */
-  const AsyncCall *call; /* attached: one of those whose libraries work in it, or NULL */
+  const struct CallLibrary *library; /* attached: who carries out its calls, or NULL */
   i64 arena;       /* bytes of temporaries that lie in no output */
   i32 nkernels;    /* kernel steps */
   i64 bytes_moved; /* read and written by the steps */

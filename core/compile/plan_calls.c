@@ -32,7 +32,13 @@ typedef struct Calls {
   i32 *number;   /* per group: of the call that it begins, or that it or what it needs waits for; -1 */
 } Calls;
 
-static int op_of(const Calls *C, i32 gi) { return C->g->node[C->gs->group[gi].root].op; }
+static const Node *root_of(const Calls *C, i32 gi) { return &C->g->node[C->gs->group[gi].root]; }
+static bool begins(const Calls *C, i32 gi) { return ty_node_begins(root_of(C, gi)); }
+/* The call whose end the group waits for; -1: none. */
+static i32 awaited(const Calls *C, i32 gi) {
+  const Node *n = root_of(C, gi);
+  return ty_node_awaits(n) ? C->number[C->gs->of[n->src[0]]] : -1;
+}
 
 /* The groups that a group needs, one after the other; -1: it is an input, or the group itself. False: no more. */
 static bool maker(const Calls *C, i32 gi, i32 j, i32 *y) {
@@ -44,20 +50,16 @@ static bool maker(const Calls *C, i32 gi, i32 j, i32 *y) {
   return true;
 }
 
-/* Which calls each group waits for: those of an AWAIT, and what groups before it wait for. */
+/* Which calls each group waits for: those whose end it awaits, and what groups before it wait for. */
 static void find_needs(Calls *C) {
   i32 n = 0;
   for (i32 gi = 0, m; gi < C->gs->n; gi++) {
     i32 need = -1;
     for (i32 j = 0; maker(C, gi, j, &m); j++)
-      if (m >= 0 && op_of(C, m) != OP_CALL) need = TY_MAX(need, C->number[m]);
-    C->number[gi] = need;
-    if (op_of(C, gi) == OP_AWAIT) {
-      const i32 of = C->number[C->gs->of[C->g->node[C->gs->group[gi].root].src[0]]];
-      C->number[gi] = TY_MAX(need, of);
-    }
-    if (op_of(C, gi) != OP_CALL) continue;
-    const AsyncCall *c = ty_call_find(C->g->node[C->gs->group[gi].root].arg.k);
+      if (m >= 0 && !begins(C, m)) need = TY_MAX(need, C->number[m]);
+    C->number[gi] = TY_MAX(need, awaited(C, gi));
+    if (!begins(C, gi)) continue;
+    const AsyncCall *c = ty_call_find(root_of(C, gi)->arg.k);
     C->call[n] = (Started){.group = gi, .need = need, .channel = c ? c->channel : 0};
     C->number[gi] = n++;
   }
@@ -85,8 +87,7 @@ static void give_levels(Calls *C) {
   CallOrder *y = C->y;
   for (i32 gi = 0; gi < C->gs->n; gi++) y->level[gi] = y->n;
   for (i32 gi = C->gs->n, m; gi-- > 0;) {
-    if (op_of(C, gi) == OP_CALL)
-      y->level[gi] = TY_MIN(y->level[gi], C->call[C->number[gi]].place);
+    if (begins(C, gi)) y->level[gi] = TY_MIN(y->level[gi], C->call[C->number[gi]].place);
     for (i32 j = 0; maker(C, gi, j, &m); j++)
       if (m >= 0) y->level[m] = TY_MIN(y->level[m], y->level[gi]);
   }
@@ -95,10 +96,8 @@ static void give_levels(Calls *C) {
 /* Rule 3, and that calls begin by their places. */
 static void give_begun(Calls *C) {
   for (i32 gi = 0; gi < C->gs->n; gi++) {
-    const int op = op_of(C, gi);
-    C->y->begun[gi] = op == OP_CALL ? C->call[C->number[gi]].place : 0;
-    if (op != OP_AWAIT) continue;
-    const i32 of = C->number[C->gs->of[C->g->node[C->gs->group[gi].root].src[0]]];
+    C->y->begun[gi] = begins(C, gi) ? C->call[C->number[gi]].place : 0;
+    const i32 of = awaited(C, gi);
     for (i32 k = 0; k <= of; k++)
       C->y->begun[gi] = TY_MAX(C->y->begun[gi], C->call[k].place + 1);
   }
@@ -115,7 +114,7 @@ static void sort_groups(Calls *C) {
 bool ty_plan_calls(Arena *A, const Graph *g, const Groups *gs, CallOrder *y) {
   const size_t list = sizeof(i32) * (size_t)TY_MAX(gs->n, 1);
   *y = (CallOrder){0};
-  for (i32 gi = 0; gi < gs->n; gi++) y->n += g->node[gs->group[gi].root].op == OP_CALL;
+  for (i32 gi = 0; gi < gs->n; gi++) y->n += ty_node_begins(&g->node[gs->group[gi].root]);
   if (!y->n) return true;
   Calls C = {.g = g, .gs = gs, .y = y};
   C.call = ty_arena_alloc(A, sizeof *C.call * (size_t)y->n);

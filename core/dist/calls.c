@@ -12,6 +12,7 @@
 ** 4. A run that is left with messages under way ends the exchange for all ranks: others would wait for its next ones.
 */
 #include "base/system.h"
+#include "device/call_library.h"
 #include "dist/dist.h"
 
 struct Agreeing {
@@ -150,9 +151,8 @@ static CallAnswer begin_exchange(const AsyncCall *c, const void *x, void *y, Cal
   return CALL_DONE;
 }
 
-static CallAnswer end_exchange(const AsyncCall *c, void *y, CallRun *r) {
+static CallAnswer end_exchange(const void *y, CallRun *r) {
   Going **at = &going;
-  (void)c;
   enter(r);
   while (*at && (*at)->y != y) at = &(*at)->next;
   Going *g = *at;
@@ -162,9 +162,8 @@ static CallAnswer end_exchange(const AsyncCall *c, void *y, CallRun *r) {
   return CALL_DONE;
 }
 
-static CallAnswer begin_agreement(const AsyncCall *c, const void *x, void *y, CallRun *r) {
+static CallAnswer begin_agreement(const AsyncCall *c, void *y, CallRun *r) {
   const ExchangeHead *h = &((const Exchange *)c)->head;
-  (void)x;
   enter(r);
   Agreeing *a = ty_agree_begin(h->who, h->tag, ((const Exchange *)c)->m, h->n, h->own, h->text, r->run);
   if (!a) return failed(r);
@@ -221,6 +220,16 @@ static bool leave(const char *why) {
   return false;
 }
 
+static CallAnswer begin(const AsyncCall *c, const void *x, void *y, CallRun *r) {
+  return c->gate ? begin_agreement(c, y, r) : begin_exchange(c, x, y, r);
+}
+
+static CallAnswer end(const AsyncCall *c, void *y, CallRun *r) {
+  return c->gate ? end_agreement(c, y, r) : end_exchange(y, r);
+}
+
+static const CallLibrary library = {begin, end, ty_world_go_on, leave};
+
 /* --- equal ones are one */
 
 enum { CHAINS = 256 };
@@ -243,10 +252,7 @@ i32 ty_exchange_call(const ExchangeHead *h, const Message *m, i64 takes, i64 giv
                    .gives = gives,
                    .channel = h->tag,
                    .gate = h->agrees,
-                   .begin = h->agrees ? begin_agreement : begin_exchange,
-                   .end = h->agrees ? end_agreement : end_exchange,
-                   .go_on = ty_world_go_on,
-                   .leave = leave};
+                   .library = &library};
   const u64 hash = ty_hash(e->m, list, ty_hash(h, sizeof *h, (u64)takes ^ (u64)gives << 20));
   Exchange **at = &chain[hash % CHAINS], *f = *at;
   while (f && !is_same(e, f)) f = f->like;

@@ -8,6 +8,7 @@
 #include "device/cpu/cpu.h"
 #include "engine/engine.h"
 #include "ir/body.h"
+#include "ir/call.h"
 
 /* --- kernels */
 
@@ -119,7 +120,7 @@ static bool attach(State *S, Plan *p) {
     if (s->away) keep_written(p, i);
     if (s->job && s->job->kind == JOB_LOOP && !attach_loop(S, p, s)) return false;
     if (s->job && s->job->kind == JOB_POSITIONS) p->checks = true;
-    if (s->job && s->job->kind == JOB_CALL) p->call = ty_call_find(s->job->node->arg.k);
+    if (s->job && s->job->kind == JOB_CALL) p->library = ty_call_find(s->job->node->arg.k)->library;
     if (s->kind != STEP_GEMM) continue;
     s->job->gemm->amx = s->job->gemm->amx && ty_bf16_unit();
     i64 (*panels)(const Gemm *) = s->away ? NULL : ty_devices[s->device]->panels;

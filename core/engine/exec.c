@@ -14,6 +14,7 @@
 */
 #include "engine/engine.h"
 #include "base/events.h"
+#include "device/call_library.h"
 #include "ir/body.h"
 
 enum { FEW = 96 }; /* slots and outputs for which the stack has room */
@@ -296,15 +297,14 @@ static bool ask(void *ctx) {
 static bool run_call(const Bound *B, const Step *s, const char **err) {
   State *S = B->S;
   const bool begins = s->job->kind == JOB_CALL;
-  const Node *n = s->job->node;
-  const AsyncCall *c = ty_call_find(begins ? n->arg.k : B->p->source->node[n->src[0]].arg.k);
+  const AsyncCall *c = ty_call_find(s->job->node->arg.k);
   void *buf[MAX_OPERANDS];
   u64 scalar[MAX_OPERANDS * 2];
   CallRun r = {.run = S->runs.run, .interrupted = S->interrupted ? ask : NULL, .ctx = S};
   gather(B, s, buf, scalar);
   void *y = buf[s->noperands - 1];
   const CallAnswer a =
-      begins ? c->begin(c, buf[s->noperands - 3], y, &r) : c->end(c, y, &r);
+      begins ? c->library->begin(c, buf[s->noperands - 3], y, &r) : c->library->end(c, y, &r);
   *err = r.err;
   S->stopped |= a == CALL_STOPPED;
   S->out_of_range |= a == CALL_AGAIN;
@@ -491,7 +491,7 @@ static bool run_watched(const Bound *B, const char **err) {
 /* What is asked meanwhile where calls are under way. */
 static bool go_on(void *ctx) {
   const Bound *B = ctx;
-  B->p->call->go_on();
+  B->p->library->go_on();
   return B->S->interrupted && B->S->interrupted(B->S);
 }
 
@@ -504,7 +504,7 @@ static bool run_calls(Bound *B, const char **err) {
   for (i32 i = 0; i < B->p->nsteps && ok; i++) {
     if (i == B->careful) ty_watch(NULL);
     ok = run_step(B, &B->p->step[i], err) && !w.stopped;
-    B->p->call->go_on();
+    B->p->library->go_on();
   }
   ty_watch(NULL);
   S->stopped |= w.stopped;
@@ -561,21 +561,21 @@ static bool run_steps(Bound *B, Buffer *const *now) {
   if (TY_UNLIKELY(B->S->slicing != NULL)) ok = run_sliced(B, &err);
   else if (TY_UNLIKELY(B->S->engine->dump & (DUMP_PROFILE | 1u << ('t' - 'a')) || B->b->timed))
     ok = run_timed(B, &err);
-  else if (B->p->call) ok = run_calls(B, &err);
+  else if (B->p->library) ok = run_calls(B, &err);
   else if (takes_long(B)) ok = run_watched(B, &err);
   else
     for (i32 i = 0; i < B->p->nsteps && ok; i++) ok = run_step(B, &B->p->step[i], &err);
   if (ok && B->p->checks) copy_written(B, now);
   if (B->device->end) B->device->end();
   if (ok) return true;
-  if (B->p->call) B->lost = !B->p->call->leave(B->S->stopped ? "was interrupted" : err);
+  if (B->p->library) B->lost = !B->p->library->leave(B->S->stopped ? "was interrupted" : err);
   if (B->S->stopped) return ty_fail(B->S, "interrupted: what ran was left undone");
   if (B->S->runs.failed) { /* of an earlier run */
     B->S->out_of_range = false;
     return ty_device_failed(B->S, ty_cpu, err);
   }
   if (B->S->out_of_range) return ty_fail(B->S, "%s", err);
-  return err ? ty_fail(B->S, B->p->call ? "%s" : "run: %s", err) : ty_fail_memory(B->S, "run", 0);
+  return err ? ty_fail(B->S, B->p->library ? "%s" : "run: %s", err) : ty_fail_memory(B->S, "run", 0);
 }
 
 /* The page of calls. */

@@ -65,7 +65,7 @@ static int arg_parts(int op) {
       [OP_ATTEND] = A_K | A_K2 | A_BITS,
       [OP_ATTEND_GRAD] = A_K | A_K2 | A_BITS,
       [OP_LOOP] = A_K | A_K2 | A_BITS,
-      [OP_CALL] = A_K,
+      [OP_CALL] = A_K | A_K2,
   };
   switch (ty_ops[op].class) {
   case MAP: return 0;
@@ -269,7 +269,7 @@ static const char *verify_form(const Graph *g, const Node *n, i32 self) {
 
 bool ty_graph_checks(const Graph *g) {
   for (i32 i = 0; i < g->n; i++)
-    if (g->node[i].op == OP_POSITIONS || g->node[i].op == OP_CALL) return true;
+    if (ty_node_acts(&g->node[i])) return true;
   return false;
 }
 
@@ -442,6 +442,12 @@ static const char *verify_call(const Graph *g, const Node *n) {
   const AsyncCall *c = ty_call_find(n->arg.k);
   const bool given = n->src[1] != n->src[0];
   if (!c) return "call: there is none of this number";
+  if (n->arg.k2 == CALL_AWAITED) {
+    const Node *b = &g->node[n->src[0]];
+    return ty_node_begins(b) && b->arg.k == n->arg.k && ty_type_same_dims(&b->type, &n->type)
+               ? NULL
+               : "call: what is awaited has not begun";
+  }
   if (n->type.device) return "call: not on the CPU";
   if (!ty_type_same_dims(&g->node[n->src[0]].type, &n->type)) return "call: wrong dims";
   if (bytes_of(&n->type) != c->gives) return "call: its result has other bytes";
@@ -496,9 +502,6 @@ static const char *verify_move(const Graph *g, const Node *n) {
   case OP_ATTEND_GRAD: return verify_attend(g, n);
   case OP_LOOP: return verify_loop(g, n);
   case OP_CALL: return verify_call(g, n);
-  case OP_AWAIT:
-    if (g->node[n->src[0]].op != OP_CALL) return "await: of no call";
-    return ty_type_same_dims(a, y) ? NULL : "await: wrong dims";
   default: return NULL;
   }
 }

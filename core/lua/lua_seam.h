@@ -42,7 +42,7 @@ typedef struct Seam {
   void (*call)(lua_State *L, const char *who, int number, const Type *t, int base, int x);
   /* The type of the tensor at index i, whose elements are not looked at. Raises when it is none. */
   const Type *(*type)(lua_State *L, const char *who, int i);
-  int (*add_call)(const AsyncCall *c); /* ty_call_register */
+  i32 (*add_call)(const AsyncCall *c); /* ty_call_register */
 } Seam;
 
 #endif

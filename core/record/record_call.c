@@ -11,14 +11,14 @@ i32 ty_record_calls(const State *S) {
   const Capture *c = S->capture;
   i32 n = 0;
   if (!c) return -1;
-  for (i32 i = 0; i < c->recording->g.n; i++) n += c->recording->g.node[i].op == OP_CALL;
+  for (i32 i = 0; i < c->recording->g.n; i++) n += ty_node_begins(&c->recording->g.node[i]);
   return n;
 }
 
 /* The end of the last call that all others wait for; -1: there is none. */
 static i32 last_gate(const Graph *g) {
   for (i32 i = g->n; i-- > 0;)
-    if (g->node[i].op == OP_AWAIT && ty_call_find(g->node[g->node[i].src[0]].arg.k)->gate) return i;
+    if (ty_node_awaits(&g->node[i]) && ty_call_find(g->node[i].arg.k)->gate) return i;
   return -1;
 }
 
@@ -38,6 +38,8 @@ bool ty_record_call(State *S, const char *who, i32 number, const Type *t, const 
   call.arg.k = number;
   const i32 begun = ty_node_append(b, &call);
   if (begun < 0) return ty_record_cancel_memory(S, b, who);
-  Node await = ty_node_new(OP_AWAIT, &call.type, begun, x ? given : begun, -1);
+  Node await = ty_node_new(OP_CALL, &call.type, begun, x ? given : begun, begun);
+  await.arg.k = number;
+  await.arg.k2 = CALL_AWAITED;
   return ty_record_finish(S, b, ty_node_append(b, &await), y, who);
 }

@@ -18,6 +18,8 @@ local W = require "tycho.dist.world"
 local ipairs, concat = ipairs, table.concat
 
 local BUCKET = 2 ^ 22 -- elements that are exchanged at once
+local GRADIENTS = tonumber(os.getenv "TB" or "") or 2 ^ 18 -- of gradients, so that some travel while others are computed
+local ALONE = tonumber(os.getenv "TA" or "") or 2 ^ 16 -- elements of one that goes without others, since to join them costs a copy
 
 local no_grad = ty.no_grad
 
@@ -33,17 +35,20 @@ return function(M, own)
 
   ------------------------------------------------------------------------------------------------- one long vector
 
-  --- Tensors of one dtype, as lists of at most BUCKET elements, or of one tensor; at: which of `list` they are.
-  local function buckets_of(list)
+  --- Tensors of one dtype, as lists of at most `most` elements, or of one tensor, as those of `alone` elements are;
+  --- at: which of `list` they are.
+  local function buckets_of(list, most, alone)
     local by_dtype, order = {}, {}
+    most, alone = most or BUCKET, alone or BUCKET
     for i, x in ipairs(list) do
-      local bucket = by_dtype[x.dtype]
-      if not bucket or bucket.n + x:numel() > BUCKET then
+      local n, bucket = x:numel(), by_dtype[x.dtype]
+      if n >= alone or not bucket or bucket.n + n > most then
         bucket = { n = 0, at = {} }
-        by_dtype[x.dtype], order[#order + 1] = bucket, bucket
+        if n < alone then by_dtype[x.dtype] = bucket end
+        order[#order + 1] = bucket
       end
       bucket[#bucket + 1], bucket.at[#bucket + 1] = x, i
-      bucket.n = bucket.n + x:numel()
+      bucket.n = bucket.n + n
     end
     return order
   end
@@ -104,10 +109,12 @@ return function(M, own)
     p.grad = g
   end
 
-  --- The gradients of the parameters that any rank has reached, zeros where this one has not.
+  --- The gradients of the parameters that any rank has reached, zeros where this one has not; the last ones first, as a
+  --- backward pass comes to them.
   local function gradients_of(list, some)
     local given, of = {}, {}
-    for i, p in ipairs(list) do
+    for i = #list, 1, -1 do
+      local p = list[i]
       if some[i] then
         local g = grad_of(p) or ty.zeros(p.shape, { dtype = p.dtype })
         given[#given + 1], of[#of + 1] = g, i
@@ -119,7 +126,7 @@ return function(M, own)
   local function exchange(list, held)
     local some = reached(list)
     local given, of = gradients_of(list, some)
-    for _, bucket in ipairs(buckets_of(given)) do
+    for _, bucket in ipairs(buckets_of(given, GRADIENTS, ALONE)) do
       split(bucket, own.sum_of("backward", group, join(bucket), "mean"), function(k, part)
         local i = of[bucket.at[k]]
         add_held(list[i], part, held[i])
