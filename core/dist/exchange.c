@@ -19,6 +19,7 @@
 #include <stdio.h>
 
 enum { NOTICE_TAG = 0, NOTICE_TEXT = 240, RANKS_NAMED = 8 };
+enum { BUSY = 500, BUSY_CROWDED = 50 }; /* tests before a wait sleeps */
 #define PIECE ((i64)1 << 30)
 #define LOOK_EVERY 2000000    /* nanoseconds */
 #define FILE_EVERY 20000000   /* nanoseconds between looks at the launcher's file */
@@ -211,13 +212,13 @@ static bool look(const Flight *w) {
   return false;
 }
 
-/* Ranks may outnumber processors: then who waits lets others work soon. Else a yield may cost a whole turn of another
-** process, and comes where a message is not under way. */
+/* A message that is under way comes while tests spin, in some 50 microseconds. Else the other rank works, or another process
+** has its processor: then who sleeps lets others work, and goes on soon when he wakes, where a yield may cost a whole turn of
+** another process. Ranks may outnumber processors. */
 static void pause_after(int spins) {
-  const int busy = ty_world.crowded ? 50 : 4000;
+  const int busy = ty_world.crowded ? BUSY_CROWDED : BUSY;
   if (spins < busy) ty_relax();
-  else if (spins < 2 * busy) ty_thread_yield();
-  else ty_dist_sleep(spins < 3 * busy ? 20000 : 200000);
+  else ty_dist_sleep(spins < 2 * BUSY ? 20000 : 200000);
 }
 
 /* Takes out what is done. False: MPI has an error. */
@@ -245,7 +246,7 @@ static bool finish(Flight *w) {
     if (moves) w->moved = next_look - LOOK_EVERY, spins = 0;
     if (!w->n) break;
     pause_after(spins);
-    if (spins % 64 && spins < 4000) continue;
+    if (spins % 64 && spins < BUSY) continue;
     if (ty_system_now() < next_look) continue;
     next_look = ty_system_now() + LOOK_EVERY;
     if (!look(w)) return false;

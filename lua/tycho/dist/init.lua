@@ -209,7 +209,7 @@ end
 local add = function(a, b) return a + b end
 local steps = { sum = add, mean = add, max = ty.maximum, min = ty.minimum, prod = function(a, b) return a * b end }
 
-local BLOCK = 2 ^ 20 -- bytes of a slice that is exchanged, summed, given to all before the next: they stay in a cache
+local BLOCK = 2 ^ 22 -- bytes of a slice that is exchanged, summed, given to all before the next: they stay in a cache
 local FEW = 4096 -- elements for which no plan is made
 
 --- Functions (to, own, others), views that are released: what rank `index` of so many folds from its own elements and
