@@ -49,8 +49,8 @@ local function count(text, what)
   return n
 end
 
-local CLAIMS = { "sums", "operations", "views", "copies", "messages", "groups", "disagreement", "training", "gradients",
-  "loaders", "shards" }
+local CLAIMS = { "sums", "operations", "views", "copies", "messages", "groups", "disagreement", "captured", "training", "steps",
+  "stopped", "gradients", "loaders", "shards" }
 if H.long then CLAIMS[#CLAIMS + 1] = "huge" end
 local digests = {} -- claim and ranks to the digest that the first MPI gave
 

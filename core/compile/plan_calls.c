@@ -12,6 +12,8 @@
 ** 2. Calls of a channel begin in the order of recording.
 ** 3. When a call is waited for, all that were recorded before it have begun. So a rank that waits has done for others
 **    what they may wait for, whatever the order of their own plans: no circle of ranks waits for each other.
+** 4. What may find an error in data (POSITIONS) comes before the first call that is no gate, as far as it can: the run then
+**    ends with nothing under way, and others may go on.
 */
 #include "compile/plan.h"
 #include "ir/call.h"
@@ -19,9 +21,10 @@
 enum { LATER = 3 }; /* places by which rule 1 puts a call off */
 
 typedef struct Started {
-  i32 group, key, channel;
+  i32 key, channel;
   i32 place; /* in the order in which they begin */
   i32 need;  /* the last call whose end it waits for, or -1 */
+  bool gate;
 } Started;
 
 typedef struct Calls {
@@ -60,7 +63,7 @@ static void find_needs(Calls *C) {
     C->number[gi] = TY_MAX(need, awaited(C, gi));
     if (!begins(C, gi)) continue;
     const AsyncCall *c = ty_call_find(root_of(C, gi)->arg.k);
-    C->call[n] = (Started){.group = gi, .need = need, .channel = c ? c->channel : 0};
+    C->call[n] = (Started){.need = need, .channel = c ? c->channel : 0, .gate = c && c->gate};
     C->number[gi] = n++;
   }
 }
@@ -83,10 +86,20 @@ static void give_places(Calls *C) {
           C->call[k].key < C->call[i].key || (C->call[k].key == C->call[i].key && k < i);
 }
 
+/* The first call that is no gate. */
+static i32 first_exchange(const Calls *C) {
+  i32 i = 0;
+  while (i < C->y->n && C->call[i].gate) i++;
+  return i;
+}
+
 static void give_levels(Calls *C) {
   CallOrder *y = C->y;
+  const i32 first = first_exchange(C);
   for (i32 gi = 0; gi < C->gs->n; gi++) y->level[gi] = y->n;
   for (i32 gi = C->gs->n, m; gi-- > 0;) {
+    const bool checks = root_of(C, gi)->op == OP_POSITIONS && C->number[gi] < first;
+    if (checks && first < y->n) y->level[gi] = TY_MIN(y->level[gi], C->call[first].place);
     if (begins(C, gi)) y->level[gi] = TY_MIN(y->level[gi], C->call[C->number[gi]].place);
     for (i32 j = 0; maker(C, gi, j, &m); j++)
       if (m >= 0) y->level[m] = TY_MIN(y->level[m], y->level[gi]);
