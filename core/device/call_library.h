@@ -28,8 +28,9 @@ typedef struct CallLibrary {
   CallAnswer (*end)(const AsyncCall *c, void *y, CallRun *r);
   /* Between steps, and within long ones: all that has begun goes on. */
   void (*go_on)(void);
-  /* A run with such calls ends early, since of `why`. False: what has begun still uses its memory, which is kept. */
-  bool (*leave)(const char *why);
+  /* A run with such calls ends early, since of `why`; NULL: since somebody wants an end of it. False: what has begun still
+  ** uses its memory, which is kept. */
+  bool (*leave)(u64 run, const char *why);
 } CallLibrary;
 
 #endif

@@ -8,8 +8,9 @@
 ** 2. Ranks agree on what they call before they exchange anything. An agreement's texts lie here, not in a plan's memory: it
 **    may begin long before it is asked, and it stays where the run that began it was left undone. Lua's call then takes it.
 ** 3. A run that finds at its first agreement that ranks do not agree has exchanged nothing: Lua runs in its place, comes to
-**    the same agreement, and says or does what is due. Later ones raise.
-** 4. A run that is left with messages under way ends the exchange for all ranks: others would wait for its next ones.
+**    the same agreement, and says or does what is due. Later ones raise, on all ranks.
+** 4. A run that is left after it has agreed or exchanged something ends the exchange for all ranks: what it still owes
+**    others is not exchanged any more, and what Lua would begin anew they have done.
 */
 #include "base/system.h"
 #include "device/call_library.h"
@@ -207,17 +208,16 @@ static CallAnswer end_agreement(const AsyncCall *c, void *y, CallRun *r) {
   if (!same && !end_all()) return failed(r);
   if (!same) r->err = disagree((const Exchange *)c, a);
   ty_agree_end(a);
-  if (!same) return CALL_FAILED;
-  run_of_first = r->run;
-  return CALL_DONE;
+  run_of_first = same ? r->run : 0; /* all ranks know it, and leave what they do */
+  return same ? CALL_DONE : CALL_FAILED;
 }
 
-static bool leave(const char *why) {
+static bool leave(u64 run, const char *why) {
   char text[200];
-  if (!going) return true;
-  ty_system_format(text, sizeof text, "has left a step undone: %.150s", why ? why : "out of memory");
-  ty_world_fail_here("exchange", text);
-  return false;
+  if (run_of_first != run) return true;
+  ty_system_format(text, sizeof text, "has left a step undone: %.150s", why ? why : "");
+  ty_world_fail_here("exchange", why ? text : "was interrupted");
+  return !going;
 }
 
 static CallAnswer begin(const AsyncCall *c, const void *x, void *y, CallRun *r) {

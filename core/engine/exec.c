@@ -554,6 +554,12 @@ static bool run_timed(const Bound *B, const char **err) {
   return ok;
 }
 
+/* See call_library.h. */
+static bool leave(const Bound *B, const char *err) {
+  const char *why = B->S->stopped ? NULL : err ? err : "out of memory";
+  return B->p->library->leave(B->S->runs.run, why);
+}
+
 static bool run_steps(Bound *B, Buffer *const *now) {
   const char *err = NULL;
   bool ok = true;
@@ -568,7 +574,7 @@ static bool run_steps(Bound *B, Buffer *const *now) {
   if (ok && B->p->checks) copy_written(B, now);
   if (B->device->end) B->device->end();
   if (ok) return true;
-  if (B->p->library) B->lost = !B->p->library->leave(B->S->stopped ? "was interrupted" : err);
+  if (B->p->library) B->lost = !leave(B, err);
   if (B->S->stopped) return ty_fail(B->S, "interrupted: what ran was left undone");
   if (B->S->runs.failed) { /* of an earlier run */
     B->S->out_of_range = false;
