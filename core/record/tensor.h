@@ -357,6 +357,11 @@ bool ty_record_assign(State *S, const char *who, const Tensor *dst, const Given 
 /* Copies of the list one behind the other along dim: the fused form of cat. All of one dtype and
  * rank. */
 bool ty_record_cat(State *S, const char *who, int n, const Tensor *const *x, int dim, Tensor *y);
+/* record_call.c: how many calls (ir/call.h) the capture in progress has; -1: there is none. */
+i32 ty_record_calls(const State *S);
+/* The result of a call in a capture, of type t, over what `base` holds, or anything; x: what it is given. NULL: nothing. */
+bool ty_record_call(State *S, const char *who, i32 number, const Type *t, const Tensor *base,
+                    const Tensor *x, Tensor *y);
 /* The node of x in the open recording (INPUT, a pending node, or a VIEW of one), or -1. */
 i32 ty_record_node(State *S, Recording *b, const Tensor *x);
 

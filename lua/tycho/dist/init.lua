@@ -221,7 +221,7 @@ end
 local add = function(a, b) return a + b end
 local steps = { sum = add, mean = add, max = ty.maximum, min = ty.minimum, prod = function(a, b) return a * b end }
 
-local BLOCK = 2 ^ 20 -- bytes of a slice that is exchanged, summed, given to all before the next: they stay in a cache
+local BLOCK = 2 ^ 22 -- bytes of a slice that is exchanged, summed, given to all before the next: they stay in a cache
 local FEW = 4096 -- elements for which no plan is made
 
 --- Functions (to, own, others), views that are released: what rank `index` of so many folds from its own elements and
@@ -243,6 +243,7 @@ end
 
 local function fold(op, group, to, own, others)
   local f = fold_of(op, #group.ranks, group.index)
+  if W.records() then return ty.no_grad(f.plain, to, own, others) end
   ty.no_grad(to:numel() > FEW and f.compiled or f.plain, to, own, others)
   -- their memory is the next block's before the collector knows
   others:release()
@@ -282,7 +283,8 @@ local function reduce_fast(who, group, x, op)
   return op == "mean" and y / #group.ranks or y
 end
 
---- One block of y, n elements behind `from`: each rank folds its slice of it, and gives that to all.
+--- One block of y, n elements behind `from`: each rank folds its slice of it, and gives that to all. Gives y, or what
+--- takes its place in a capture.
 local function reduce_block(who, group, op, x, y, from, n)
   local ranks, index = #group.ranks, group.index
   local function slice(i)
@@ -294,9 +296,9 @@ local function reduce_block(who, group, op, x, y, from, n)
   fold(op, group, y:narrow(1, at + 1, count), x:narrow(1, at + 1, count), others)
   if y.device ~= "cpu" and n % ranks == 0 then
     W.nccl().gather(who, group, y:narrow(1, at + 1, count), y:narrow(1, from + 1, n))
-    return
+    return y
   end
-  W.exchange(who, group, "data", y, places(ranks, function(i) return at, i ~= index and count or 0 end), y, nil,
+  return W.exchange(who, group, "back", y, places(ranks, function(i) return at, i ~= index and count or 0 end), y, nil,
     places(ranks, function(i)
       if i == index then return 0, 0 end
       return slice(i)
@@ -320,8 +322,9 @@ local function sum_of(who, group, x, op)
   else
     local block = math.max(1, math.floor(BLOCK * ranks * n / x.nbytes))
     if x.device ~= "cpu" then block = n - n % ranks end -- in equal slices, then the few that are left
-    for from = 0, n - 1, block do reduce_block(who, group, op, x, y, from, math.min(block, n - from)) end
+    for from = 0, n - 1, block do y = reduce_block(who, group, op, x, y, from, math.min(block, n - from)) end
   end
+  if W.records() then return y:reshape(result.shape) end
   y:release() -- the result has its memory alone
   return result
 end
