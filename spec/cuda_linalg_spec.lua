@@ -74,6 +74,26 @@ describe("on cuda, by cuSOLVER:", function()
     local there_now = there:to "cpu" -- what it is given stays
     if complex(a.dtype) then H.same(ty.view_as_real(a), ty.view_as_real(there_now)) else H.same(a, there_now) end
   end)
+  probe("what it is given stays, however it lies, and shares with others", function()
+    for _, dtype in ipairs { "f32", "f64" } do
+      local a = (numbers(dtype, 4, 4) + ty.eye(4, { dtype = dtype }) * 9):to "cuda"
+      a = a + a.mT
+      local turned, b, kept = a.mT:contiguous().mT, numbers(dtype, 2, 4):to "cuda".mT, a:clone()
+      for _, f in ipairs { la.inv, la.det, la.lu, la.cholesky, la.qr, la.svd, la.eigh, function(x) return la.solve(x, b) end } do
+        local c = b:clone()
+        f(turned)
+        H.same(kept:to "cpu", turned:to "cpu")
+        H.same(c:to "cpu", b:to "cpu")
+      end
+    end
+  end)
+  probe("solve goes by the wider dtype of either side", function()
+    local a, b = numbers("f64", 4, 4), numbers("f64", 4, 2)
+    near(la.solve(a, b:to "f32"), la.solve(a:to "cuda", b:to "f32":to "cuda"))
+    near(la.solve(a:to "f32", b), la.solve(a:to "f32":to "cuda", b:to "cuda"))
+    assert.equal("f64", la.solve(a:to "cuda", b:to "f32":to "cuda").dtype)
+    assert.equal("c128", la.solve(a:to "cuda", b:to "c64":to "cuda").dtype)
+  end)
   probe("solve broadcasts leading dims of either side", function()
     local a, b = numbers("f64", 3, 1, 4, 4), numbers("f64", 2, 4, 2)
     near(la.solve(a, b), la.solve(a:to "cuda", b:to "cuda"))
@@ -126,7 +146,8 @@ describe("on cuda, by cuSOLVER:", function()
     lies_there(x, v)
     local low = wide(a):tril()
     local whole = low + adjoint(low:tril(-1))
-    if complex(a.dtype) then whole = whole - ty.complex(ty.zeros_like(low:real()), low:imag()) * ty.eye(a.shape[#a.shape], { dtype = "f64" }) end
+    local one = ty.eye(a.shape[#a.shape], { dtype = "f64" })
+    if complex(a.dtype) then whole = whole - ty.complex(ty.zeros_like(low:real()), low:imag()) * one end
     near(whole:to(a.dtype), wide(v):matmul(wide(x):unsqueeze(-1) * adjoint(wide(v))), what)
   end)
   probe("integers and half floats as f32, as on the CPU", function()
@@ -225,7 +246,9 @@ end
 
 describe("what goes wrong with cuSOLVER:", function()
   probe("it is not there, or does not start: the CPU computes, which one line says", function()
-    for _, environment in ipairs { "TYCHO_CUSOLVER=/nowhere/x.so", "TYCHO_CUSOLVER=off", "TYCHO_CUSOLVER=libm.so.6", "SOFT_CUSOLVER_CREATE=-1" } do
+    for _, environment in ipairs {
+      "TYCHO_CUSOLVER=/nowhere/x.so", "TYCHO_CUSOLVER=off", "TYCHO_CUSOLVER=libm.so.6", "SOFT_CUSOLVER_CREATE=-1",
+    } do
       gives("^tycho: cuda: cuSOLVER was not found: ty.linalg moves its operands to the CPU[^\n]*\ncuda\nstatus 0\n$", environment, [[
         local a = ty.rand(4, 4)
         for _ = 1, 2 do assert(tostring(la.inv(a:to "cuda"):to "cpu") == tostring(la.inv(a))) end

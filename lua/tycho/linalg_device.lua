@@ -1,8 +1,8 @@
 --- linalg_device.lua -- ty.linalg of tensors on a device, by a library of the device where it has one.
--- In: the arguments of ty.linalg's functions, as users give them. Out: results on the device; nil where arguments are wrong or empty,
--- or the device has no library: the core's own function says so, or computes on the CPU with copies.
--- Matrices lie column by column for the library: a fresh copy of x transposed is such a matrix, and is overwritten. Each function reads
--- `info` back, which waits for the device, and raises what the CPU's raises.
+-- In: the arguments of ty.linalg's functions, as users give them. Out: results on the device; nil where arguments are
+-- wrong or empty, or the device has no library: the core's own function says so, or computes on the CPU with copies.
+-- Matrices lie column by column for the library: a fresh copy of x transposed is such a matrix, and is overwritten.
+-- Each function reads `info` back, which waits for the device, and raises what the CPU's raises.
 
 ---@param ty table the core module
 ---@param own table by name, see lua_solve.c
@@ -26,7 +26,7 @@ return function(ty, own)
 
   local function real_of(dtype) return (dtype == "f64" or dtype == "c128") and "f64" or "f32" end
 
-  --- Rows, columns, sizes of the dims before and their product; nil: these are no matrices, or there is nothing in them.
+  --- Rows, columns, sizes of the dims before and their product; nil: no matrices, or nothing in them.
   local function sizes(x, square)
     if not is_tensor(x) or x.ndim < 2 or x:numel() == 0 then return nil end
     local lead = x.shape
@@ -183,7 +183,8 @@ return function(ty, own)
     local dtype = dtype_of(a)
     local turned = m < n
     if turned then m, n = n, m end
-    local f, info = columns(turned and a.mT or a, dtype), infos(lead, a) -- of the transpose: s is the same, u and v change places
+    -- of the transpose: s is the same, u and v change places
+    local f, info = columns(turned and a.mT or a, dtype), infos(lead, a)
     local s = room(with(lead, n), a, real_of(dtype))
     local u, v = room(with(lead, n, m), a, dtype), room(with(lead, n, n), a, dtype)
     must_be_finite("svd", a)
