@@ -126,7 +126,8 @@ describe("a product by cuBLASLt", function()
       assert.equal(0, n)
       H.same(a:matmul(b), y:to "cpu")
     end
-    local n, y = at("fast", mm, ty.zeros({ 3, 0 }, { dtype = "f16", device = "cuda" }), ty.zeros({ 0, 2 }, { dtype = "f16", device = "cuda" }))
+    local none = { dtype = "f16", device = "cuda" }
+    local n, y = at("fast", mm, ty.zeros({ 3, 0 }, none), ty.zeros({ 0, 2 }, none))
     assert.equal(0, n)
     assert.same({ { 0, 0 }, { 0, 0 }, { 0, 0 } }, y:totable())
   end)
@@ -239,7 +240,9 @@ describe("what goes wrong with cuBLASLt:", function()
   ]]
   local missing = "tycho: cuda: cuBLASLt was not found: products at reduced precision are computed exactly"
   probe("it is not there, or does not start: exact products go on, which one line says", function()
-    for _, environment in ipairs { "TYCHO_CUBLASLT=/nowhere/x.so", "TYCHO_CUBLASLT=off", "TYCHO_CUBLASLT=libm.so.6", "SOFT_CUBLASLT_CREATE=-1" } do
+    for _, environment in ipairs {
+      "TYCHO_CUBLASLT=/nowhere/x.so", "TYCHO_CUBLASLT=off", "TYCHO_CUBLASLT=libm.so.6", "SOFT_CUBLASLT_CREATE=-1",
+    } do
       gives("^" .. missing .. "[^\n]*\nstatus 0\n$", environment, exact)
     end
     gives("^status 0\n$", "TYCHO_CUBLASLT=off TYCHO_LOG=0", exact)
@@ -330,6 +333,7 @@ describe("what goes wrong with cuBLASLt:", function()
       if LARGE then for _ = 1, 2 do product(512, 512, 512) end end
       os.exit(0)]] -- before it is computed
     gives("^status 0\n$", "", program)
-    gives("^tycho: cuda: exact products of half floats run on CUDA cores, at about a fifteenth [^\n]*\nstatus 0\n$", "", "LARGE = true " .. program)
+    local said = "^tycho: cuda: exact products of half floats run on CUDA cores, at about a fifteenth [^\n]*\nstatus 0\n$"
+    gives(said, "", "LARGE = true " .. program)
   end)
 end)

@@ -157,8 +157,8 @@ return function(ty)
   local ways = { [0] = "exact", "blas", "amx" }
   local way_number = { exact = 0, blas = 1, amx = 2 }
   for i = 0, 7 do -- a device's library, and how operands lie
-    local name, number = i == 0 and "library" or "library " .. i, 4 + 8 * i
-    ways[number], way_number[name] = name, number
+    local name, way = i == 0 and "library" or "library " .. i, 4 + 8 * i
+    ways[way], way_number[name] = name, way
   end
   local by = {
     field = "by",

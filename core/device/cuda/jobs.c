@@ -222,6 +222,7 @@ bool ty_cuda_takes(const Job *j) {
   case JOB_SORT: return ty_cuda_sort_takes(j);
   case JOB_ATTEND: return ty_cuda_attend_takes(j->attend);
   case JOB_FFT: return false;
+  case JOB_SOLVE: return ty_cuda_solve_takes(j);
   default: return true;
   }
 }
@@ -248,6 +249,7 @@ bool ty_cuda_perform(const Job *j, void *const *buf, const u64 *scalar, const vo
   case JOB_SEARCH: ok = ty_cuda_search(j, buf, s); break;
   case JOB_SCATTER: ok = ty_cuda_scatter(j, buf, s); break;
   case JOB_POSITIONS: ok = positions(j, buf, s, err); break;
+  case JOB_SOLVE: ok = ty_cuda_solve(j, buf, err); break;
   case JOB_COPY: ok = copy(j, buf, s, err); break;
   default: break;
   }
