@@ -24,7 +24,7 @@ static bool copy(const Job *j, void *const *buf, Stream *s, const char **err) {
   }
   ty_type_strides(t, l.strides[COPY_TO]);
   const Run r = {.launch = &l, .buf = buf, .stream = s};
-  return ty_cuda_find(&key, NULL, &k) && ty_machine_cuda.run(k, &r);
+  return ty_cuda_find(&key, NULL, &k) && ty_cuda_run(k, &r);
 }
 
 /* --- products */
@@ -47,7 +47,7 @@ static bool column(const Gemm *g, const char *a, const char *b, void *y, Stream 
     rows *= g->lead[d];
   }
   const Run r = {.launch = &l, .buf = buf, .stream = s};
-  return ty_cuda_find(&key, NULL, &k) && ty_machine_cuda.run(k, &r);
+  return ty_cuda_find(&key, NULL, &k) && ty_cuda_run(k, &r);
 }
 
 static Side side_of(const Im2col *p) {

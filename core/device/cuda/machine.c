@@ -23,6 +23,7 @@ typedef enum { FOUND, LATER, NONE } Found;
 static inline Found worse(Found a, Found b) { return a > b ? a : b; }
 
 struct Kernel {
+  Cuda *device;
   Program *p;
   bool split;
   i32 scans; /* that may be split */
@@ -33,7 +34,7 @@ struct Kernel {
   size_t bytes;
 };
 
-static Kernel *make(const Program *p) {
+Kernel *ty_cuda_make(const Program *p) {
   const size_t n = sizeof *p + p->nbody * sizeof *p->body;
   Kernel *k = ty_mem_zalloc(sizeof *k);
   if (!k || !(k->p = ty_mem_alloc(n))) {
@@ -41,6 +42,7 @@ static Kernel *make(const Program *p) {
     return NULL;
   }
   memcpy(k->p, p, n);
+  k->device = ty_cuda_now;
   k->split = ty_ptx_is_split(p);
   k->scans = ty_ptx_split_scans(p);
   k->each = ty_ptx_row_each(p);
@@ -49,8 +51,9 @@ static Kernel *make(const Program *p) {
   return k;
 }
 
-static void drop(Kernel *k) {
+void ty_cuda_drop(Kernel *k) {
   if (!k) return;
+  ty_cuda_use(k->device);
   for (i32 i = 0; i < k->n; i++) {
     if (k->made[i].late) ty_assembly_drop(k->made[i].late);
     ty_cuda_unload(&k->made[i].code);
@@ -61,7 +64,7 @@ static void drop(Kernel *k) {
   ty_mem_free(k);
 }
 
-static size_t bytes(const Kernel *k) { return k->bytes; }
+size_t ty_cuda_bytes(const Kernel *k) { return k->bytes; }
 
 /* Takes what was assembled beside. */
 static Found take_late(Made *m, bool wait) {
@@ -360,9 +363,10 @@ static Found run_own(const Kernel *k, const Run *r, bool wait) {
   return FOUND;
 }
 
-static bool run(const Kernel *k, const Run *r) {
+bool ty_cuda_run(const Kernel *k, const Run *r) {
   Shape s;
   Variant v;
+  ty_cuda_use(k->device);
   if (!ty_cuda_enter()) return true; /* the next wait says why */
   shape_of(k->p, r->launch, &s, &v);
   if (!s.extent[0] || !s.extent[2]) return true;
@@ -373,13 +377,12 @@ static bool run(const Kernel *k, const Run *r) {
   return y == FOUND || not_found(k, r);
 }
 
-static bool reserve(const Kernel *k, const Launch *l) {
+bool ty_cuda_reserve(const Kernel *k, const Launch *l) {
   Shape s;
   Variant v;
   CudaCode code;
+  ty_cuda_use(k->device);
   if (!ty_cuda_enter()) return true;
   shape_of(k->p, l, &s, &v);
   return !s.extent[0] || !s.extent[2] || find(k, &v, false, &code) != NONE;
 }
-
-const Machine ty_machine_cuda = {"cuda", make, run, reserve, drop, bytes, NULL};
