@@ -139,6 +139,8 @@ local M = {
     from = "x->used.tv_sec < y->used.tv_sec ? -1 : 1", to = "x->used.tv_sec < y->used.tv_sec ? 1 : -1" },
   { file = "core/device/cuda/driver.c", what = "cuda: a thread stays with the context of the device that it used first",
     from = "if (TY_UNLIKELY(current != ty_cuda.context)) {", to = "if (TY_UNLIKELY(!current)) {" },
+  { file = "core/device/cuda/machine.c", what = "cuda: what is refused is not interpreted",
+    from = "  if (y == REFUSED && ty_cuda_interpret(k->p, &s, r)) return true;\n  return", to = "  return" },
   { file = "core/device/cuda/jobs_find.c", what = "cuda: kernels of jobs are those of any device",
     from = "found.at[i].device == ty_cuda_now && ", to = "" },
   { file = "core/device/cuda/memory.c", what = "cuda: a copy from another device does not wait for what computes it",

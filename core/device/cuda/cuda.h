@@ -183,6 +183,7 @@ bool ty_cuda_load_kept(CudaCode *c, const Text *text);
 /* Where this thread's last ty_cuda_load was refused: why its kernel, of what is named, cannot run, good until the next call; else
 ** NULL. */
 const char *ty_cuda_refusal(const char *what);
+void ty_cuda_forget_refusal(void);
 void ty_cuda_unload(CudaCode *c);
 bool ty_cuda_launch(const CudaCode *c, i64 blocks, int threads, void *params);
 

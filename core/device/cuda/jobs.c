@@ -213,6 +213,7 @@ bool ty_cuda_perform(const Job *j, void *const *buf, const u64 *scalar, const vo
   if (!ty_cuda_enter()) return true; /* the next wait says why */
   *err = "out of memory";
   bool ok = false;
+  ty_cuda_forget_refusal();
   switch (j->kind) {
   case JOB_PRODUCT: ok = product(j, buf, scalar, s); break;
   case JOB_ATTEND: ok = attend(j, buf, s); break;
