@@ -230,6 +230,8 @@ static bool run_to(const Bound *B, const Step *s, const char **err) {
     return to->in(y, x, bytes, err);
   }
   if (to == ty_cpu) return from->out(y, x, bytes, stream, err);
+  const Receipt r = to->receive ? to->receive(from, y, x, bytes, stream, err) : RECEIPT_NONE;
+  if (r != RECEIPT_NONE) return r == RECEIPT_OK;
   void *stage = ty_buf_alloc(bytes);
   bool ok = stage && from->out(stage, x, bytes, stream, err) && to->in(y, stage, bytes, err);
   ty_buf_free(stage, bytes);

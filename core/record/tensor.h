@@ -128,6 +128,7 @@ typedef struct Given {
 ** what it held, since the device left undone what followed. */
 #define FAULTS_MAX 1024
 typedef struct Fault {
+  const Device *device; /* NULL: any */
   u64 from, to;
   char text[ERR_MAX];
 } Fault;
@@ -206,7 +207,7 @@ struct State {
   struct Engine *engine;
 };
 
-/* Notes and says what a device told: always false. What runs since then have made is of no value. */
+/* Notes and says what a device told, ty_cpu: one of them: always false. What runs since then have made there is of no value. */
 bool ty_device_failed(State *S, const Device *d, const char *err);
 /* Whether the buffer holds what a device could not compute; S->err says why. */
 bool ty_buffer_is_faulty(State *S, const Buffer *b);

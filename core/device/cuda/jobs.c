@@ -25,7 +25,7 @@ bool ty_cuda_gather_elements(int dtype, int rank, const i64 *dims, const i64 *st
   }
   void *const buf[] = {(void *)(uintptr_t)from, to};
   const Run r = {.launch = &l, .buf = buf, .stream = s};
-  return ty_cuda_find(&key, NULL, &k) && ty_machine_cuda.run(k, &r);
+  return ty_cuda_find(&key, NULL, &k) && ty_cuda_run(k, &r);
 }
 
 /* Bytes in order. As long as a check may fail a kernel copies them, which leaves what is there then. */
@@ -64,7 +64,7 @@ static bool column(const Gemm *g, const char *a, const char *b, void *y, Stream 
     rows *= g->lead[d];
   }
   const Run r = {.launch = &l, .buf = buf, .stream = s};
-  return ty_cuda_find(&key, NULL, &k) && ty_machine_cuda.run(k, &r);
+  return ty_cuda_find(&key, NULL, &k) && ty_cuda_run(k, &r);
 }
 
 static Side side_of(const Im2col *p) {
@@ -242,6 +242,7 @@ bool ty_cuda_perform(const Job *j, void *const *buf, const u64 *scalar, const vo
   if (!ty_cuda_enter()) return true; /* the next wait says why */
   *err = "out of memory";
   bool ok = false;
+  ty_cuda_forget_refusal();
   switch (j->kind) {
   case JOB_PRODUCT: ok = product(j, buf, scalar, s, err); break;
   case JOB_ATTEND: ok = attend(j, buf, s); break;
