@@ -9,6 +9,7 @@
 
 enum {
   FFT_RADIX_MOST = 19, /* larger primes go by Bluestein's sum */
+  FFT_ODD_MOST = 53,   /* and of real numbers */
   FFT_RADIX_FLAT = 13, /* larger ones have no `wide` */
   FFT_PASSES = 48,
   FFT_DIRECT = 1 << 14, /* longer transforms are split in two dims */
@@ -56,20 +57,26 @@ typedef struct FftKern {
                 double weight);
   /* a[n - k] = the conjugate of a[k], k = 1 .. n / 2 for odd n; they count `weight` times, a[0] is real. */
   void (*mirror)(void *ar, void *ai, i64 n, i64 cols, double weight);
+  /* The first pass over real numbers, r odd: outputs 1 .. r / 2 to u, `step` apart, output 0, which is real, to v. */
+  void (*halve)(const FftPass *p, const void *x, void *v, void *ur, void *ui, i64 step, i64 cols);
+  /* And back, the last pass; what is in u counts `weight` times. */
+  void (*unite)(const FftPass *p, const void *v, const void *ur, const void *ui, i64 step, void *y,
+                i64 cols, double weight);
+  void (*negate)(void *a, i64 n);
 } FftKern;
 const FftKern *ty_fft_kern(int dtype); /* f32 or f64 */
 
-typedef enum { FFT_BY_PASSES, FFT_BY_SPLIT, FFT_BY_CHIRP, FFT_BY_HALF } FftWay;
+typedef enum { FFT_BY_PASSES, FFT_BY_SPLIT, FFT_BY_CHIRP, FFT_BY_HALF, FFT_BY_ODD } FftWay;
 
-/* How n complex numbers are transformed; HALF: how n real ones are. */
+/* How n complex numbers are transformed; HALF and ODD: how n real ones are. */
 typedef struct FftPlan FftPlan;
 struct FftPlan {
   i64 n, bytes;
   int dtype;
   FftWay way;
   int npass;
-  FftPass pass[FFT_PASSES]; /* PASSES */
-  FftPlan *sub[2];          /* SPLIT: of n1, of n2; CHIRP: of m; HALF: of n / 2 */
+  FftPass pass[FFT_PASSES]; /* PASSES; ODD: the first, its `wide` for k = 1 .. r / 2 */
+  FftPlan *sub[2]; /* SPLIT: of n1, of n2; CHIRP: of m; HALF: of n / 2; ODD: of m, of m real ones; none where m = 1 */
   void *w;     /* CHIRP: the chirp of n pairs; HALF: the turns of n / 2 + 1 pairs; SPLIT: u */
   void *v;     /* CHIRP: the chirp's transform over m, m pairs; SPLIT: v */
   void *table; /* the memory that all these lie in */
@@ -79,7 +86,7 @@ struct FftPlan {
   u64 used;
 };
 
-/* The plan, held; NULL: out of memory. */
+/* The plan, held; NULL: out of memory. real: of real numbers; one of complex ones where none is better. */
 const FftPlan *ty_fft_plan(int dtype, i64 n, bool real);
 void ty_fft_drop(const FftPlan *p);
 /* Plans that are kept, with the bytes of their tables, of at most `limit`; how often one was found, made, let go of. */
