@@ -207,24 +207,24 @@ static bool any_rows(const FftPlan *p, const FftKern *K, Scratch *s, i64 cols) {
   return !is_long(p) || ty_fft_line(p, K, &a, &a, 1);
 }
 
-/* Memory of a pass: output 0, outputs 1 to r / 2 as pairs, a pair to work with. */
+/* Memory of a pass: output 0; behind it pairs of arrays for outputs 1 to r / 2, real parts before imaginary ones, and a pair to
+** work with; or what a pass over output 0 takes. In bytes. */
 typedef struct OddMemory {
-  char *v, *u[2], *work[2], *rest;
-  i64 step; /* in elements */
-  int size;
+  char *v, *rest;
+  i64 step, half;
 } OddMemory;
 
-static OddMemory odd_memory(const FftPlan *P, const FftKern *K, char *mem, i64 cols) {
-  const i64 h = P->pass[0].r / 2;
-  OddMemory y = {.v = mem, .rest = mem + odd_own(P, cols) * K->size, .step = odd_step(P, cols), .size = K->size};
-  const i64 step = y.step * K->size;
-  for (int i = 0; i < 2; i++) y.u[i] = y.rest + i * h * step, y.work[i] = y.rest + (2 * h + i) * step;
-  return y;
+static OddMemory odd_memory(const FftPlan *P, int size, char *mem, i64 cols) {
+  const i64 step = odd_step(P, cols) * size;
+  return (OddMemory){mem, mem + odd_own(P, cols) * size, step, P->pass[0].r / 2 * step};
 }
 
-static Scratch odd_output(const OddMemory *m, i64 k) {
-  const i64 at = (k - 1) * m->step * m->size;
-  return (Scratch){{m->u[0] + at, m->u[1] + at}, {m->work[0], m->work[1]}, NULL};
+/* Output k. aside: of it and what works with it, the second. */
+static Scratch odd_output(const OddMemory *m, i64 k, bool aside) {
+  char *own = m->rest + (k - 1) * m->step, *work = m->rest + 2 * m->half;
+  const i64 h = m->half, w = m->step;
+  if (aside) return (Scratch){{work, work + w}, {own, own + h}, NULL};
+  return (Scratch){{own, own + h}, {work, work + w}, NULL};
 }
 
 /* Number k + r l of a transform of n, of which a half is there: numbers below `direct` are in it, the others are conjugates of
@@ -248,10 +248,10 @@ static bool odd_forward(const FftPlan *P, const FftKern *K, char *x, const FftLi
     return ok;
   }
   const FftPass *p = &P->pass[0];
-  const OddMemory m = odd_memory(P, K, mem, cols);
-  K->halve(p, x, m.v, m.u[0], m.u[1], m.step, cols);
+  const OddMemory m = odd_memory(P, K->size, mem, cols);
+  K->halve(p, x, m.v, m.rest, m.rest + m.half, m.step / K->size, cols);
   for (i64 k = 1; k <= p->r / 2; k++) {
-    Scratch s = odd_output(&m, k);
+    Scratch s = odd_output(&m, k, false);
     if (P->sub[0] && !any_rows(P->sub[0], K, &s, cols)) return false;
     const i64 direct = odd_direct(P, k), more = p->m - direct;
     const FftLine a = from(y, k, p->r, K->size), b = odd_mirrored(P, y, k, direct, K->size);
@@ -282,14 +282,14 @@ static bool odd_back(const FftPlan *P, const FftKern *K, const FftLine *x, char 
     return ok;
   }
   const FftPass *p = &P->pass[0];
-  const OddMemory m = odd_memory(P, K, mem, cols);
+  const OddMemory m = odd_memory(P, K->size, mem, cols);
   const FftLine rest = from(x, 0, p->r, K->size);
   if (!P->sub[1]) memcpy(m.v, x->re, (size_t)row);
   else if (!odd_back(P->sub[1], K, &rest, m.v, cols, weight, m.rest)) return false;
+  /* Results are to be where they are looked for. */
+  const bool aside = P->sub[0] && P->sub[0]->way == FFT_BY_PASSES && P->sub[0]->npass % 2;
   for (i64 k = 1; k <= p->r / 2; k++) {
-    Scratch s = odd_output(&m, k);
-    if (P->sub[0] && P->sub[0]->way == FFT_BY_PASSES && P->sub[0]->npass % 2) /* results are to be where they are looked for */
-      s = (Scratch){{s.b[0], s.b[1]}, {s.a[0], s.a[1]}, NULL};
+    Scratch s = odd_output(&m, k, aside);
     const i64 direct = odd_direct(P, k), more = p->m - direct;
     const FftLine a = from(x, k, p->r, K->size), b = odd_mirrored(P, x, k, direct, K->size);
     char *re = row_of(s.a[0], direct, cols, K->size), *im = row_of(s.a[1], direct, cols, K->size);
@@ -298,7 +298,7 @@ static bool odd_back(const FftPlan *P, const FftKern *K, const FftLine *x, char 
     exchange(s.a), exchange(s.b);
     if (P->sub[0] && !any_rows(P->sub[0], K, &s, cols)) return false;
   }
-  K->unite(p, m.v, m.u[0], m.u[1], m.step, y, cols, 2 * weight);
+  K->unite(p, m.v, m.rest, m.rest + m.half, m.step / K->size, y, cols, 2 * weight);
   return true;
 }
 
