@@ -8,6 +8,11 @@ local dist, nn = ty.dist, ty.nn
 local digest = require("tycho.dist.world").digest
 
 local rank, size = dist.init { timeout = 20 }
+local device = os.getenv "DIST_DEVICE" -- all that is made without one is made there
+if device then
+  assert(ty.cuda.is_available())
+  ty.device(device)
+end
 local folder = arg[1]
 
 local DTYPES = { "f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "c64", "c128" }
@@ -31,7 +36,7 @@ local function same(want, got, what)
       table.concat(want.shape, ",")), 2)
   end
   local view = { f32 = "i32", f64 = "i64", f16 = "i16", bf16 = "i16" }
-  local a, b = want:contiguous(), got:contiguous()
+  local a, b = want:to "cpu":contiguous(), got:to "cpu":contiguous()
   if view[want.dtype] and want:numel() > 0 then
     local p, q, bytes = require("ffi").cast("const char *", a:data()), require("ffi").cast("const char *", b:data()), a.nbytes
     for i = 0, bytes - 1 do
@@ -82,13 +87,15 @@ function claims.sums(out)
       out(text(same(fold(all, add), dist.all_reduce(all[rank + 1]), ("sum of %d %s"):format(n, dtype))))
     end
   end
-  for _, dtype in ipairs { "f32", "bf16", "i64", "c64" } do -- in slices, and in several blocks
-    for _, n in ipairs { 20011, size * 300007 } do
-      local all = given(n, dtype)
-      local y = same(fold(all, add), dist.all_reduce(all[rank + 1]), ("sum of %d %s"):format(n, dtype))
-      out(text(y:narrow(1, 1, 50)))
-    end
+  for _, dtype in ipairs { "f32", "bf16", "i64", "c64" } do -- in slices
+    local all = given(20011, dtype)
+    local y = same(fold(all, add), dist.all_reduce(all[rank + 1]), "sum of 20011 " .. dtype)
+    out(text(y:narrow(1, 1, 50)))
   end
+  local all = {} -- in several blocks, of elements that repeat with a period that no block has
+  for r = 1, size do all[r] = numbers(r - 1, 10007, "f32"):unsqueeze(1):expand(size * 30, 10007):reshape(-1) end
+  local y = same(fold(all, add), dist.all_reduce(all[rank + 1]), "sum of many f32")
+  out(text(y:narrow(1, 1, 50)))
 end
 
 function claims.operations(out)
@@ -166,9 +173,9 @@ function claims.messages(out)
     same(want:reshape(2, 3):transpose(1, 2):contiguous(), y, "a message")
   end
   if rank == 0 then -- each tag has an order of its own
-    dist.send(ty.tensor { 1 }, 1, { tag = 7 })
-    dist.send(ty.tensor { 2 }, 1, { tag = 255 })
-    dist.send(ty.tensor { 3 }, 1, { tag = 7 })
+    dist.send(ty.tensor({ 1 }, { device = "cpu" }), 1, { tag = 7 })
+    dist.send(ty.tensor({ 2 }, { device = "cpu" }), 1, { tag = 255 })
+    dist.send(ty.tensor({ 3 }, { device = "cpu" }), 1, { tag = 7 })
     dist.send(ty.zeros(2, 0, 3), 1)
     dist.send(numbers(0, 200003, "f64"), 1)
   elseif rank == 1 then
@@ -224,6 +231,26 @@ function claims.disagreement(out)
   local long = ty.ones(1, 1, 1, 1, 1, 1, 1, odd and 2 or 3)
   assert(raises(dist.all_reduce, long):find "1,1,2%]")
   out "disagreement"
+end
+
+--- Where tensors lie, DIST_DEVICE being "cuda".
+function claims.devices(out)
+  local odd = rank == size - 1
+  local message = raises(dist.all_reduce, ty.ones(3, { device = odd and "cpu" or nil }))
+  assert(message:find("rank 0 calls all_reduce of f32[3] on cuda (sum), rank " .. size - 1 .. " calls all_reduce of f32[3] (sum)",
+    1, true), message)
+  assert(dist.all_reduce(ty.ones(3)).device == "cuda")
+  assert(dist.all_reduce(ty.ones(3, { device = "cpu" })).device == "cpu")
+  if rank == 0 then
+    dist.send(ty.ones(2), 1)
+    local x = ty.ones(2):exp()
+    dist.send(x, 1) -- it waits for what computes it
+  elseif rank == 1 then
+    assert(dist.recv(0).device == "cuda")
+    same(ty.ones(2):exp(), dist.recv(0), "a message of a device")
+  end
+  dist.barrier()
+  out "devices"
 end
 
 --------------------------------------------------------------------------------------------------------- training
@@ -422,6 +449,166 @@ function claims.shards(out)
   end
   assert(raises(dist.shard, ty.optim.LBFGS({ ty.ones(2):requires_grad_() })):find "all parameters together")
   out(want)
+end
+
+--- Two blocks and what is around them, one of its weights in two places, one frozen; a parameter that is never used.
+local Net = nn.class "Net"
+function Net:init(seed)
+  ty.manual_seed(seed)
+  self.embed, self.blocks = nn.Embedding(7, 4), nn.ModuleList()
+  for i = 1, 2 do self.blocks[i] = nn.TransformerBlock(4, 2, { causal = true, dropout = 0.1 }) end
+  self.head = nn.Linear(4, 7)
+  self.head.weight = self.embed.weight
+  self.frozen, self.unused = ty.randn(4), nn.Parameter(ty.randn(1))
+end
+function Net:forward(x)
+  local h = self.embed(x) + self.frozen
+  for i = 1, 2 do h = self.blocks[i](h) end
+  return h:matmul(self.head.weight:t()) + self.head.bias
+end
+
+local function in_units(m, keep)
+  for i = 1, 2 do dist.fully_shard(m.blocks[i], { keep = keep }) end
+  return dist.fully_shard(m)
+end
+
+local function states_of(opt)
+  local list = {}
+  for _, g in ipairs(opt:state_dict().groups) do
+    for _, s in ipairs(g.state) do list[#list + 1] = ("%d %s %s"):format(s.step, text(s.exp_avg), text(s.exp_avg_sq)) end
+  end
+  return table.concat(list, "\n")
+end
+
+local function whole_weights(m)
+  local names, list, sd = {}, {}, m:state_dict()
+  for name in pairs(sd) do names[#names + 1] = name end
+  table.sort(names)
+  for i, name in ipairs(names) do list[i] = name .. text(sd[name]) end
+  return table.concat(list, "\n")
+end
+
+--- Steps on sequences, each rank with random numbers of its own.
+local function learn(m, opt, from, steps, compiled, clip)
+  local function fn(x, y)
+    opt:zero_grad()
+    local loss = ty.cross_entropy(m(x), y)
+    loss:backward()
+    local norm = clip(opt.groups[1].params, 0.3)
+    opt:step()
+    return loss:detach(), norm
+  end
+  local step, norms = compiled and jit.compile(fn) or fn, {}
+  for i = from, from + steps - 1 do
+    ty.manual_seed(300 + i)
+    local x, y = ty.randint(1, 7, { 4, 3 }), ty.randint(1, 7, { 4, 3 })
+    ty.manual_seed(1000 * i + rank)
+    local _, norm = step(dist.part(x), dist.part(y))
+    norms[#norms + 1] = text(norm)
+  end
+  return table.concat(norms, " ")
+end
+
+function claims.units(out)
+  local one = dist.replicate(Net(1))
+  local adam_one = adam(one)
+  local norms = learn(one, adam_one, 1, 3, false, ty.clip_grad_norm_)
+  local want, states, count = whole_weights(one), states_of(adam_one), one:num_parameters()
+  dist.release(one)
+  for _, case in ipairs { { true, false }, { nil, true } } do
+    local m = in_units(Net(1 + rank), case[1])
+    local what = ("kept %s, compiled %s"):format(tostring(case[1]), tostring(case[2]))
+    assert(m:num_parameters() <= count / size + 30)
+    local opt = dist.shard(adam(m))
+    assert(learn(m, opt, 1, 3, case[2], dist.clip_grad_norm_) == norms, what .. ": norms differ")
+    assert(whole_weights(m) == want, what .. ": weights differ")
+    assert(states_of(opt) == states, what .. ": states differ")
+    assert(rawequal(m.head.weight, m.embed.weight) and m.embed.weight.ndim == 1 and m.unused.grad == nil)
+    -- a checkpoint of other ranks, of this number, and of a process alone
+    local path = folder .. "/units.safetensors"
+    local f = io.open(path)
+    if f then
+      f:close()
+      local other = in_units(Net(7))
+      local o = dist.shard(adam(other))
+      local saved = assert(ty.load_checkpoint(path, { model = other, opt = o }))
+      assert(whole_weights(other) == saved.weights and states_of(o) == saved.states, what .. ": of other ranks")
+    end
+    dist.barrier()
+    assert(dist.save_checkpoint(path, { model = m, opt = opt, weights = want, states = states }))
+    local plain, other = Net(8), in_units(Net(9))
+    local p, o = adam(plain), dist.shard(adam(other))
+    assert(ty.load_checkpoint(path, { model = plain, opt = p }))
+    assert(whole_weights(plain) == want and states_of(p) == states, what .. ": alone")
+    assert(ty.load_checkpoint(path, { model = other, opt = o }))
+    learn(m, opt, 4, 2, false, dist.clip_grad_norm_)
+    learn(other, o, 4, 2, false, dist.clip_grad_norm_)
+    assert(whole_weights(other) == whole_weights(m), what .. ": training does not go on to the bit")
+  end
+  out(want)
+  local m = in_units(Net(1))
+  local p = m:parameters()
+  assert(raises(ty.clip_grad_norm_, p, 1):find("is a slice that dist.fully_shard made (use ty.dist.clip_grad_norm_)", 1, true))
+  assert(raises(ty.optim.Adafactor, p, {}):find "is a slice that dist.fully_shard made")
+  assert(raises(ty.optim.LBFGS, p, {}):find "is a slice that dist.fully_shard made")
+  assert(raises(dist.fully_shard, m):find "the module was cut before: Net")
+  assert(raises(m.to, m, "f64"):find "call to before dist.fully_shard")
+  local tied = Net(1)
+  dist.fully_shard(tied.head)
+  assert(raises(dist.fully_shard, tied):find "embed.weight is a part of a unit that was cut before")
+  assert(raises(dist.fully_shard, nn.Linear(3, rank + 2)):find "the ranks do not agree: rank 0 calls fully_shard of 2 tensors")
+  -- what an error leaves: slices; a scaler makes one decision on all ranks
+  raises(m.blocks[1], ty.ones(2, 3, 5))
+  assert(m.blocks[1].linear1.weight.ndim == 1)
+  local opt, scaler = adam(m), ty.optim.GradScaler { init_scale = 4 }
+  m.embed.weight.grad = ty.full(m.embed.weight.shape, rank == size - 1 and 1 / 0 or 1)
+  assert(scaler:step(opt) == false)
+  ty.no_grad(m, ty.ones(1, 2):to "i64") -- no tape, whole or not
+  assert(m.blocks[1].linear1.weight.ndim == 1)
+end
+
+--- What a rank keeps of a model that has 4 blocks of 12 * 64 * 64 elements, and at most at once.
+function claims.memory(out)
+  local function used(cut)
+    collectgarbage()
+    collectgarbage()
+    local before = ty.stats().memory.used
+    ty.manual_seed(1)
+    local m = nn.Sequential()
+    for i = 1, 4 do m[i] = nn.TransformerBlock(64, 2) end
+    if cut then
+      for i = 1, 4 do dist.fully_shard(m[i], { keep = cut == "keep" }) end
+      dist.fully_shard(m)
+    else
+      dist.replicate(m)
+    end
+    local opt = adam(m)
+    local x, between = ty.randn(1, 4, 64), nil
+    local function pass()
+      opt:zero_grad()
+      local y = m(x):sum()
+      collectgarbage()
+      between = ty.stats().memory.used - before
+      y:backward()
+      opt:step()
+    end
+    for _ = 1, 2 do
+      pass()
+      collectgarbage()
+      collectgarbage()
+    end
+    local kept = ty.stats().memory.used - before
+    if not cut then dist.release(m) end
+    return kept, between
+  end
+  local all = 4 * (12 * 64 * 64 + 13 * 64) * 4 -- bytes of the parameters; gradients and two states are as many each
+  local whole, z2, between2 = used(), used "keep"
+  local z3, between3 = used "free"
+  -- handles of the last results of a line live until it runs again: some gathered parameters that are kept
+  assert(whole > 4 * all and z2 < 4.1 * all / size + 0.6 * all and z3 < 4.1 * all / size,
+    ("%d %d %d %d"):format(all, whole, z2, z3))
+  assert(between3 < between2 - 0.8 * all, ("%d %d %d"):format(all, between2, between3))
+  out "memory"
 end
 
 --------------------------------------------------------------------------------------------------------- the claims

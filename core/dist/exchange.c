@@ -288,6 +288,28 @@ bool ty_world_wait(const char *who, Request *r, const char *about) {
   return finish(&w);
 }
 
+bool ty_world_until(const char *who, const int *ranks, int n, bool (*done)(void *), void *ctx) {
+  Pending *p = ty_mem_alloc((size_t)n * sizeof *p);
+  if (!p) {
+    ty_world_fail_here(who, "is out of memory");
+    return false;
+  }
+  int others = 0;
+  for (int i = 0; i < n; i++)
+    if (ranks[i] != ty_world.rank) p[others++] = (Pending){.rank = ranks[i]};
+  i64 next_look = ty_system_now() + LOOK_EVERY;
+  const Wait w = {.who = who, .p = p, .n = others, .moved = next_look};
+  bool ok = true;
+  for (int spins = 0; ok && !done(ctx); spins++) {
+    pause_after(spins);
+    if (ty_system_now() < next_look) continue;
+    next_look = ty_system_now() + LOOK_EVERY;
+    ok = look(&w);
+  }
+  ty_mem_free(p);
+  return ok;
+}
+
 /* --- beginning and end */
 
 /* All others have ended too. False: one has failed. */

@@ -34,6 +34,10 @@ typedef struct Seam {
   ** is replaced by a copy where they do not lie so. Raises when it is no tensor or when out of memory.
   ** The address holds until Lua code runs. */
   const void *(*read)(lua_State *L, const char *who, int i, Type *t);
+  /* The same on the tensor's own device, t->device, where they lie; and that device's queue (device.h). */
+  const void *(*place)(lua_State *L, const char *who, int i, Type *t);
+  void *(*queue)(int device);
+  int (*idle)(int device);
 } Seam;
 
 #endif

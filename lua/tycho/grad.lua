@@ -593,12 +593,28 @@ return function(ty, define)
 
   ------------------------------------------------------------------------------------------------------------ clipping
 
+  local slices = {} -- of: of parameters, where dist/fully_shard.lua has cut some, those that are slices, as keys
+
+  --- The gradients of a list of parameters, which norm_of, where there is one, takes by parameter.
   local function gradients_of(who, params)
     if is_tensor(params) then params = { params } end
     if type(params) ~= "table" then fail(who, "argument 1 must be a list of tensors, got %s", show(params)) end
-    local list = {}
-    for i, p in ipairs(params) do list[#list + 1] = check.tensor(who, i, p).grad end
-    return list
+    local list, of = {}, {}
+    for i, p in ipairs(params) do
+      local g = check.tensor(who, i, p).grad
+      if g ~= nil then list[#list + 1], of[#of + 1] = g, p end
+    end
+    return list, of
+  end
+
+  --- A norm is that of all elements, and a slice has some.
+  local function whole_only(who, params, instead)
+    if not slices.of then return end
+    for i, p in ipairs(is_tensor(params) and { params } or params) do
+      if slices.of[p] then
+        fail(who, "parameter %d, %s, is a slice that dist.fully_shard made (%s)", i, text(p), instead)
+      end
+    end
   end
 
   --- A number that is not below 0.
@@ -613,13 +629,14 @@ return function(ty, define)
   ---@param limit number
   ---@param p? number 2
   ---@return tycho.Tensor # the norm before, no dims
-  local function clip_grad_norm(params, limit, p)
-    local list = gradients_of("clip_grad_norm_", params)
+  local function clip_grad_norm(params, limit, p, norm_of)
+    local list, of = gradients_of("clip_grad_norm_", params)
     bound("clip_grad_norm_", limit, "limit")
     p = check.number("clip_grad_norm_", 3, p, "p", 2)
+    if not norm_of then whole_only("clip_grad_norm_", params, "use ty.dist.clip_grad_norm_") end
     return no_grad(function()
       local norms = {}
-      for i, g in ipairs(list) do norms[i] = g:norm(p) end
+      for i, g in ipairs(list) do norms[i] = norm_of and norm_of(of[i], g, p) or g:norm(p) end
       if #norms == 0 then return ty.zeros({}) end
       local norm = ty.stack(norms):norm(p)
       local scale = (limit / (norm + 1e-6)):minimum(1)
@@ -650,6 +667,7 @@ return function(ty, define)
   -- users or uses gradients; functions of the core that may be called; those that end a backward pass.
   core.around, core.pure, core.inline, core.captured = around, pure_grad, {}, {}
   core.exchange_by = exchange_by
+  core.slices, slices.clip, slices.whole_only = slices, clip_grad_norm, whole_only
   core.ends = { [core.step] = true } -- with nil
   core.kept = { [core.join] = 1, [core.hooks] = 2 } -- the argument that step gives back
   core.again = { [custom_back] = true, [checkpoint_back] = true, [scan_back] = true } -- run a user's function
@@ -658,7 +676,7 @@ return function(ty, define)
     directions, rows_of, jacobian, hessian, callable, no_grad, enable_grad, restore, watch, gather, differentiate,
     value_and_grad, grad, jvp, custom_grad, custom_back, by_rule, call, again, take_out, put_in, results_among,
     kinds_of, checkpoint, checkpoint_back, keep_together, repeated, taped, ruled, join, same, keep,
-    gradients_of, bound, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
+    gradients_of, whole_only, bound, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true
   end
   for _, f in ipairs(scans) do core.inline[f] = true end

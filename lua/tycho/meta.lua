@@ -7906,9 +7906,9 @@ function ty.pow_(a, b) end
 ---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
 function ty.power(a, b) end
 
----"exact", the default: every operation rounds once; "fast": products of bf16 may run on the processor's matrix unit (AMX) or by its dot products (AVX512-BF16), which flush denormals; compiled equals eager in both
+---"exact", the default: every operation rounds once; "fast": products of bf16 may run on the processor's matrix unit (AMX) or by its dot products (AVX512-BF16), which flush denormals, and those of half floats on a CUDA device's tensor cores, by cuBLASLt; "tf32": there those of f32 too, whose operands keep 10 bits; compiled equals eager in all
 ---Raises for other names.
----@param name? "exact"|"fast"
+---@param name? "exact"|"fast"|"tf32"
 ---@return string # the precision so far
 function ty.precision(name) end
 
@@ -9898,7 +9898,7 @@ ty.data = data
 local dist = {}
 
 ---The tensors of all ranks, stacked along a new first dim in the order of ranks.
----Raises where ranks do not agree on dtype and sizes, x requires grad or is not on the CPU, or a rank is gone.
+---Raises where ranks do not agree on dtype and sizes, x requires grad or is on neither the CPU nor CUDA, or a rank is gone.
 ---@param x tycho.Tensor # of any dtype and shape
 ---@param opts? {group: tycho.dist.Group?}
 ---@return tycho.Tensor # [ranks, ...]; y:flatten(1, 2) joins them along the first dim of x
@@ -9906,9 +9906,9 @@ function dist.all_gather(x, opts) end
 
 ---What the ranks' tensors add up to, element by element, on all ranks: in the order of ranks, by Tycho's operations
 ---(f16 rounds after each, integers wrap), so that the bits are those of one process that adds them. op: "sum", "mean"
----(the sum over the number of ranks), "max", "min", "prod". fast: MPI sums in an order of its own, which may change
----with sizes and machines; dtypes that it does not know are summed here.
----Raises where ranks do not agree on op, dtype and sizes, x requires grad or is not on the CPU, for sums of bool and means of integers, or where a rank is gone.
+---(the sum over the number of ranks), "max", "min", "prod". fast: MPI, or NCCL, sums in an order of its own, which may
+---change with sizes and machines; dtypes that it does not know are summed here.
+---Raises where ranks do not agree on op, dtype and sizes, x requires grad or is on neither the CPU nor CUDA, for sums of bool and means of integers, or where a rank is gone.
 ---@param x tycho.Tensor # of any shape
 ---@param opts? {op: string?, fast: boolean?, group: tycho.dist.Group?}
 ---@return tycho.Tensor # of x's dtype and shape
@@ -9927,7 +9927,7 @@ function dist.all_reduce_(x, opts) end
 function dist.barrier(opts) end
 
 ---The elements of rank `from` on all ranks; the others give a tensor of the same dtype and sizes.
----Raises where ranks do not agree on these, x requires grad or is not on the CPU, or a rank is gone.
+---Raises where ranks do not agree on these, x requires grad or is on neither the CPU nor CUDA, or a rank is gone.
 ---@param x tycho.Tensor # of any dtype and shape
 ---@param from? integer # a rank of the world, the first at first
 ---@param opts? {group: tycho.dist.Group?}
@@ -9941,6 +9941,35 @@ function dist.broadcast(x, from, opts) end
 ---@param opts? {group: tycho.dist.Group?}
 ---@return tycho.Tensor # x itself
 function dist.broadcast_(x, from, opts) end
+
+---ty.clip_grad_norm_ where parameters are slices: scales the gradients so that the p-norm of all of them, on all
+---ranks, is at most `limit`. Each gradient is gathered, one at a time, so the norm has the bits of one process.
+---Other parameters count as the same on all ranks. All ranks call it alike.
+---Raises where the parameters are no tensors, a number is negative, or the ranks do not agree.
+---@param params tycho.Tensor|tycho.Tensor[] # those without a gradient are passed over
+---@param limit number
+---@param p? number # 2
+---@return tycho.Tensor # the norm before, no dims
+function dist.clip_grad_norm_(params, limit, p) end
+
+---Cuts a module's parameters, their gradients and with them the states of optimisers in slices, one a rank
+---(Rajbhandari and others 2020, arXiv:1910.02054). It gets the first rank's numbers. Its forward gathers the
+---parameters; a backward pass gives each slice the mean of the ranks' gradients, summed in the order of ranks: to
+---the bit that of one process which goes through the ranks' parts of the batch one after the other, and divides,
+---where a forward runs once a pass.
+---
+---A unit is gathered as a whole: call it for each block of a model first, then for the model, whose other
+---parameters are a unit too. By default a block's parameters are freed after its forward, which runs once more in
+---the backward pass (ZeRO 3); those of a module that has other units in it, or where keep = true, stay until the
+---backward pass has used them (ZeRO 2). Optimisers are made afterwards; dist.shard makes their state_dict whole.
+---All ranks call forward and backward alike, and state_dict and load_state_dict of the module that was cut last:
+---both of whole tensors, so a checkpoint loads on any number of ranks. Frozen parameters and buffers stay whole.
+---In one process it gives the module.
+---Raises where the argument is no module, the ranks' modules differ, or a parameter is one of another unit, too.
+---@param model tycho.Module # the same on all ranks, whatever its numbers are
+---@param opts? {keep: boolean?, group: tycho.dist.Group?}
+---@return tycho.Module # model itself
+function dist.fully_shard(model, opts) end
 
 ---A group of some ranks, for the option `group` of other functions. All of them call this with the same ranks; others
 ---need not. Order does not matter: sums are in that of the world's ranks.
@@ -9963,6 +9992,12 @@ function dist.init(opts) end
 ---Raises as dist.init.
 ---@return string?
 function dist.library() end
+
+---The place of this process among those of its machine, from 0: which of the machine's CUDA devices is its own, as in
+---ty.device("cuda:" .. dist.local_rank()). 0 where the launcher does not tell.
+---Raises nothing.
+---@return integer
+function dist.local_rank() end
 
 ---This rank's part of a batch: the first dim, or another one, in as many equal parts as there are ranks.
 ---Raises where the dim does not divide by the number of ranks.
@@ -10018,17 +10053,18 @@ function dist.replicate(model) end
 function dist.save_checkpoint(path, parts) end
 
 ---Gives a tensor to another rank, which calls recv. Returns when it has been taken, or MPI keeps a copy.
----Raises where `to` is no other rank, x requires grad or is not on the CPU, or the rank is gone.
+---Raises where `to` is no other rank, x requires grad or is on neither the CPU nor CUDA, or the rank is gone.
 ---@param x tycho.Tensor # of any dtype and shape
 ---@param to integer # a rank of the world
----@param opts? {tag: integer?} # 0 to 255: recv takes messages of the same tag, in the order in which they were sent
+---@param opts? {tag: integer?} # 0 to 255: recv takes messages of the same tag, in the order in which they were sent; those of CUDA tensors in that order whatever their tags
 function dist.send(x, to, opts) end
 
 ---Cuts an optimiser's states in shards (ZeRO 1; Rajbhandari and others 2020, arXiv:1910.02054): each rank keeps
 ---those of its share of the parameters, updates these, and gets the others from their ranks, to the bits of an
 ---optimiser that is not cut. Gradients must be the same on all ranks, as those of dist.replicate are. step,
 ---state_dict and load_state_dict are called by all ranks from then on; a state_dict is whole, so a checkpoint
----loads on any number of ranks. In one process it gives the optimiser, and does nothing.
+---loads on any number of ranks. Where the parameters are slices that dist.fully_shard made, states are in slices
+---already, and this makes state_dict whole. In one process it gives the optimiser, and does nothing.
 ---Raises where the argument is no optimiser, or one whose state is that of all parameters (LBFGS); where the ranks' parameters differ.
 ---@param opt tycho.Optimizer
 ---@return tycho.Optimizer # opt itself

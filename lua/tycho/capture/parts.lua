@@ -344,7 +344,7 @@ function Parts:pays(seen)
   seen[self] = true
   for site in pairs(self.sites) do
     for known in pairs(site.callees) do
-      if known.whole and known.whole:pays() then return true end
+      if known.whole and known.whole:pays(seen) then return true end
       if known.compiled and self.whole.does_enough(known.compiled) then return true end
     end
     for _, to in ipairs(site.leads or site.exits) do
@@ -355,10 +355,10 @@ function Parts:pays(seen)
   return false
 end
 
---- Whether some part of a function that is made anew does enough.
-function Whole:pays()
+--- Whether some part of a function that is made anew does enough, or what is called there.
+function Whole:pays(seen)
   for _, rest in pairs(self.rests) do
-    if rest.parts.worth then return true end
+    if rest.parts:pays(seen) then return true end
   end
   return false
 end

@@ -35,12 +35,13 @@ return function(M, own)
 
   --- Tensors of one dtype, as lists of at most BUCKET elements, or of one tensor; at: which of `list` they are.
   local function buckets_of(list)
-    local by_dtype, order = {}, {}
+    local of_kind, order = {}, {}
     for i, x in ipairs(list) do
-      local bucket = by_dtype[x.dtype]
+      local kind = x.dtype .. x.device
+      local bucket = of_kind[kind]
       if not bucket or bucket.n + x:numel() > BUCKET then
         bucket = { n = 0, at = {} }
-        by_dtype[x.dtype], order[#order + 1] = bucket, bucket
+        of_kind[kind], order[#order + 1] = bucket, bucket
       end
       bucket[#bucket + 1], bucket.at[#bucket + 1] = x, i
       bucket.n = bucket.n + x:numel()
@@ -109,7 +110,7 @@ return function(M, own)
     local given, of = {}, {}
     for i, p in ipairs(list) do
       if some[i] then
-        local g = grad_of(p) or ty.zeros(p.shape, { dtype = p.dtype })
+        local g = grad_of(p) or ty.zeros(p.shape, { dtype = p.dtype, device = p.device })
         given[#given + 1], of[#of + 1] = g, i
       end
     end
@@ -196,7 +197,6 @@ return function(M, own)
     if world.size == 1 then return model end
     local kinds = {}
     for i, x in ipairs(list) do
-      if x.device ~= "cpu" then check.fail(who, "%s must be on the CPU, got %s", names[i], x.device) end
       kinds[i] = names[i] .. " " .. own.kind_of(x)
     end
     W.agree(who, world.all, ("replicate of %d tensors, %s"):format(#list, W.digest(concat(kinds, "; "))))

@@ -260,7 +260,8 @@ return function(M, own)
   --- those of its share of the parameters, updates these, and gets the others from their ranks, to the bits of an
   --- optimiser that is not cut. Gradients must be the same on all ranks, as those of dist.replicate are. step,
   --- state_dict and load_state_dict are called by all ranks from then on; a state_dict is whole, so a checkpoint
-  --- loads on any number of ranks. In one process it gives the optimiser, and does nothing.
+  --- loads on any number of ranks. Where the parameters are slices that dist.fully_shard made, states are in slices
+  --- already, and this makes state_dict whole. In one process it gives the optimiser, and does nothing.
   --- Raises where the argument is no optimiser, or one whose state is that of all parameters (LBFGS); where the ranks'
   --- parameters differ.
   ---@param opt tycho.Optimizer
@@ -276,6 +277,7 @@ return function(M, own)
     end
     local world = W.open()
     if world.size == 1 or rawget(opt, "owners") then return opt end
+    if own.has_slices(opt) then return own.shard_slices(opt) end
     local kinds = {}
     for _, g in ipairs(opt.groups) do
       for _, p in ipairs(g.params) do kinds[#kinds + 1] = own.kind_of(p) end

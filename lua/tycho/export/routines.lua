@@ -190,24 +190,25 @@ end
 
 for _, t in ipairs {
   { S = "f32", T = "float", B = "0x1.8p23f + 127 + 64", U = "0x1p-64f", L = "-0x1.62e430p-1f", R = "0x1.05c610p-29f",
-    W = "23", Z = "-104", N = "5", I = "uint32_t",
-    C = "0.5f, (float)0.166665196, (float)0.0416663848, (float)0.00836884882, (float)0.00139422144" },
+    W = "23", Z = "-104", I = "uint32_t",
+    C = { "0.5f", "(float)0.166665196", "(float)0.0416663848", "(float)0.00836884882", "(float)0.00139422144" } },
   { S = "f64", T = "double", B = "0x1.8p52 + 1023 + 512", U = "0x1p-512", L = "-0x1.62e42fefa39efp-1",
-    R = "-0x1.abc9e3b39803fp-56", W = "52", Z = "-746", N = "10", I = "uint64_t",
-    C = "0x1.0000000000007p-1, 0x1.55555555554fbp-3, 0x1.55555555514b6p-5, 0x1.1111111128290p-7,\n"
-      .. "    0x1.6c16c1821e6a3p-10, 0x1.a01a012578457p-13, 0x1.a0199e856e37ap-16, 0x1.71df33f25626cp-19,\n"
-      .. "    0x1.28aa01afc03a2p-22, 0x1.ad6473426ac4ep-26" },
+    R = "-0x1.abc9e3b39803fp-56", W = "52", Z = "-746", I = "uint64_t",
+    C = { "0x1.0000000000007p-1", "0x1.55555555554fbp-3", "0x1.55555555514b6p-5", "0x1.1111111128290p-7",
+      "0x1.6c16c1821e6a3p-10", "0x1.a01a012578457p-13", "0x1.a0199e856e37ap-16", "0x1.71df33f25626cp-19",
+      "0x1.28aa01afc03a2p-22", "0x1.ad6473426ac4ep-26" } },
 } do
+  t.H = {} -- Horner's steps one by one: compilers make no vectors of a loop that they have not unrolled
+  for i = #t.C - 1, 1, -1 do t.H[#t.H + 1] = format("  y = ty_fma_%s(y, r, %s);\n", t.S, t.C[i]) end
+  t.H, t.C = concat(t.H), t.C[#t.C]
   prelude.piece("exponential_" .. t.S, { "fma_" .. t.S, "bits_" .. t.S }, (gsub([[
 /* e to a power up to 0. */
 TY_INLINE @T ty_exponential_@S(@T a) {
-  const @T c[] = {@C};
   const @T x = @Z > a ? @Z : a, magic = @B;
   const @T t = ty_fma_@S(x, (@T)(1 / 0x1.62e42fefa39efp-1), magic), n = t - magic;
   const @T r = ty_fma_@S(n, @R, ty_fma_@S(n, @L, x));
-  @T y = c[@N - 1];
-  for (int i = @N - 2; i >= 0; i--) y = ty_fma_@S(y, r, c[i]);
-  y = ty_fma_@S(ty_fma_@S(y, r, 1), r, 1);
+  @T y = @C;
+@H  y = ty_fma_@S(ty_fma_@S(y, r, 1), r, 1);
   return y * ty_float_@S((@I)(ty_raw_@S(t) << @W)) * @U;
 }
 ]], "@(%w)", t)))
@@ -246,15 +247,14 @@ static void ty_attend_@S_head(const ty_attend_@S *a, @T *y, @T *room) {
     for (int64_t j0 = 0; j0 < last; j0 += ty_keys_@S) {
       const int64_t h = last - j0 < ty_keys_@S ? last - j0 : ty_keys_@S;
       ty_product_@S(h, w, a->d, a->k + j0 * a->kr, a->kr, a->kc, qt, w, 1, s, w, panel);
-      for (int64_t j = 0; j < h; j++)
-        for (int64_t i = 0; i < w; i++) {
-          const int64_t at = (i0 + i) * a->mr + (j0 + j) * a->mc;
-          @T x = s[j * w + i];
-          if (a->seen) x = a->seen[at] ? x : least;
-          else if (a->mask) x = x + a->mask[at];
-          if (a->causal && j0 + j > i0 + i + ahead) x = least;
-          s[j * w + i] = x;
-        }
+      if (a->mask || a->seen)
+        for (int64_t j = 0; j < h; j++)
+          for (int64_t i = 0; i < w; i++) {
+            const int64_t at = (i0 + i) * a->mr + (j0 + j) * a->mc;
+            s[j * w + i] = a->mask ? s[j * w + i] + a->mask[at] : a->seen[at] ? s[j * w + i] : least;
+          }
+      for (int64_t j = 0; a->causal && j < h; j++) /* those before it do not see it */
+        for (int64_t i = 0; i < w && i < j0 + j - i0 - ahead; i++) s[j * w + i] = least;
       for (int64_t i = 0; i < w; i++) shrink[i] = top[i];
       for (int64_t j = 0; j < h; j++)
         for (int64_t i = 0; i < w; i++) top[i] = s[j * w + i] > top[i] ? s[j * w + i] : top[i];
