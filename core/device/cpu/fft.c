@@ -318,8 +318,6 @@ typedef struct Lines {
   _Atomic bool failed;
 } Lines;
 
-static bool takes_real(int kind) { return kind == FFT_REAL || kind == FFT_HALF_BACK; }
-static bool gives_real(int kind) { return kind == FFT_HALF || kind == FFT_REAL_BACK; }
 
 /* The line of column c of block o, of so many numbers, real or pairs. */
 static FftLine line_at(const Lines *l, const void *t, i64 count, bool real, i64 o, i64 c) {
@@ -401,7 +399,7 @@ static bool half_to_real(const Lines *l, const FftLine *x, i64 xcol, FftLine y, 
 
 /* Columns [c, c + cols) of block o; of blocks from o on where inner is 1. */
 static bool group(const Lines *l, i64 o, i64 c, i64 cols, Scratch *s) {
-  const bool real = takes_real(l->kind), gives = gives_real(l->kind);
+  const bool real = ty_fft_takes_real(l->kind), gives = ty_fft_gives_real(l->kind);
   const i64 h = l->n / 2 + 1, nx = gives ? h : l->n, ny = real ? h : l->n;
   FftLine x = line_at(l, l->x, nx, real, o, c), y = line_at(l, l->y, ny, gives, o, c);
   const i64 xcol = (l->inner == 1 ? nx : 1) * (real ? 1 : 2);
@@ -443,10 +441,6 @@ static i64 columns(const Lines *l) {
   return suits || l->outer < FEW_LINES ? 1 : FFT_COLUMNS;
 }
 
-static double scale_of(int norm, i64 n) {
-  return norm == FFT_BY_N ? 1.0 / (double)n : norm == FFT_BY_ROOT ? 1.0 / sqrt((double)n) : 1;
-}
-
 static bool lines_run(Lines *l) {
   const i64 numbers = l->outer * l->inner * l->n;
   const int threads = numbers < 2 * GRAIN ? 1 : ty_pool_threads(0);
@@ -467,12 +461,10 @@ static bool lines_run(Lines *l) {
 
 bool ty_fft(int dtype, int kind, int norm, const void *x, void *y, i64 outer, i64 n, i64 inner) {
   const bool real = kind != FFT_FORWARD && kind != FFT_INVERSE;
-  Lines l = {.x = x, .y = y, .n = n, .inner = inner, .outer = outer, .kind = kind, .weight = 1};
+  Lines l = {.x = x, .y = y, .n = n, .inner = inner, .outer = outer, .kind = kind, .weight = ty_fft_weight(kind)};
   if (!outer || !inner) return true;
   l.K = ty_fft_kern(dtype);
-  l.scale = scale_of(norm, n);
-  if (kind == FFT_HALF_BACK) l.weight = 2;
-  if (kind == FFT_REAL_BACK) l.weight = 0.5;
+  l.scale = ty_fft_scale(norm, n);
   const FftPlan *p = ty_fft_plan(dtype, n, real);
   if (!p) return false;
   l.q = p->real ? p : NULL;

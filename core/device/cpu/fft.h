@@ -1,34 +1,12 @@
 /*
-** fft.h -- what the parts of the Fourier transform share: kernels of an instruction set, plans of a length.
+** fft.h -- what the parts of the CPU's Fourier transform share: kernels of an instruction set, plans.
 ** Complex numbers lie apart while they are worked on: real parts in one array, imaginary parts in another.
 */
 #ifndef TY_FFT_H
 #define TY_FFT_H
 
 #include "device/cpu/cpu.h"
-
-enum {
-  FFT_RADIX_MOST = 19, /* larger primes go by Bluestein's sum */
-  FFT_ODD_MOST = 53,   /* and of real numbers */
-  FFT_RADIX_FLAT = 13, /* larger ones have no `wide` */
-  FFT_PASSES = 48,
-  FFT_DIRECT = 1 << 14, /* longer transforms are split in two dims */
-  FFT_COLUMNS = 16,     /* transforms side by side */
-  FFT_PAD = 256         /* elements behind an array that vectors may touch */
-};
-
-/* One pass of Stockham's algorithm: element q + s (p + m k) is input k of butterfly p, whose output k, times
-** w^(p k), goes to q + s (r p + k). */
-typedef struct FftPass {
-  i64 m, s;
-  int r;
-  const void *
-      each; /* w^(p k): real, imaginary part for each p, k = 1 .. r - 1; NULL: the last pass, m = 1 */
-  const void *
-      wide; /* where s is small: for each k, real then imaginary parts of all m s positions, `span` apart */
-  i64 span;
-  const void *odd; /* cosines, then sines, of multiples of the turn / r */
-} FftPass;
+#include "device/fft_plan.h"
 
 /* An array of complex numbers: number i at re[i row], im[i row]. */
 typedef struct FftLine {
@@ -65,26 +43,6 @@ typedef struct FftKern {
   void (*negate)(void *a, i64 n);
 } FftKern;
 const FftKern *ty_fft_kern(int dtype); /* f32 or f64 */
-
-typedef enum { FFT_BY_PASSES, FFT_BY_SPLIT, FFT_BY_CHIRP, FFT_BY_HALF, FFT_BY_ODD } FftWay;
-
-/* How n complex numbers are transformed; HALF and ODD: how n real ones are. */
-typedef struct FftPlan FftPlan;
-struct FftPlan {
-  i64 n, bytes;
-  int dtype;
-  FftWay way;
-  int npass;
-  FftPass pass[FFT_PASSES]; /* PASSES; ODD: the first, its `wide` for k = 1 .. r / 2 */
-  FftPlan *sub[2]; /* SPLIT: of n1, of n2; CHIRP: of m; HALF: of n / 2; ODD: of m, of m real ones; none where m = 1 */
-  void *w;     /* CHIRP: the chirp of n pairs; HALF: the turns of n / 2 + 1 pairs; SPLIT: u */
-  void *v;     /* CHIRP: the chirp's transform over m, m pairs; SPLIT: v */
-  void *table; /* the memory that all these lie in */
-  /* of the cache */
-  bool real;
-  i32 refs;
-  u64 used;
-};
 
 /* The plan, held; NULL: out of memory. real: of real numbers; one of complex ones where none is better. */
 const FftPlan *ty_fft_plan(int dtype, i64 n, bool real);
