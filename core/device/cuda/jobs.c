@@ -221,7 +221,7 @@ bool ty_cuda_takes(const Job *j) {
     return !j->blas && !g->k0 && !g->kstep && !(g->n == 1 && (g->a_im2col || g->b_im2col));
   case JOB_SORT: return ty_cuda_sort_takes(j);
   case JOB_ATTEND: return ty_cuda_attend_takes(j->attend);
-  case JOB_FFT: return false;
+  case JOB_FFT: return ty_cuda_fft_takes(j);
   case JOB_SOLVE: return ty_cuda_solve_takes(j);
   default: return true;
   }
@@ -232,7 +232,7 @@ static const char *name_of(const Job *j) {
       [JOB_PRODUCT] = "matmul",  [JOB_ATTEND] = "attention",
       [JOB_SORT] = "sort",       [JOB_SEARCH] = "searchsorted",
       [JOB_SCATTER] = "scatter", [JOB_POSITIONS] = "check of positions",
-      [JOB_COPY] = "copy"};
+      [JOB_COPY] = "copy",     [JOB_FFT] = "fft"};
   return names[j->kind] ? names[j->kind] : "job";
 }
 
@@ -247,6 +247,7 @@ bool ty_cuda_perform(const Job *j, void *const *buf, const u64 *scalar, const vo
   case JOB_PRODUCT: ok = product(j, buf, scalar, s, err); break;
   case JOB_ATTEND: ok = attend(j, buf, s); break;
   case JOB_SORT: ok = ty_cuda_sort(j, buf, s); break;
+  case JOB_FFT: ok = ty_cuda_fft(j, buf, s); break;
   case JOB_SEARCH: ok = ty_cuda_search(j, buf, s); break;
   case JOB_SCATTER: ok = ty_cuda_scatter(j, buf, s); break;
   case JOB_POSITIONS: ok = positions(j, buf, s, err); break;
