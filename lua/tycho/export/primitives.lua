@@ -223,6 +223,9 @@ end
 
 M.loaded, M.to_store = loaded, to_store
 
+--- The dtype that a `narrow` rounds to.
+function M.narrowed(ins) return dtypes[ins.imm] end
+
 local limits = { bool = { "0.0", "1.0" }, u8 = { "0.0", "255.0" }, i8 = { "-128.0", "127.0" },
   i16 = { "-32768.0", "32767.0" }, i32 = { "-0x1p31", "0x1.fffffffcp30" }, i64 = { "-0x1p63", "0x1.fffffffffffffp62" },
   u16 = { "0.0", "65535.0" }, u32 = { "0.0", "4294967295.0" }, u64 = { "0.0", "0x1.fffffffffffffp62" } }
