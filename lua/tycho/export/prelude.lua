@@ -335,10 +335,16 @@ static double ty_fma_f64(double a, double b, double c) {
 
 -- Whole numbers -------------------------------------------------------------------------------------------------------
 
--- Of 32 bits by way of doubles, of which there are vectors: a quotient is further from the next whole number than it
--- is rounded.
-for _, i in ipairs { { I32, "(int32_t)((double)a / (double)by)" }, { I64, "a / by" } } do
-  family("divi_@S", { i[1] }, {}, (gsub([[
+-- By way of doubles, of which there are vectors and which are faster where there are none: a quotient of less than 2^51
+-- is further from the next whole number than it is rounded.
+for _, i in ipairs { { I32, "(int32_t)((double)a / (double)by)" }, { I64, "ty_quotient_i64(a, by)", [[
+TY_INLINE int64_t ty_quotient_i64(int64_t a, int64_t b) {
+  const uint64_t most = UINT64_C(1) << 51;
+  if (((uint64_t)a + most) >> 52 || ((uint64_t)b + most) >> 52) return a / b;
+  return (int64_t)((double)a / (double)b);
+}
+]] } } do
+  family("divi_@S", { i[1] }, {}, (gsub((i[3] or "") .. [[
 TY_INLINE @T ty_divi_@S(@T a, @T b) {
   const @T by = ((b == 0) | (b == -1)) ? 1 : b, q = @Q;
   return b == 0 ? 0 : b == -1 ? (@T)(0 - (@U)a) : q;
@@ -459,8 +465,9 @@ piece("unroll", {}, [[
 ]])
 
 piece("slides", { "unroll" }, [[
-/* Vectors whose elements move: TY_SLIDE_n(a, b, k) is the last k of a, then the first n - k of b. */
-#if defined(__has_builtin)
+/* Vectors whose elements move, unless the compiler has none or TY_PLAIN is defined: the same bits. TY_SLIDE_n(a, b, k) is
+** the last k of a, then the first n - k of b. */
+#if defined(__has_builtin) && !defined(TY_PLAIN)
 #if __has_builtin(__builtin_shufflevector)
 #if defined(__AVX512F__)
 #define TY_WIDE 64

@@ -221,7 +221,7 @@ local function to_store(dtype, v, use)
   return v
 end
 
-M.loaded, M.to_store = loaded, to_store
+M.loaded, M.to_store, M.unsigned = loaded, to_store, unsigned
 
 --- The dtype that a `narrow` rounds to.
 function M.narrowed(ins) return dtypes[ins.imm] end

@@ -172,6 +172,11 @@ function Emit:value(v, index)
   local names = {}
   for k = 1, 3 do names[k] = ins[k] and self:name(ins[k]) end
   local y = expression(ins, names[1], names[2], names[3], use)
+  if ins.op == "sel" and self.divides and not floating[ins.type] then -- no branches where there are no vectors
+    local u = primitives.unsigned[ins.type]
+    local is = format("(%s)(%s != 0)", u, names[1])
+    y = format("(%s)(((%s)%s & (0 - %s)) | ((%s)%s & (%s - 1)))", ctype[ins.type], u, names[2], is, u, names[3], is)
+  end
   return y or self.refuse("the primitive " .. ins.op)
 end
 
@@ -484,6 +489,7 @@ function M.lines(about)
   for v = 0, p.n - 1 do
     local op = p.body[v].op
     e.gathers = e.gathers or e.live[v] and op == "gload"
+    e.divides = e.divides or e.live[v] and (op == "divi" or op == "remi") and p.body[v].type == "i64"
     if e.live[v] and (op == "load" or op == "store" or op == "gload" or op == "iota") then
       e.operand_used[p.body[v].imm] = true
     end
