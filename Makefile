@@ -468,7 +468,7 @@ test-gpu: build
 	@$(LUAJIT) spec/gpu.lua $(GPU_OPTIONS)
 
 # Exported C by each of these compilers: the bits are Tycho's. `make test` has the first of them.
-EXPORT_CC  ?= gcc -O0;gcc -O3;gcc -O3 -mavx2;gcc -O3 -march=native;clang -O0;clang -O3;clang -O3 -mavx2 -mfma;$(EXPORT_SAN)
+EXPORT_CC  ?= gcc -O0;gcc -O3;gcc -O3 -mavx2;gcc -O3 -march=native;clang -O0;clang -O3;clang -O3 -mavx2 -mfma;gcc -O2 -DTY_PLAIN;$(EXPORT_SAN)
 EXPORT_SAN ?= gcc -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
 EXPORT_ARM ?= aarch64-linux-gnu-gcc -O0 -static;aarch64-linux-gnu-gcc -O3 -static
 test-export: build
