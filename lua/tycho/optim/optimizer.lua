@@ -10,6 +10,7 @@ return function(ty, M, check)
   local rawget, rawset = rawget, rawset
   local is_tensor = ty.is_tensor
   local eager, compile = ty.internals.composite.eager, ty.internals.compile
+  local forget = ty.internals.grad.forget
 
   ---@class tycho.Optimizer
   ---@field groups table[] each {params, state, settings...}
@@ -243,7 +244,11 @@ return function(ty, M, check)
   --- Raises never.
   function Optimizer:zero_grad()
     for _, g in ipairs(self.groups) do
-      for _, p in ipairs(g.params) do p.grad = nil end
+      if eager() then
+        forget(g.params)
+      else
+        for _, p in ipairs(g.params) do p.grad = nil end
+      end
     end
   end
 
