@@ -583,6 +583,8 @@ local M = {
     from = "(shared[at] or becomes[at]) then apart[at] = set end", to = "(shared[at] or becomes[at]) then apart[at] = nil end" },
   { file = "lua/tycho/capture/cells.lua", what = "what was in a variable's register before is kept between an object and its method",
     from = "set[to] and not has(flow[to].writes, r) then", to = "set[to] then" },
+  { file = "core/lua/lua_grad.c", what = "zero_grad forgets the first gradient alone",
+    from = "if (lua_isnil(L, -1)) return 0;\n    grad_set", to = "if (lua_isnil(L, -1) || i > 1) return 0;\n    grad_set" },
   { file = "lua/tycho/capture/parts.lua", what = "bytes that fusion saves do not count where functions are made in each call",
     from = "work.operations + work.saved / M.BYTES >=", to = "work.operations >=" },
   { file = "lua/tycho/capture/parts.lua", what = "closures whose callees do enough are not kept",
