@@ -1957,11 +1957,11 @@ function Tensor:int() end
 function Tensor:interp(xp, fp, opts) end
 
 ---Another number of places in each dim behind batch and channels.
----Options: size, a number or a list; or scale (scale_factor), likewise; mode = "nearest" (of the place's corner), "nearest-exact"
----(of its middle), "linear" (also "bilinear", "trilinear"): between neighbours, "bicubic": of four a dim, "area":
----means; align_corners = false: whether the outer places keep their values; antialias = false: of linear and cubic
----modes, whether all places count that an output covers; recompute_scale_factor = false: whether places lie as
----with the size that follows from the scale, not with the scale, where that gives no whole number.
+---Options: size, a number or a list; or scale (scale_factor), likewise; mode = "nearest" (of the place's corner),
+---"nearest-exact" (of its middle), "linear" (also "bilinear", "trilinear"): between neighbours, "bicubic": of four
+---a dim, "area": means; align_corners = false: whether the outer places keep their values; antialias = false: of
+---linear and cubic modes, whether all places count that an output covers; recompute_scale_factor = false: whether
+---places lie as with the size that follows from the scale, not with the scale, where that gives no whole number.
 ---Shape of the result: [batch, channels, size...]
 ---Formula: as PyTorch's interpolate
 ---Raises where x has other dims than 3 to 5, not one of size and scale is given, or the mode is not known.
@@ -6737,11 +6737,11 @@ function ty.inner(a, b) end
 function ty.interp(x, xp, fp, opts) end
 
 ---Another number of places in each dim behind batch and channels.
----Options: size, a number or a list; or scale (scale_factor), likewise; mode = "nearest" (of the place's corner), "nearest-exact"
----(of its middle), "linear" (also "bilinear", "trilinear"): between neighbours, "bicubic": of four a dim, "area":
----means; align_corners = false: whether the outer places keep their values; antialias = false: of linear and cubic
----modes, whether all places count that an output covers; recompute_scale_factor = false: whether places lie as
----with the size that follows from the scale, not with the scale, where that gives no whole number.
+---Options: size, a number or a list; or scale (scale_factor), likewise; mode = "nearest" (of the place's corner),
+---"nearest-exact" (of its middle), "linear" (also "bilinear", "trilinear"): between neighbours, "bicubic": of four
+---a dim, "area": means; align_corners = false: whether the outer places keep their values; antialias = false: of
+---linear and cubic modes, whether all places count that an output covers; recompute_scale_factor = false: whether
+---places lie as with the size that follows from the scale, not with the scale, where that gives no whole number.
 ---Shape of the result: [batch, channels, size...]
 ---Formula: as PyTorch's interpolate
 ---Raises where x has other dims than 3 to 5, not one of size and scale is given, or the mode is not known.
