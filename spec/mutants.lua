@@ -1663,6 +1663,12 @@ local M = {
   { file = "lua/tycho/files.lua", what = "the dtypes that safetensors lack are found after the first",
     from = "for _, name in ipairs(names) do\n    local dtype = tensors[name].dtype",
     to = "for _, name in ipairs { names[1] } do\n    local dtype = tensors[name].dtype" },
+  { file = "lua/tycho/onnx/grams.lua", what = "single integers are counted once for each skip",
+    from = "n == 1 and 1 or a.max_skip_count + 1", to = "a.max_skip_count + 1" },
+  { file = "lua/tycho/onnx/images.lua", what = "boxes end before their last place",
+    from = "local span = (last - first + 1):clamp(1)", to = "local span = (last - first):clamp(1)" },
+  { file = "lua/tycho/resample.lua", what = "places lie by the sizes, whatever scale was asked for",
+    from = "if scales[i] then return 1, scales[i] end", to = "" },
 }
 
 return M
