@@ -166,7 +166,8 @@ static CallAnswer end_exchange(const void *y, CallRun *r) {
 static CallAnswer begin_agreement(const AsyncCall *c, void *y, CallRun *r) {
   const ExchangeHead *h = &((const Exchange *)c)->head;
   enter(r);
-  Agreeing *a = ty_agree_begin(h->who, h->tag, ((const Exchange *)c)->m, h->n, h->own, h->text, r->run);
+  Agreeing *a =
+      ty_agree_begin(h->who, h->tag, ((const Exchange *)c)->m, h->n, h->own, h->text, r->run);
   if (!a) return failed(r);
   a->y = y;
   return CALL_DONE;
@@ -237,8 +238,7 @@ static Exchange *chain[CHAINS];
 
 static bool is_same(const Exchange *a, const Exchange *b) {
   return !memcmp(&a->head, &b->head, sizeof a->head) && a->call.takes == b->call.takes &&
-         a->call.gives == b->call.gives &&
-         !memcmp(a->m, b->m, (size_t)a->head.n * sizeof *a->m);
+         a->call.gives == b->call.gives && !memcmp(a->m, b->m, (size_t)a->head.n * sizeof *a->m);
 }
 
 i32 ty_exchange_call(const ExchangeHead *h, const Message *m, i64 takes, i64 gives,
@@ -248,11 +248,8 @@ i32 ty_exchange_call(const ExchangeHead *h, const Message *m, i64 takes, i64 giv
   if (!e) return 0;
   memcpy(&e->head, h, sizeof *h);
   memcpy(e->m, m, list);
-  e->call = (AsyncCall){.takes = takes,
-                   .gives = gives,
-                   .channel = h->tag,
-                   .gate = h->agrees,
-                   .library = &library};
+  e->call = (AsyncCall){
+      .takes = takes, .gives = gives, .channel = h->tag, .gate = h->agrees, .library = &library};
   const u64 hash = ty_hash(e->m, list, ty_hash(h, sizeof *h, (u64)takes ^ (u64)gives << 20));
   Exchange **at = &chain[hash % CHAINS], *f = *at;
   while (f && !is_same(e, f)) f = f->like;

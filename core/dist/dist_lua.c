@@ -99,8 +99,8 @@ static ExchangeHead head_of(lua_State *L, int n) {
 }
 
 /* Pushes the result of a call in the capture in progress. */
-static void push_call(lua_State *L, const ExchangeHead *h, const Message *m, const Type *t, int base,
-                      int x) {
+static void push_call(lua_State *L, const ExchangeHead *h, const Message *m, const Type *t,
+                      int base, int x) {
   const i64 takes = x ? bytes_of(lent.type(L, h->who, x)) : 0;
   const i32 number = ty_exchange_call(h, m, takes, bytes_of(t), lent.add_call);
   if (!number) lent.enter(L, "has more different exchanges than are kept");
@@ -300,10 +300,11 @@ static int l_failure(lua_State *L) {
 
 TY_EXPORT int luaopen_tycho_dist(lua_State *L);
 int luaopen_tycho_dist(lua_State *L) {
-  static const luaL_Reg fns[] = {
-      {"open", l_open},         {"settings", l_settings}, {"agree", l_agree}, {"records", l_records},
-      {"exchange", l_exchange}, {"team", l_team},         {"takes", l_takes},
-      {"reduce", l_reduce},     {"failure", l_failure},   {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"open", l_open},         {"settings", l_settings},
+                                 {"agree", l_agree},       {"records", l_records},
+                                 {"exchange", l_exchange}, {"team", l_team},
+                                 {"takes", l_takes},       {"reduce", l_reduce},
+                                 {"failure", l_failure},   {NULL, NULL}};
   lua_getfield(L, LUA_REGISTRYINDEX, SEAM_KEY);
   const Seam *seam = (const Seam *)lua_touserdata(L, -1);
   if (!seam || lua_objlen(L, -1) != sizeof *seam || seam->magic != SEAM_MAGIC ||

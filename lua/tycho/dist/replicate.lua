@@ -6,7 +6,8 @@
 -- 1. What a pass adds to `grad` is exchanged, not what was there: it waits aside meanwhile. So passes add up as they
 --    do in one process, and the mean is ((g0 + g1) + g2 ...) / ranks, the bits of a process that goes through the
 --    parts of the batch in order.
--- 2. Gradients of one dtype go together, in buckets: a few long exchanges instead of many short ones.
+-- 2. Gradients of one dtype go together, in buckets: a few long exchanges instead of many short ones. In a captured step
+--    each begins when its gradients are there, while others are computed (core/compile/plan_calls.c).
 -- 3. Parameters that a rank's pass did not reach count as zeros there, where another rank's did. Where no rank's did,
 --    there is no gradient.
 -- 4. All ranks make the same backward passes while there are such models, also passes of other models.
@@ -18,8 +19,8 @@ local W = require "tycho.dist.world"
 local ipairs, concat = ipairs, table.concat
 
 local BUCKET = 2 ^ 22 -- elements that are exchanged at once
-local GRADIENTS = tonumber(os.getenv "TB" or "") or 2 ^ 18 -- of gradients, so that some travel while others are computed
-local ALONE = tonumber(os.getenv "TA" or "") or 2 ^ 16 -- elements of one that goes without others, since to join them costs a copy
+local GRADIENTS = 2 ^ 18 -- the same of gradients: some travel while others are computed
+local ALONE = 2 ^ 16 -- elements of a gradient that goes without others: to join them costs a copy
 
 local no_grad = ty.no_grad
 
