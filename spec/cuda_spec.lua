@@ -299,6 +299,19 @@ describe("moves on cuda give the CPU's:", function()
     w:add_(1)
     assert.equal(6, w:sum():item())
   end)
+  probe("in a compiled function it leaves all that the function writes, of every size", function()
+    for _, dtype in ipairs { "f32", "i8", "bool" } do
+      local w, table = ty.ones({ 5, 3 }, { dtype = dtype, device = "cuda" }), ty.zeros({ 5, 3 }, { dtype = dtype, device = "cuda" })
+      local f = ty.compile(function(i) w:copy_(table:index_select(1, i)) end)
+      local function at(n) return ty.tensor({ 1, 2, n, 3, 4 }, { dtype = "i64", device = "cuda" }) end
+      for _ = 1, 3 do
+        raises("index_select: index 9 at %(3, 1%) is out of range 1%.%.5", function() f(at(9)) return w:get(1, 1) end)
+        assert.equal(15, w:to "i64":sum():item())
+      end
+      f(at(5))
+      assert.equal(0, w:to "i64":sum():item())
+    end
+  end)
 end)
 
 describe("compiled functions on cuda", function()

@@ -70,6 +70,11 @@ typedef struct Device {
   ** not here. */
   void (*begin)(void);
   void (*end)(void);
+  /* For libraries that give the device work of their own, behind all that was asked for: where to (a CUDA stream), its
+  ** context being this thread's. NULL: the device has failed. And whether all of it is done, without waiting: 1 or 0, -1
+  ** where the device has failed. NULL: no library works with it. */
+  void *(*queue)(void);
+  int (*idle)(void);
 } Device;
 
 extern const Device *ty_devices[DEVICES_MAX]; /* by number */
@@ -79,7 +84,7 @@ extern const Device *ty_devices[DEVICES_MAX]; /* by number */
 ** Lua's registry under DEVICE_KEY, as a light userdata. version: what this header said when they were compiled. Gives
 ** the CPU's device, for what they leave to it; NULL: not added, *err says why. A name that is there is not added
 ** again: its device goes on. */
-#define DEVICE_VERSION 4
+#define DEVICE_VERSION 5
 #define DEVICE_KEY "tycho.device"
 typedef const Device *DeviceRegister(u32 version, const Device *d, const char **err);
 DeviceRegister ty_device_register;

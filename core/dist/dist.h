@@ -54,6 +54,8 @@ void ty_world_go_on(void);
 bool ty_world_exchange(const char *who, const Message *m, int n, int tag);
 /* Waits for requests that are not messages; `about` stands for their ranks in errors. */
 bool ty_world_wait(const char *who, Request *r, const char *about);
+/* Waits until done(ctx), for which these ranks have to do their part. */
+bool ty_world_until(const char *who, const int *ranks, int n, bool (*done)(void *), void *ctx);
 /* Every wait ends, on all ranks: "who: text"; "who: rank <this one> what"; the same for an error of MPI's. Nothing where
 ** there is a failure already. */
 void ty_world_fail(const char *who, const char *text);

@@ -6,47 +6,10 @@
 ** Sends and receives are given as lists of pairs, one for each rank of a list: at which element, how many. Messages to
 ** the rank itself are copies.
 */
-#include <lua.h>
-#include <lauxlib.h>
 #include "base/system.h"
-#include "dist/dist.h"
-#include "lua/lua_seam.h"
-
-static Seam lent;
-
-/* A hook for instructions that was not there when the function was called: Ctrl-C. */
-static lua_Hook hook_before;
-
-static bool is_interrupted(void *L) {
-  lua_Hook hook = lua_gethook(L);
-  return hook && hook != hook_before && lua_gethookmask(L) & LUA_MASKCOUNT;
-}
-
-static void enter(lua_State *L) {
-  lent.enter(L, "exchanges tensors with other ranks");
-  hook_before = lua_gethook(L);
-  ty_world.interrupted = is_interrupted;
-  ty_world.ctx = L;
-}
-
-/* What messages of an exchange that failed may still read and write stays. */
-static int fail(lua_State *L, int from) {
-  for (int i = from; i <= lua_gettop(L); i++) {
-    lua_pushvalue(L, i);
-    luaL_ref(L, LUA_REGISTRYINDEX);
-  }
-  if (is_interrupted(L)) return 0; /* the hook raises at the next instruction */
-  return lent.fail(L, ty_world.failure);
-}
+#include "dist/dist_lua.h"
 
 static i64 bytes_of(const Type *t) { return ty_type_numel(t) * ty_dtypes[t->dtype].bytes; }
-
-static i64 number_at(lua_State *L, int list, int i) {
-  lua_rawgeti(L, list, i);
-  const i64 v = (i64)lua_tonumber(L, -1);
-  lua_pop(L, 1);
-  return v;
-}
 
 /* open(names) -> rank, size, version of the library; nil and why not */
 static int l_open(lua_State *L) {
@@ -83,7 +46,7 @@ static Message *ranks_at(lua_State *L, int i, int *n) {
   *n = (int)lua_objlen(L, i);
   Message *m = lua_newuserdata(L, (size_t)*n * sizeof *m + 1);
   memset(m, 0, (size_t)*n * sizeof *m);
-  for (int k = 0; k < *n; k++) m[k].rank = (int)number_at(L, i, k + 1);
+  for (int k = 0; k < *n; k++) m[k].rank = (int)ty_dist_number(L, i, k + 1);
   return m;
 }
 
@@ -101,16 +64,16 @@ static ExchangeHead head_of(lua_State *L, int n) {
 /* Pushes the result of a call in the capture in progress. */
 static void push_call(lua_State *L, const ExchangeHead *h, const Message *m, const Type *t,
                       int base, int x) {
-  const i64 takes = x ? bytes_of(lent.type(L, h->who, x)) : 0;
-  const i32 number = ty_exchange_call(h, m, takes, bytes_of(t), lent.add_call);
-  if (!number) lent.enter(L, "has more different exchanges than are kept");
-  lent.call(L, h->who, number, t, base, x);
+  const i64 takes = x ? bytes_of(ty_dist_lent.type(L, h->who, x)) : 0;
+  const i32 number = ty_exchange_call(h, m, takes, bytes_of(t), ty_dist_lent.add_call);
+  if (!number) ty_dist_lent.enter(L, "has more different exchanges than are kept");
+  ty_dist_lent.call(L, h->who, number, t, base, x);
 }
 
 /* records() -> whether what is called is captured, for plans */
 static int l_records(lua_State *L) {
-  lent.enter(L, NULL);
-  lua_pushboolean(L, lent.calls(L) >= 0);
+  ty_dist_lent.enter(L, NULL);
+  lua_pushboolean(L, ty_dist_lent.calls(L) >= 0);
   return 1;
 }
 
@@ -121,10 +84,10 @@ static int l_agree(lua_State *L) {
   const int tag = (int)luaL_checknumber(L, 2), own = (int)luaL_checknumber(L, 4);
   int n;
   bool same;
-  lent.enter(L, NULL);
-  const int calls = lent.calls(L);
+  ty_dist_lent.enter(L, NULL);
+  const int calls = ty_dist_lent.calls(L);
   if (calls > 0 && lua_toboolean(L, 6))
-    lent.enter(L, "exchanges something before it knows what other ranks do");
+    ty_dist_lent.enter(L, "exchanges something before it knows what other ranks do");
   Message *ranks = ranks_at(L, 3, &n);
   if (calls >= 0) {
     ExchangeHead h = head_of(L, n);
@@ -135,9 +98,9 @@ static int l_agree(lua_State *L) {
     lua_pushboolean(L, 1);
     return 1;
   }
-  enter(L);
+  ty_dist_enter(L);
   Agreeing *a = ty_agree_begin(who, tag, ranks, n, own - 1, text, 0);
-  if (!a || !ty_agree_wait(a, &same)) return fail(L, 6);
+  if (!a || !ty_agree_wait(a, &same)) return ty_dist_fail(L, 6);
   if (same) {
     lua_pushboolean(L, 1);
   } else {
@@ -158,7 +121,7 @@ static Type result_type(lua_State *L, int i) {
   const int dtype = ty_dtype_find(luaL_checkstring(L, i));
   t.dtype = (u8)(dtype < 0 ? T_U8 : dtype);
   t.rank = (u8)TY_MIN((int)lua_objlen(L, i + 1), MAX_RANK);
-  for (int d = 0; d < t.rank; d++) t.dims[d] = number_at(L, i + 1, d + 1);
+  for (int d = 0; d < t.rank; d++) t.dims[d] = ty_dist_number(L, i + 1, d + 1);
   return t;
 }
 
@@ -168,11 +131,11 @@ static Message *places_at(lua_State *L, ExchangeHead *h, bool sends, bool receiv
   Message *m = lua_newuserdata(L, 2 * (size_t)n * sizeof *m + 1);
   memset(m, 0, 2 * (size_t)n * sizeof *m);
   for (int i = 0; i < n; i++) {
-    const int rank = (int)number_at(L, 3, i + 1);
-    const i64 out = sends ? size * number_at(L, 6, 2 * i + 2) : 0;
-    const i64 in = receives ? size * number_at(L, 9, 2 * i + 2) : 0;
-    const i64 from = out ? size * number_at(L, 6, 2 * i + 1) : 0;
-    const i64 to = in ? size * number_at(L, 9, 2 * i + 1) : 0;
+    const int rank = (int)ty_dist_number(L, 3, i + 1);
+    const i64 out = sends ? size * ty_dist_number(L, 6, 2 * i + 2) : 0;
+    const i64 in = receives ? size * ty_dist_number(L, 9, 2 * i + 2) : 0;
+    const i64 from = out ? size * ty_dist_number(L, 6, 2 * i + 1) : 0;
+    const i64 to = in ? size * ty_dist_number(L, 9, 2 * i + 1) : 0;
     if (i == h->own) {
       h->from = from, h->to = to, h->copies = TY_MIN(in, out);
       continue;
@@ -192,11 +155,11 @@ static Message *places_at(lua_State *L, ExchangeHead *h, bool sends, bool receiv
 /* The same of a capture: a result over one that is there sends from it, if it sends. */
 static int record_exchange(lua_State *L) {
   const bool sends = !lua_isnoneornil(L, 5), receives = !lua_isnoneornil(L, 7);
-  if (!sends || !receives) lent.enter(L, "sends or receives a single message");
-  const bool into = lent.is_tensor(L, 7);
-  const Type *x = lent.type(L, luaL_checkstring(L, 1), 5);
-  const Type t = into ? *lent.type(L, luaL_checkstring(L, 1), 7) : result_type(L, 7);
-  if (ty_is_complex(t.dtype) || x->device) lent.enter(L, "exchanges complex numbers");
+  if (!sends || !receives) ty_dist_lent.enter(L, "sends or receives a single message");
+  const bool into = ty_dist_lent.is_tensor(L, 7);
+  const Type *x = ty_dist_lent.type(L, luaL_checkstring(L, 1), 5);
+  const Type t = into ? *ty_dist_lent.type(L, luaL_checkstring(L, 1), 7) : result_type(L, 7);
+  if (ty_is_complex(t.dtype) || x->device) ty_dist_lent.enter(L, "exchanges complex numbers");
   ExchangeHead h = head_of(L, 0);
   const Message *m = places_at(L, &h, true, true, ty_dtypes[t.dtype].bytes);
   push_call(L, &h, m, &t, into ? 7 : 0, into && lua_rawequal(L, 5, 7) ? 0 : 5);
@@ -208,23 +171,23 @@ static int record_exchange(lua_State *L) {
 ** tensor of these dims; or a tensor to receive into, which the caller has made, contiguous, and shares with nobody. In
 ** captures such a tensor stays as it is, and the result is another one. */
 static int l_exchange(lua_State *L) {
-  lent.enter(L, NULL);
-  if (lent.calls(L) >= 0) return record_exchange(L);
-  enter(L);
+  ty_dist_lent.enter(L, NULL);
+  if (ty_dist_lent.calls(L) >= 0) return record_exchange(L);
+  ty_dist_enter(L);
   const char *who = luaL_checkstring(L, 1);
   const bool sends = !lua_isnoneornil(L, 5), receives = !lua_isnoneornil(L, 7);
   const u8 *from = NULL;
   u8 *to = NULL;
   Type type = {0};
-  if (sends) from = lent.read(L, who, 5, &type);
-  if (receives && lent.is_tensor(L, 7)) {
-    to = (u8 *)(uintptr_t)lent.read(L, who, 7, &type);
+  if (sends) from = ty_dist_lent.read(L, who, 5, &type);
+  if (receives && ty_dist_lent.is_tensor(L, 7)) {
+    to = (u8 *)(uintptr_t)ty_dist_lent.read(L, who, 7, &type);
     lua_pushvalue(L, 7);
   } else if (receives) {
     const Type t = result_type(L, 7);
-    if (!(to = lent.make(L, &t))) {
+    if (!(to = ty_dist_lent.make(L, &t))) {
       ty_world_fail_here(who, "is out of memory");
-      return lent.fail(L, "out of memory");
+      return ty_dist_lent.fail(L, "out of memory");
     }
     type.dtype = t.dtype;
   }
@@ -235,22 +198,22 @@ static int l_exchange(lua_State *L) {
     m[i].p = m[i].sends ? (void *)(from + at) : to + at;
   }
   if (h.copies) memcpy(to + h.to, from + h.from, (size_t)h.copies);
-  if (!ty_world_exchange(who, m, h.n, h.tag)) return fail(L, 5);
+  if (!ty_world_exchange(who, m, h.n, h.tag)) return ty_dist_fail(L, 5);
   if (receives) lua_pushvalue(L, -2); /* the messages lie above it */
   return receives ? 1 : 0;
 }
 
 /* team(ranks, tag) -> the number of a team for reduce; 0: there are too many */
 static int l_team(lua_State *L) {
-  enter(L);
+  ty_dist_enter(L);
   int number = 0;
   const int n = (int)lua_objlen(L, 1);
   int *ranks = lua_newuserdata(L, (size_t)n * sizeof *ranks);
-  for (int i = 0; i < n; i++) ranks[i] = (int)number_at(L, 1, i + 1);
+  for (int i = 0; i < n; i++) ranks[i] = (int)ty_dist_number(L, 1, i + 1);
   const int e = ty_world.mpi->team(ranks, n, (int)luaL_checknumber(L, 2), &number);
   if (e) {
     ty_world_fail_mpi("group", e);
-    return fail(L, 1);
+    return ty_dist_fail(L, 1);
   }
   lua_pushnumber(L, number);
   return 1;
@@ -267,15 +230,15 @@ static int l_takes(lua_State *L) {
 static int l_reduce(lua_State *L) {
   static const char *const ops[] = {"sum", "max", "min", "prod", NULL};
   enum { MOST = 1 << 28 };
-  enter(L);
+  ty_dist_enter(L);
   const char *who = luaL_checkstring(L, 1);
   const int team = (int)luaL_checknumber(L, 2), op = luaL_checkoption(L, 4, NULL, ops);
   Type t;
-  const u8 *x = lent.read(L, who, 3, &t);
-  u8 *y = lent.make(L, &t);
+  const u8 *x = ty_dist_lent.read(L, who, 3, &t);
+  u8 *y = ty_dist_lent.make(L, &t);
   if (!y) {
     ty_world_fail_here(who, "is out of memory");
-    return lent.fail(L, "out of memory");
+    return ty_dist_lent.fail(L, "out of memory");
   }
   const i64 n = ty_type_numel(&t), size = ty_dtypes[t.dtype].bytes;
   for (i64 at = 0; at < n; at += MOST) {
@@ -284,9 +247,9 @@ static int l_reduce(lua_State *L) {
                                        t.dtype, (MpiOp)op, team, &r);
     if (e) {
       ty_world_fail_mpi(who, e);
-      return fail(L, 3);
+      return ty_dist_fail(L, 3);
     }
-    if (!ty_world_wait(who, &r, "a rank")) return fail(L, 3);
+    if (!ty_world_wait(who, &r, "a rank")) return ty_dist_fail(L, 3);
   }
   return 1;
 }
@@ -305,18 +268,9 @@ int luaopen_tycho_dist(lua_State *L) {
                                  {"exchange", l_exchange}, {"team", l_team},
                                  {"takes", l_takes},       {"reduce", l_reduce},
                                  {"failure", l_failure},   {NULL, NULL}};
-  lua_getfield(L, LUA_REGISTRYINDEX, SEAM_KEY);
-  const Seam *seam = (const Seam *)lua_touserdata(L, -1);
-  if (!seam || lua_objlen(L, -1) != sizeof *seam || seam->magic != SEAM_MAGIC ||
-      seam->size != sizeof *seam)
-    return luaL_error(L, "tycho: dist.so does not belong to this core.so");
-  lent = *seam;
+  if (!ty_dist_borrow(L)) return luaL_error(L, "tycho: dist.so does not belong to this core.so");
   lua_newtable(L);
-  for (const luaL_Reg *f = fns; f->name; f++) {
-    lua_getfield(L, LUA_REGISTRYINDEX, SEAM_STATE);
-    lua_getfield(L, LUA_REGISTRYINDEX, SEAM_META);
-    lua_pushcclosure(L, f->func, 2);
-    lua_setfield(L, -2, f->name);
-  }
+  ty_dist_functions(L, fns);
+  ty_dist_open_nccl(L);
   return 1;
 }

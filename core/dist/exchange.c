@@ -331,6 +331,24 @@ bool ty_world_wait(const char *who, Request *r, const char *about) {
   return ty_world_end(f);
 }
 
+bool ty_world_until(const char *who, const int *ranks, int n, bool (*done)(void *), void *ctx) {
+  Flight *f = flight_new(who, n);
+  if (!f) return false;
+  f->n = 0; /* no requests: whose answers are waited for */
+  for (int i = 0; i < n; i++)
+    if (ranks[i] != ty_world.rank) f->p[f->n++].rank = ranks[i];
+  i64 next_look = f->moved = ty_system_now() + LOOK_EVERY;
+  bool ok = true;
+  for (int spins = 0; ok && !done(ctx); spins++) {
+    pause_after(spins);
+    if (ty_system_now() < next_look) continue;
+    next_look = ty_system_now() + LOOK_EVERY;
+    ok = look(f);
+  }
+  flight_free(f);
+  return ok;
+}
+
 /* --- beginning and end */
 
 /* All others have ended too. False: one has failed. */

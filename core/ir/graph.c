@@ -529,7 +529,9 @@ static const char *verify_node(const Graph *g, const Node *n, i32 self) {
     if (n->arg.k < 0 || n->arg.k >= a->rank) return "scan: dim not within the rank";
     return ty_type_same_dims(a, &n->type) ? NULL : "scan: wrong dims";
   case DOT:
-    if (n->arg.k2 < 0 || n->arg.k2 > PRODUCT_BF16) return "matmul: no such code";
+    if (n->arg.k2 < 0 || n->arg.k2 >= PRODUCT_END ||
+        (n->arg.k2 > PRODUCT_BF16 && (n->arg.k2 & 7) != PRODUCT_LIBRARY))
+      return "matmul: no such code";
     if (n->arg.k2 == PRODUCT_BLAS && n->type.dtype != T_F32 && n->type.dtype != T_F64)
       return "matmul: OpenBLAS is for f32 and f64";
     if (n->arg.k2 == PRODUCT_BF16 && n->type.dtype != T_BF16)

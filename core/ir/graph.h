@@ -53,6 +53,15 @@
 **                 Never merged; nobody but its end reads what has begun
 */
 enum { PRODUCT_OWN, PRODUCT_BLAS, PRODUCT_BF16 }; /* BF16: on the matrix unit of the processor */
+/* By a library of the device, with how the operands lay for the user, which its algorithm may go by, so that all modes take the
+** same: columns side by side along rows; B_SHARED: one matrix for all leading dims. */
+enum {
+  PRODUCT_LIBRARY = 4,
+  PRODUCT_A_COLUMNS = 8,
+  PRODUCT_B_COLUMNS = 16,
+  PRODUCT_B_SHARED = 32,
+  PRODUCT_END = 64
+};
 enum { SORT_ASCENDING, SORT_DESCENDING };
 enum { SIDE_LEFT, SIDE_RIGHT };
 enum { FFT_FORWARD, FFT_INVERSE, FFT_REAL, FFT_REAL_BACK, FFT_HALF, FFT_HALF_BACK, FFT_KINDS };

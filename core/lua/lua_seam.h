@@ -35,6 +35,10 @@ typedef struct Seam {
   ** is replaced by a copy where they do not lie so. Raises when it is no tensor or when out of memory.
   ** The address holds until Lua code runs. */
   const void *(*read)(lua_State *L, const char *who, int i, Type *t);
+  /* The same on the tensor's own device, t->device, where they lie; and that device's queue (device.h). */
+  const void *(*place)(lua_State *L, const char *who, int i, Type *t);
+  void *(*queue)(int device);
+  int (*idle)(int device);
   /* How many calls (ir/call.h) the capture in progress has; -1: there is none. */
   int (*calls)(lua_State *L);
   /* Pushes the result of a call in this capture: a tensor of type t, or over what the tensor at index `base` holds; x: of

@@ -140,7 +140,8 @@ typedef struct Window {
   void *data;
 } Window;
 
-enum { RECORD_SPARES = 3 }; /* records of fewer edges are kept for reuse */
+enum { REDUCED_NONE, REDUCED_HALF, REDUCED_TF32 }; /* half floats; f32 too */
+enum { RECORD_SPARES = 3 };                        /* records of fewer edges are kept for reuse */
 
 struct State {
   char err[ERR_MAX]; /* what the last call that answered false has to say; no position */
@@ -157,8 +158,9 @@ struct State {
   u8 default_device; /* of leaves that are asked for without one */
   u8 default_dtype;  /* of numbers and of integers that become floats: f32 */
   u8 blas, fast, deterministic;
-  u8 amx;                  /* precision is fast and the processor has a unit for bf16 */
-  u64 seed, stream;        /* Philox key; next stream number */
+  u8 amx;           /* precision is fast and the processor has a unit for bf16 */
+  u8 reduced;       /* REDUCED_*: what products a device's library may compute at less precision */
+  u64 seed, stream; /* Philox key; next stream number */
   u64 nops, nviews, nlazy; /* counters */
   u64 stamps;              /* given to buffers so far */
   u32 origins;             /* given to tensors by captures that have ended */
@@ -277,6 +279,8 @@ bool ty_tensor_reshape(const Tensor *x, const Type *t, i64 *strides);
 const void *ty_tensor_read(State *S, const Tensor *x);
 /* The same of complex numbers, too, for who moves whole elements. */
 const void *ty_tensor_bits(State *S, const Tensor *x);
+/* The same on x's own device. */
+const void *ty_tensor_place(State *S, const Tensor *x);
 /* The same for writing outside the engine: the storage owns its buffer alone afterwards. */
 void *ty_tensor_write(State *S, const Tensor *x);
 /* As ty_tensor_write, and the address stays valid and live for ever. */

@@ -17,7 +17,7 @@
 --                                                     and "real_back" take the dim's size of a shape that is given
 --   positions               base, places, site        of an index that counts from base; site: the core's own number
 --   attend*                 causal, dropout, value    dropout in 2^-30; value: the scale
---   matmul                  by                        "exact", "blas" or "amx"
+--   matmul                  by                        "exact", "blas", "amx" or, on a device, "library"
 -- The rules that a node keeps are those of the core: this file proposes a type, and the core's verifier decides.
 
 ---@param ty table the core module
@@ -156,10 +156,14 @@ return function(ty)
 
   local ways = { [0] = "exact", "blas", "amx" }
   local way_number = { exact = 0, blas = 1, amx = 2 }
+  for i = 0, 7 do -- a device's library, and how operands lie
+    local name, number = i == 0 and "library" or "library " .. i, 4 + 8 * i
+    ways[number], way_number[name] = name, number
+  end
   local by = {
     field = "by",
     write = function(n)
-      if not way_number[n.by] then refuse("by", "\"exact\", \"blas\" or \"amx\"") end
+      if not way_number[n.by] then refuse("by", "\"exact\", \"blas\", \"amx\" or \"library\"") end
       return "k2=" .. way_number[n.by]
     end,
     read = function(n, given) n.by = ways[tonumber(given.k2)] end,

@@ -295,7 +295,7 @@ end
 local function product(a, b, by)
   local blas, precision = ty.blas(), ty.precision()
   ty.blas(by == "blas")
-  ty.precision(by == "amx" and "fast" or "exact")
+  ty.precision((by == "amx" and "fast") or (by:find "^library" and "tf32") or "exact")
   local ok, y = pcall(ty.matmul, a, b)
   ty.blas(blas)
   ty.precision(precision)

@@ -29,6 +29,7 @@ enum {
   CUDA_SUCCESS = 0,
   CUDA_ERROR_OUT_OF_MEMORY = 2,
   CUDA_ERROR_NO_DEVICE = 100,
+  CUDA_ERROR_NOT_READY = 600,
   ATTRIBUTE_MULTIPROCESSORS = 16,
   ATTRIBUTE_MAJOR = 75,
   ATTRIBUTE_MINOR = 76,
@@ -50,6 +51,7 @@ enum {
   _(set_current, "cuCtxSetCurrent", (CUcontext context)) \
   _(stream_create, "cuStreamCreate", (CUstream * stream, unsigned flags)) \
   _(stream_wait, "cuStreamSynchronize", (CUstream stream)) \
+  _(stream_query, "cuStreamQuery", (CUstream stream)) \
   _(memory_info, "cuMemGetInfo_v2", (size_t * free, size_t * total)) \
   _(memory_allocate, "cuMemAlloc_v2", (CUdeviceptr * p, size_t bytes)) \
   _(memory_free, "cuMemFree_v2", (CUdeviceptr p)) \
@@ -113,6 +115,8 @@ bool ty_cuda_in(void *to, const void *from, i64 bytes, const char **err);
 bool ty_cuda_out(void *to, const void *from, i64 bytes, Stream *s, const char **err);
 bool ty_cuda_across(void *to, const void *from, i64 bytes, const char **err);
 bool ty_cuda_wait(Stream *s, const char **err);
+void *ty_cuda_queue(void);
+int ty_cuda_idle(void);
 typedef struct CudaMemory {
   i64 used, cached, peak;
 } CudaMemory;
@@ -130,6 +134,7 @@ typedef struct ErrorWord {
 } ErrorWord;
 CUdeviceptr ty_cuda_word(const Stream *s);         /* 0: out of memory */
 u64 ty_cuda_check(const Stream *s, const Node *n); /* the number of a check to come; 0: no memory */
+bool ty_cuda_checks(const Stream *s);              /* one may have failed, and not been told */
 /* The stream fails with that text, which is copied: as where a check fails, its kernels do nothing until that is told. False: out
 ** of memory. */
 bool ty_cuda_fail(const Stream *s, const char *text);

@@ -22,7 +22,9 @@ static const Device device = {.name = "cuda",
                               .takes = ty_cuda_takes,
                               .perform = ty_cuda_perform,
                               .begin = ty_batch_begin,
-                              .end = ty_batch_end};
+                              .end = ty_batch_end,
+                              .queue = ty_cuda_queue,
+                              .idle = ty_cuda_idle};
 
 static int refuse(lua_State *L, const char *why) {
   lua_pushnil(L);

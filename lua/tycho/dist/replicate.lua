@@ -36,16 +36,17 @@ return function(M, own)
 
   ------------------------------------------------------------------------------------------------- one long vector
 
-  --- Tensors of one dtype, as lists of at most `most` elements, or of one tensor, as those of `alone` elements are;
+  --- Tensors of one dtype and device, as lists of at most `most` elements, or of one tensor, as those of `alone` elements are;
   --- at: which of `list` they are.
   local function buckets_of(list, most, alone)
-    local by_dtype, order = {}, {}
+    local of_kind, order = {}, {}
     most, alone = most or BUCKET, alone or BUCKET
     for i, x in ipairs(list) do
-      local n, bucket = x:numel(), by_dtype[x.dtype]
+      local n, kind = x:numel(), x.dtype .. x.device
+      local bucket = of_kind[kind]
       if n >= alone or not bucket or bucket.n + n > most then
         bucket = { n = 0, at = {} }
-        if n < alone then by_dtype[x.dtype] = bucket end
+        if n < alone then of_kind[kind] = bucket end
         order[#order + 1] = bucket
       end
       bucket[#bucket + 1], bucket.at[#bucket + 1] = x, i
@@ -117,7 +118,7 @@ return function(M, own)
     for i = #list, 1, -1 do
       local p = list[i]
       if some[i] then
-        local g = grad_of(p) or ty.zeros(p.shape, { dtype = p.dtype })
+        local g = grad_of(p) or ty.zeros(p.shape, { dtype = p.dtype, device = p.device })
         given[#given + 1], of[#of + 1] = g, i
       end
     end
@@ -204,7 +205,6 @@ return function(M, own)
     if world.size == 1 then return model end
     local kinds = {}
     for i, x in ipairs(list) do
-      if x.device ~= "cpu" then check.fail(who, "%s must be on the CPU, got %s", names[i], x.device) end
       kinds[i] = names[i] .. " " .. own.kind_of(x)
     end
     W.agree(who, world.all, ("replicate of %d tensors, %s"):format(#list, W.digest(concat(kinds, "; "))))
