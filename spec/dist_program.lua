@@ -334,7 +334,7 @@ function claims.training(out)
 end
 
 --- Whole calls, which Lua answers no part of.
-local function whole(f)
+local function is_whole(f)
   local e = ty.explain(f)
   return e.skips == e.calls and not tostring(e):find("up to", 1, true)
 end
@@ -377,7 +377,7 @@ function claims.captured(out)
     local name, f, a = unpack(case)
     local g = jit.compile(f)
     for _ = 1, 3 do same(f(a), g(a), "captured " .. name) end
-    assert(whole(g), name)
+    assert(is_whole(g), name)
     -- the others call it at once, which is the same to this one
     for odd = 0, 1 do same(f(a), (rank == odd and f or g)(a), "captured by others, " .. name) end
   end
@@ -429,7 +429,7 @@ function claims.steps(out)
   local rows = { 8, 8, 8, 5, 8, 5, 8, 8 }
   local function reaches(i, r) return i ~= 7 or r == 0 end
   local function rate(opt, i) opt.lr = 0.02 / i end
-  local one, want = varied(1), nil
+  local one = varied(1)
   local opt = ty.optim.SGD(one:parameters(), { lr = 0.02, momentum = 0.9 })
   for i, n in ipairs(rows) do
     opt:zero_grad()
@@ -447,7 +447,7 @@ function claims.steps(out)
     rate(opt, i)
     opt:step()
   end
-  want = weights(one)
+  local want = weights(one)
   for plain = -1, 1 do -- this rank runs Lua; -1: none does
     local m = dist.replicate(varied(1 + rank))
     local own = ty.optim.SGD(m:parameters(), { lr = 0.02, momentum = 0.9 })
@@ -461,7 +461,7 @@ function claims.steps(out)
     assert(weights(m) == want, ("weights differ, %d runs Lua"):format(plain))
     if rank ~= plain then
       local e = ty.explain(step)
-      assert(whole(step) or e.skips >= e.calls - 1, tostring(e))
+      assert(is_whole(step) or e.skips >= e.calls - 1, tostring(e))
       assert(e:full():find " = call %%%d+ %%%d+ %%%d+ {k=%d+, k2=1}", e:full())
     end
     dist.release(m)

@@ -77,8 +77,9 @@ void ty_agree_end(Agreeing *a);
 /* What an exchange is, beside its messages; no byte of it is left to chance. */
 typedef struct ExchangeHead {
   char who[32], text[AGREE_TEXT]; /* text: of an agreement */
-  i32 tag, n, own, agrees;        /* n messages; of an agreement, ranks, and the own one's place among them */
-  i64 from, to, copies;           /* so many bytes go from the rank to itself */
+  i32 tag, n, own,
+      agrees;           /* n messages; of an agreement, ranks, and the own one's place among them */
+  i64 from, to, copies; /* so many bytes go from the rank to itself */
 } ExchangeHead;
 /* The number of the call of a plan, which `add` registers; 0: out of memory, or there are too many. takes: bytes that
 ** it is given, 0: it sends what its result's memory holds. p of messages: an offset; none of their bytes is left to
