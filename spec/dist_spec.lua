@@ -49,7 +49,7 @@ local function count(text, what)
   return n
 end
 
-local CLAIMS = { "sums", "operations", "views", "copies", "messages", "groups", "disagreement", "training", "gradients",
+local CLAIMS = { "sums", "pieces", "operations", "views", "copies", "messages", "groups", "disagreement", "training", "gradients",
   "loaders", "shards" }
 --- Which take longer: with one MPI for each number of ranks, in `make test-long` with both.
 local MODELS = { "units", "memory", "tensors", "stages" }

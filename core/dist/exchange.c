@@ -17,12 +17,11 @@
 #include <stdio.h>
 
 enum { NOTICE_TAG = 0, NOTICE_TEXT = 240, RANKS_NAMED = 8 };
-#define PIECE ((i64)1 << 30)
 #define LOOK_EVERY 2000000    /* nanoseconds */
 #define FILE_EVERY 20000000   /* nanoseconds between looks at the launcher's file */
 #define ENDED_GRACE 500000000 /* for messages of a rank that has ended, which are under way */
 
-World ty_world;
+World ty_world = {.piece = (i64)1 << 30};
 
 typedef struct Notice {
   i32 rank, failed; /* failed: 0 where the rank has ended */
@@ -247,8 +246,8 @@ static bool finish(Wait *w) {
 
 static bool post(const char *who, const Message *m, int tag, Pending *p) {
   int e = 0;
-  for (i64 at = 0; at < m->bytes && !e; at += PIECE, p++) {
-    const int bytes = (int)TY_MIN(PIECE, m->bytes - at);
+  for (i64 at = 0; at < m->bytes && !e; at += ty_world.piece, p++) {
+    const int bytes = (int)TY_MIN(ty_world.piece, m->bytes - at);
     *p = (Pending){.rank = m->rank, .sends = m->sends};
     e = m->sends ? ty_world.mpi->send((const u8 *)m->p + at, bytes, m->rank, tag, &p->request)
                  : ty_world.mpi->receive((u8 *)m->p + at, bytes, m->rank, tag, &p->request);
@@ -258,7 +257,7 @@ static bool post(const char *who, const Message *m, int tag, Pending *p) {
   return false;
 }
 
-static i64 pieces(i64 bytes) { return (bytes + PIECE - 1) / PIECE; }
+static i64 pieces(i64 bytes) { return (bytes + ty_world.piece - 1) / ty_world.piece; }
 
 bool ty_world_exchange(const char *who, const Message *m, int n, int tag) {
   if (ty_world.failure[0]) return false;
