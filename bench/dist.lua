@@ -176,7 +176,7 @@ if size > 1 then
   local here = rank < 2 and measured_machine() or nil
   dist.barrier()
   if rank == 0 then
-    say("\nmessages here: %.2f us (the slower half %.2f and more), %.2f us of the processor each, %.1f GB/s; %.1f GB/s" ..
+    say("\nmessages here: %.2f us (the slower half %.2f and more), %.2f us of the processor, %.1f GB/s; %.1f GB/s" ..
       " added", quick(here.latencies) * 1e6, here.latencies[#here.latencies] * 1e6, here.each * 1e6, here.rate / 1e9,
       here.fold / 1e9)
     say("all_reduce on %d ranks, ms: measured %.2f of 400 KB, %.2f of 100 MB; by the formula %.2f, %.2f", size,
