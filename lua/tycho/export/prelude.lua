@@ -63,13 +63,20 @@ M.head = [[
 #if defined(__GNUC__)
 #define TY_INLINE static inline __attribute__((always_inline, unused))
 #define TY_STEP static __attribute__((noinline))
+#define TY_SPARE static __attribute__((unused))
 #define TY_ALIAS __attribute__((may_alias))
 #define TY_KNOWN(x) __builtin_constant_p(x)
 #else
 #define TY_INLINE static inline
 #define TY_STEP static
+#define TY_SPARE static
 #define TY_ALIAS
 #define TY_KNOWN(x) 0
+#endif
+#if defined(__clang__) /* of a loop around another one, of which vectors are to be made */
+#define TY_ROLLED _Pragma("clang loop vectorize(disable) unroll(disable)")
+#else
+#define TY_ROLLED
 #endif
 #if defined(__FMA__) || defined(__AVX512F__) || defined(__ARM_FEATURE_FMA) || defined(__FP_FAST_FMAF)
 #define TY_HAS_FMA 1
@@ -333,12 +340,12 @@ static double ty_fma_f64(double a, double b, double c) {
 for _, i in ipairs { { I32, "(int32_t)((double)a / (double)by)" }, { I64, "a / by" } } do
   family("divi_@S", { i[1] }, {}, (gsub([[
 TY_INLINE @T ty_divi_@S(@T a, @T b) {
-  const @T by = (b == 0) | (b == -1) ? 1 : b, q = @Q;
+  const @T by = ((b == 0) | (b == -1)) ? 1 : b, q = @Q;
   return b == 0 ? 0 : b == -1 ? (@T)(0 - (@U)a) : q;
 }
 TY_INLINE @T ty_remi_@S(@T a, @T b) {
-  const @T by = (b == 0) | (b == -1) ? 1 : b, q = @Q;
-  return (b == 0) | (b == -1) ? 0 : (@T)((@U)a - (@U)q * (@U)by);
+  const @T by = ((b == 0) | (b == -1)) ? 1 : b, q = @Q;
+  return ((b == 0) | (b == -1)) ? 0 : (@T)((@U)a - (@U)q * (@U)by);
 }
 ]], "@Q", i[2])))
 end
@@ -409,25 +416,6 @@ TY_INLINE int32_t ty_philox(int64_t element, int64_t stream, int64_t seed, int w
 }
 ]])
 
--- Orders of summation -------------------------------------------------------------------------------------------------
-
-for _, f in ipairs(FLOATS) do
-  for _, op in ipairs { { "sum", "+", "-0.0" }, { "prod", "*", "1" } } do
-    local t = { T = f.T, S = f.S, N = op[1], O = op[2], I = op[3] .. (op[3] ~= "1" and f.D or "") }
-    piece("tree_" .. op[1] .. "_" .. f.S, {}, (gsub([[
-/* A block of w sums is complete, after c others: it joins those that wait, as a binary counter counts; the last
-** one all. */
-TY_INLINE void ty_tree_@N_@S(@T *restrict acc, @T *restrict wait, int64_t w, int64_t c, int last) {
-  int k = 0;
-  for (; last ? c >> k : c >> k & 1; k++)
-    if (c >> k & 1)
-      for (int64_t j = 0; j < w; j++) acc[j] = wait[k * w + j] @O acc[j];
-  for (int64_t j = 0; !last && j < w; j++) wait[k * w + j] = acc[j], acc[j] = @I;
-}
-]], "@(%w)", t)))
-  end
-end
-
 -- Vectors -------------------------------------------------------------------------------------------------------------
 
 piece("unroll", {}, [[
@@ -482,6 +470,54 @@ piece("slides", { "unroll" }, [[
 #define TY_LAST_8B TY_LAST_2
 #endif
 ]])
+
+-- Orders of summation -------------------------------------------------------------------------------------------------
+
+for _, f in ipairs(FLOATS) do
+  for _, op in ipairs { { "sum", "+", "-0.0" }, { "prod", "*", "1" } } do
+    local t = { T = f.T, S = f.S, Z = f == F32 and "4" or "8", N = op[1], O = op[2], I = op[3] .. (op[3] ~= "1" and f.D or "") }
+    piece("join_" .. op[1] .. "_" .. f.S, { "slides" }, (gsub([[
+/* n lanes, a power of two, come to one: the upper half of what is left joins the lower one. */
+TY_INLINE @T ty_join_@N_@S(@T *a, const int n) {
+#ifdef TY_WIDE
+  typedef @T V __attribute__((vector_size(TY_WIDE), aligned(sizeof(@T)), may_alias));
+  enum { E = TY_WIDE / sizeof(@T) };
+  if (n >= E) {
+    V w[64 / E], v;
+    TY_UNROLL
+    for (int i = 0; i < n / E; i++) w[i] = *(const V *)(a + i * E);
+    TY_UNROLL
+    for (int s = 32 / E; s; s /= 2)
+      if (s * E < n)
+        TY_UNROLL
+        for (int i = 0; i < s; i++) w[i] = w[i] @O w[i + s];
+    v = w[0];
+    if (E > 8) v = v @O TY_SLIDE_@ZB(v, v, E - (E > 8 ? 8 : 0));
+    if (E > 4) v = v @O TY_SLIDE_@ZB(v, v, E - (E > 4 ? 4 : 0));
+    if (E > 2) v = v @O TY_SLIDE_@ZB(v, v, E - (E > 2 ? 2 : 0));
+    v = v @O TY_SLIDE_@ZB(v, v, E - 1);
+    return v[0];
+  }
+#endif
+  TY_UNROLL
+  for (int s = 32; s; s /= 2)
+    for (int j = 0; s < n && j < s; j++) a[j] = a[j] @O a[j + s];
+  return a[0];
+}
+]], "@(%w)", t)))
+    piece("tree_" .. op[1] .. "_" .. f.S, {}, (gsub([[
+/* A block of w sums is complete, after c others: it joins those that wait, as a binary counter counts; the last
+** one all. */
+TY_INLINE void ty_tree_@N_@S(@T *restrict acc, @T *restrict wait, int64_t w, int64_t c, int last) {
+  int k = 0;
+  for (; last ? c >> k : c >> k & 1; k++)
+    if (c >> k & 1)
+      for (int64_t j = 0; j < w; j++) acc[j] = wait[k * w + j] @O acc[j];
+  for (int64_t j = 0; !last && j < w; j++) wait[k * w + j] = acc[j], acc[j] = @I;
+}
+]], "@(%w)", t)))
+  end
+end
 
 -- What callers give ---------------------------------------------------------------------------------------------------
 

@@ -161,7 +161,8 @@ function Emit:value(v, index)
   local ins, use = self.p.body[v], self.use
   if ins.op == "load" then
     local operand = self.p.operands[ins.imm]
-    return loaded(operand.dtype, format("%s[%s]", self.pointer(ins.imm), index(ins.imm)), use)
+    local y = loaded(operand.dtype, format("%s[%s]", self.pointer(ins.imm), index(ins.imm)), use)
+    return self.guard and format("%s ? %s : 0", self.guard, y) or y
   elseif ins.op == "iota" then
     return format("(int64_t)(%s)", index(ins.imm))
   elseif ins.op == "gload" then
@@ -321,24 +322,24 @@ function Emit:result(v, whole, R)
   end
 end
 
---- The lanes of a row come to one value.
+--- The lanes of a row come to one value: to a power of two of them first.
 function Emit:join(v, L, R)
-  local ins, acc = self.p.body[v], "a" .. v
-  if L > 1 then
-    local s = 1
-    while s * 2 < L do s = s * 2 end
-    while s >= 1 do
-      self:line("for (int j = 0; j < %d; j++) %s[j] = %s;", min(s, L - s), acc,
-        expression({ op = JOINS[ins.op], type = ins.type }, acc .. "[j]", format("%s[j + %d]", acc, s), nil, self.use))
-      L, s = s, s / 2
-    end
+  local ins, acc, s = self.p.body[v], "a" .. v, 1
+  while s * 2 <= L do s = s * 2 end
+  if s < L then
+    self:line("for (int j = 0; j < %d; j++) %s[j] = %s;", L - s, acc,
+      expression({ op = JOINS[ins.op], type = ins.type }, acc .. "[j]", format("%s[j + %d]", acc, s), nil, self.use))
   end
-  self:result(v, acc .. "[0]", R)
+  local name = format("join_%s_%s", sub(ins.op, 2), ins.type)
+  self.use(name)
+  self:result(v, format("ty_%s(%s, %d)", name, acc, s), R)
 end
 
 function Emit:accumulate(v, acc)
   local ins = self.p.body[v]
-  self:line("%s = %s;", acc, expression({ op = JOINS[ins.op], type = ins.type }, acc, self:name(ins[1]), nil, self.use))
+  local x = self:name(ins[1])
+  if self.guard then x = format("(%s ? %s : %s)", self.guard, x, self:start(ins.op, ins.type)) end
+  self:line("%s = %s;", acc, expression({ op = JOINS[ins.op], type = ins.type }, acc, x, nil, self.use))
 end
 
 --- The position of the extreme so far goes on with the element `x` at `at`.
@@ -380,6 +381,7 @@ local shared = { merged = merged, numel = numel, offset_of = offset_of, sum_text
   is_reduction = is_reduction, is_position = is_position, is_scan = is_scan, ordered = ordered, lanes_of = lanes_of,
   levels_of = levels_of, JOINS = JOINS }
 require("tycho.export.rows")(Emit, shared)
+require("tycho.export.abreast")(Emit, shared)
 require("tycho.export.scans")(Emit, shared)
 require("tycho.export.columns")(Emit, shared)
 
@@ -398,6 +400,7 @@ function M.lines(about)
   e.operand_used = {}
   for v = 0, p.n - 1 do
     local op = p.body[v].op
+    e.gathers = e.gathers or e.live[v] and op == "gload"
     if e.live[v] and (op == "load" or op == "store" or op == "gload" or op == "iota") then
       e.operand_used[p.body[v].imm] = true
     end

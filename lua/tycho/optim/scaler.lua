@@ -73,6 +73,15 @@ return function(ty, M, check)
     return loss * (self.capturable and self.used:to(loss.device) or self.used)
   end
 
+  --- Does nothing: step() has made the factor fit already. It is there since loops that others wrote call it.
+  --- Raises never.
+  function Scaler:update() end -- luacheck: ignore 212
+
+  --- What losses are multiplied by.
+  --- Raises never.
+  ---@return number # reads it where it is a tensor
+  function Scaler:get_scale() return is_tensor(self.factor) and self.factor:item() or self.factor end
+
   --- Divides the gradients by the factor; whether all are finite, as a tensor, nil where there are none.
   local function unscale(opt, factor)
     local finite
