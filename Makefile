@@ -14,6 +14,7 @@
 #   make test-far specs on a second device                        make install, uninstall  PREFIX=/usr/local
 #   make docs     the site: DOCS=build/docs                       make pictures a session at the prompt, as SVG
 #   make bench-dist  several processes beside MPI itself         make deps-dist  Open MPI and MPICH, for these and the specs
+#   make test-net  three hosts, with delays, losses and faults
 #   make hosts    LÖVE, Neovim, nginx ... run a training step
 #   make clean                                                    make bench-ops  every function beside NumPy, PyTorch
 #   make deb      Debian packages in build/deb                    make test-packages  they and luarocks, in a fresh Debian
@@ -547,6 +548,10 @@ bench-dist: build
 	@for m in mpirun.openmpi mpiexec.mpich; do \
 	  command -v $$m >/dev/null && TYCHO_MPIRUN=$$m timeout 300 ./tycho --ranks $(RANKS) -q bench/dist.lua; done; true
 
+# Claims of several processes on three hosts, namespaces of this machine, with delays, losses, and one that is cut off.
+test-net: build
+	@$(MAKE) --no-print-directory deps-dist; $(call need,ip,iproute2); $(LUAJIT) spec/net.lua
+
 # Both MPIs, for specs of several processes, which are skipped without: 15 MB to fetch, 65 MB on the disk. Each by itself.
 deps-dist:
 	@status=0; $(call need,mpirun.openmpi,openmpi-bin) || status=1; $(call need,mpiexec.mpich,mpich) || status=1; exit $$status
@@ -625,5 +630,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps deps-dist bench-dist build windows windows-library test-windows docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo gpu test test-long test-far test-cuda test-gpu bench-cuda test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
+.PHONY: all deps deps-dist bench-dist test-net build windows windows-library test-windows docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo gpu test test-long test-far test-cuda test-gpu bench-cuda test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
         coverage covered size clean
