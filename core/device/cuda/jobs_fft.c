@@ -249,9 +249,8 @@ static void odd_back(Fft *f, const FftPlan *P, Parts half, i64 row_step, char *y
   Block b;
   if (P->way != FFT_BY_ODD) {
     Parts a = pair(&room, rows_of(P)), c = pair(&room, rows_of(P));
-    Block m = {[FFT_COLS / 8] = cols,
-               [FFT_N / 8] = P->n,
-               [FFT_SCALE / 8] = (i64)bits_of(f, weight)};
+    Block m = {
+        [FFT_COLS / 8] = cols, [FFT_N / 8] = P->n, [FFT_SCALE / 8] = (i64)bits_of(f, weight)};
     between(f, FFT_GATHER, false, P->n / 2 + 1, cols, a, half, row_step);
     step(f, FFT_MIRROR, 0, 0, (P->n / 2 + 1) * cols, a, a, m);
     exchange(&a), exchange(&c);

@@ -8,7 +8,10 @@
 #include "device/cuda/ptx_each.h"
 #include "device/fft_plan.h"
 
-enum { TURNS_MOST = 7 }; /* the largest radix whose cosines and sines lie in registers */
+enum {
+  TURNS_MOST = 7,  /* the largest radix whose cosines and sines lie in registers */
+  RADIX_TWICE = 11 /* of larger ones a multiprocessor may hold one block */
+};
 
 typedef struct Pair {
   Reg re, im;
@@ -43,7 +46,9 @@ static Pair turned(Fft *f, Pair a, Pair w) {
   const Reg re = less(f, times(f, a.re, w.re), times(f, a.im, w.im));
   return (Pair){re, add(f, times(f, a.re, w.im), times(f, a.im, w.re))};
 }
-static Pair scaled(Fft *f, Pair a, Reg by) { return (Pair){times(f, a.re, by), times(f, a.im, by)}; }
+static Pair scaled(Fft *f, Pair a, Reg by) {
+  return (Pair){times(f, a.re, by), times(f, a.im, by)};
+}
 
 /* A parameter of the transform's dtype. */
 static Reg factor(Fft *f, i32 at) {
@@ -119,8 +124,8 @@ static void eight(Fft *f, Pair *x) {
   const Pair t1 = x[3], t2 = x[5], t3 = x[7];
   x[3] = (Pair){times(f, add(f, t1.re, t1.im), half), times(f, less(f, t1.im, t1.re), half)};
   x[5] = (Pair){t2.im, minus(f, t2.re)};
-  x[7] = (Pair){times(f, less(f, t3.im, t3.re), half),
-                times(f, minus(f, add(f, t3.re, t3.im)), half)};
+  x[7] =
+      (Pair){times(f, less(f, t3.im, t3.re), half), times(f, minus(f, add(f, t3.re, t3.im)), half)};
   for (int k = 0; k < 4; k++) {
     y[k] = sum(f, x[2 * k], x[2 * k + 1]);
     y[k + 4] = difference(f, x[2 * k], x[2 * k + 1]);
@@ -230,8 +235,8 @@ static void gather(Fft *f, bool real) {
 static void scatter(Fft *f, bool real) {
   Ptx *E = &f->e.E;
   Reg row;
-  const Reg at = of_tensor(f, &row), by = ty_ptx_value(E, f->ctype),
-            p = ty_ptx_reg(E, REG_PRED), q = ty_ptx_reg(E, REG_PRED);
+  const Reg at = of_tensor(f, &row), by = ty_ptx_value(E, f->ctype), p = ty_ptx_reg(E, REG_PRED),
+            q = ty_ptx_reg(E, REG_PRED);
   ty_ptx(E, "setp.eq.s64 $, $, 0", p, row);
   ty_ptx(E, "setp.eq.s64 $, $, $", q, row, param(E, FFT_ALONE));
   ty_ptx(E, "or.pred $, $, $", p, p, q);
@@ -262,8 +267,7 @@ static void twist(Fft *f) {
   Ptx *E = &f->e.E;
   Reg c, j, at;
   const Reg cols = param(E, FFT_COLS), m = param(E, FFT_M),
-            both = quotient(f, f->e.number, cols, &c),
-            k = quotient(f, both, param(E, FFT_N), &j),
+            both = quotient(f, f->e.number, cols, &c), k = quotient(f, both, param(E, FFT_N), &j),
             block = quotient(f, j, number_of(E, FFT_COLUMNS), &at);
   const Pair u = root(f, FFT_W, product(f, k, block));
   const Reg first = plus(f, product_number(f, k, 2 * FFT_COLUMNS), at);
@@ -412,6 +416,7 @@ static void fold(Fft *f, int r, bool back) {
 Text ty_ptx_fft(FftStep step, int dtype, int radix, int flags) {
   Fft f = {.dtype = dtype, .ctype = ty_dtypes[dtype].ctype, .bytes = ty_dtypes[dtype].bytes};
   each_begin(&f.e, FFT_COUNT, FFT_THREADS, false);
+  if (radix > RADIX_TWICE) f.e.E.blocks = 1;
   switch (step) {
   case FFT_GATHER: gather(&f, flags & FFT_IS_REAL); break;
   case FFT_SCATTER: scatter(&f, flags & FFT_IS_REAL); break;
