@@ -54,7 +54,9 @@ static bool pass(const Attend *d, AttendPass which, i64 positions, i64 each, i64
                               .causal = !prepares && d->causal,
                               .mask = !prepares && d->mask,
                               .bits = !prepares && d->mask && d->bits,
-                              .drop = !prepares && d->key}};
+                              .drop = !prepares && d->key,
+                              .fast = !prepares && d->fast && d->dtype == T_F32 &&
+                                      10 * ty_cuda.major + ty_cuda.minor >= 80}};
   const int threads = prepares ? ATTEND_PREPARE_THREADS : ATTEND_THREADS;
   CudaCode code;
   at[ATTEND_BLOCKS / 8] = (positions + each - 1) / each;

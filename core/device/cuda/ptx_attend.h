@@ -13,7 +13,7 @@ typedef enum { ATTEND_FORWARD, ATTEND_PREPARE, ATTEND_QUERIES, ATTEND_KEYS } Att
 
 typedef struct AttendVariant {
   u8 pass, dtype, nlead;
-  bool causal, mask, bits, drop; /* as in Attend */
+  bool causal, mask, bits, drop, fast; /* as in Attend; fast: of f32, for sm_80 and newer */
 } AttendVariant;
 
 /* The block: i64 throughout, strides in bytes. From LEAD on, for each leading dim: its extent, then the strides of q, k, v,
