@@ -9,6 +9,8 @@ ty.device "cpu"
 
 local fake
 if cuda.soft then
+  -- fast kernels may take the processor's own exp2
+  require("spec.soft_gpu").cu.soft_gpu_set("APPROXIMATE", 1)
   local ffi = require "ffi"
   ffi.cdef "int soft_cublaslt_products(void); int soft_cublaslt_asked(void);"
   fake = ffi.load(os.getenv "TYCHO_CUBLASLT")
@@ -233,7 +235,11 @@ describe("attention by tensor cores", function()
     probe(name, function()
       local lead, n, m, d, dv = unpack(sizes)
       for dtype, precision in pairs { bf16 = "fast", f16 = "fast", f32 = "tf32" } do
-        local function operand(rows, columns) return numbers(dtype, lead, rows, columns):to "cuda" end
+        local function operand(rows, columns)
+          if not options.heads then return numbers(dtype, lead, rows, columns):to "cuda" end
+          local more = numbers(dtype, lead, rows, 2, columns + 4):to "cuda"
+          return more[{ "...", { options.heads, options.heads + columns - 1 } }]:transpose(2, 3)
+        end
         local q, k, v = operand(n, d), operand(m, d), operand(m, dv)
         local o = { causal = options.causal }
         if options.mask then o.mask = numbers("f64", n, m) end
@@ -256,6 +262,10 @@ describe("attention by tensor cores", function()
     end)
   end
   attend("blocks of queries and keys, in part", { 2, 70, 67, 20, 70 }, {})
+  attend("few features, an odd number", { 1, 30, 50, 7, 3 }, {})
+  attend("heads that lie between positions", { 2, 40, 70, 16, 64 }, { heads = 1 })
+  attend("heads that are not aligned", { 2, 40, 70, 32, 16 }, { heads = 2, causal = true })
+  attend("128 features", { 1, 64, 64, 128, 128 }, { causal = true })
   attend("features of several pieces", { 1, 33, 40, 300, 130 }, {})
   attend("causal, more keys", { 2, 40, 100, 16, 16 }, { causal = true })
   attend("causal, more queries", { 1, 68, 30, 8, 8 }, { causal = true })
@@ -335,7 +345,8 @@ describe("attention by tensor cores", function()
       assert(tostring(y) == tostring(ty.scaled_dot_product_attention(z, z, z):to "cpu"))
       print "same"]]
     f:close()
-    local p = assert(io.popen(("cd '%s.' && env -u CUDA_DEFAULT SOFT_GPU_CAPABILITY=75 TYCHO_CACHE=off luajit '%s' 2>&1"):format(H.root, file)))
+    local how = "cd '%s.' && env -u CUDA_DEFAULT SOFT_GPU_CAPABILITY=75 TYCHO_CACHE=off luajit '%s' 2>&1"
+    local p = assert(io.popen(how:format(H.root, file)))
     local text = p:read "*a"
     p:close()
     os.remove(file)

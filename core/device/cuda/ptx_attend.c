@@ -124,29 +124,31 @@ static Reg inverse(Gen *G, Reg x) {
 
 /* --- where things lie */
 
-/* Addresses of the head's operands: those that go along leading dims. */
-static void head(Gen *G) {
+void ty_ptx_attend_head(Ptx *E, int nlead, Reg index, Reg x[AT_OPERANDS]) {
   static const u8 moving[] = {AT_Q, AT_K, AT_V, AT_MASK, AT_G};
-  Ptx *E = &G->E;
-  Reg rest = G->index;
-  for (int x = 0; x < AT_OPERANDS; x++) G->x[x] = param(E, ATTEND_X + 8 * x);
-  for (int d = G->v->nlead - 1; d >= 0; d--) {
+  Reg rest = index;
+  for (int i = 0; i < AT_OPERANDS; i++) x[i] = param(E, ATTEND_X + 8 * i);
+  for (int d = nlead - 1; d >= 0; d--) {
     const i32 at = ATTEND_LEAD + d * ATTEND_LEAD_EACH;
     const Reg n = param(E, at), q = op(E, "div", rest, n),
               c = op(E, "sub", rest, op(E, "mul.lo", q, n));
     for (int i = 0; i < (int)TY_COUNT(moving); i++)
-      G->x[moving[i]] = mad(E, c, param(E, at + 8 + 8 * i), G->x[moving[i]]);
+      x[moving[i]] = mad(E, c, param(E, at + 8 + 8 * i), x[moving[i]]);
     rest = q;
   }
 }
 
-/* Address of position `at` of the head in a result whose heads are side by side; n: positions, features: of one. */
-static Reg place_of(Gen *G, Reg base, Reg n, Reg features, Reg at) {
-  Ptx *E = &G->E;
-  const Reg heads = param(E, ATTEND_HEADS), group = op(E, "div", G->index, heads),
-            own = op(E, "sub", G->index, op(E, "mul.lo", group, heads)),
+static void head(Gen *G) { ty_ptx_attend_head(&G->E, G->v->nlead, G->index, G->x); }
+
+Reg ty_ptx_attend_place(Ptx *E, Reg index, Reg base, Reg n, Reg features, Reg at, i64 size) {
+  const Reg heads = param(E, ATTEND_HEADS), group = op(E, "div", index, heads),
+            own = op(E, "sub", index, op(E, "mul.lo", group, heads)),
             row = mad(E, mad(E, group, n, at), heads, own);
-  return mad(E, op(E, "mul.lo", row, features), constant(G, G->size), base);
+  return mad(E, op(E, "mul.lo", row, features), ty_ptx_const(E, C_I64, (u64)size), base);
+}
+
+static Reg place_of(Gen *G, Reg base, Reg n, Reg features, Reg at) {
+  return ty_ptx_attend_place(&G->E, G->index, base, n, features, at, G->size);
 }
 
 /* Numbers by query, from the first one at hand on. */
