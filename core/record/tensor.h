@@ -221,6 +221,11 @@ static inline bool ty_within_limit(const State *S, i64 bytes) {
   return TY_LIKELY(!S->limit) || (bytes <= S->limit && S->held <= S->limit - bytes);
 }
 
+/* Whether a device's tensor cores may compute with half floats. */
+static inline bool ty_reduces_halves(const State *S) {
+  return S->reduced || S->cast == T_F16 + 1 || S->cast == T_BF16 + 1;
+}
+
 #define BLOCK_BYTES 104 /* room for a Storage or a Buffer */
 _Static_assert(sizeof(Storage) <= BLOCK_BYTES && sizeof(Buffer) <= BLOCK_BYTES, "block");
 
@@ -333,7 +338,7 @@ bool ty_record_attend(State *S, const char *who, int op, const Tensor *const *x,
 /* grad_attend.c: attention of queries, keys, values under a mask with dropout by a key, which may be NULL; taped. x: of
 ** f32 or f64, at least 2 dims, sizes that go together. */
 typedef struct Attention {
-  bool causal;
+  bool causal, fast;  /* fast: by a device's tensor cores */
   double scale, drop; /* drop: the chance that a weight is dropped */
 } Attention;
 bool ty_attention(State *S, const char *who, const Tensor *const *x, const Attention *how,
