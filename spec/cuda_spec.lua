@@ -107,6 +107,9 @@ describe("loop programs on cuda give the CPU's bits:", function()
     return y + 1, y:clone(), y * x:mean():to(x.dtype) - y, x:permute(3, 1, 2):clone(), x:permute(2, 3, 1):flip(3):abs(),
       y[{ {}, { 3, 40 }, { 2, 47, 3 } }]:clone(), ty.cat({ y, y }, 2):permute(3, 2, 1) * 2
   end, 3, 47, 67)
+  probe("of more tiles than there are blocks of threads", function()
+    same("tiles", function(x) return x:t() * 2 end, numbers("f32", 1030, 320))
+  end)
   specials("conversions", ALL, function(x)
     return x:to "f32", x:to "f64", x:to "f16", x:to "bf16", x:to "i32", x:to "i64", x:to "i8", x:to "u8", x:to "bool"
   end)

@@ -9,10 +9,11 @@
 #include "device/cuda/ptx_program.h"
 
 enum {
-  SECTOR = 32,     /* bytes */
-  TURN_LEAST = 16, /* elements along either dim of tiles */
-  FOURS = 4,       /* neighbours that a thread of a map has, */
-  FOURS_MOST = 128 /* where its body is not longer */
+  SECTOR = 32,      /* bytes */
+  TURN_LEAST = 16,  /* elements along either dim of tiles */
+  TURN_BLOCKS = 16, /* of tiles that a multiprocessor has at a time */
+  FOURS = 4,        /* neighbours that a thread of a map has, */
+  FOURS_MOST = 128  /* where its body is not longer */
 };
 
 typedef struct Made {
@@ -311,9 +312,9 @@ static i64 groups_of(const Kernel *k, const Shape *s, const Variant *v, i64 *eac
 }
 
 static i64 grid(const Program *p, const Variant *v, i64 units) {
-  const i64 row = v->each ? v->threads : 32, each = v->turn            ? 1
-                                                    : p->kind == K_ROW ? PROGRAM_THREADS / row
-                                                                       : PROGRAM_THREADS;
+  if (v->turn) return TY_MIN(units, (i64)TURN_BLOCKS * ty_cuda.processors);
+  const i64 row = v->each ? v->threads : 32,
+            each = p->kind == K_ROW ? PROGRAM_THREADS / row : PROGRAM_THREADS;
   return TY_MIN((units - 1) / each + 1, 32768);
 }
 
