@@ -448,7 +448,7 @@ test-far: build
 # assembled goes to ptxas, where it is, for each of these processors: no spills, few registers; of loop programs so many of
 # some 30,000 (PTXAS_TEXTS= takes all). NVDISASM=nvdisasm (PyPI:
 # nvidia-cuda-nvdisasm) shows what share of the inner loops of large products multiply and add.
-CUDA_SPECS ?= cuda ops matrix vmap nn optim grad attention training index
+CUDA_SPECS ?= cuda cuda_devices ops matrix vmap nn optim grad attention training index convolution
 PTXAS_TEXTS ?= 2000
 NVDISASM   ?=
 CUDA_N     ?= 300
