@@ -406,6 +406,16 @@ describe("what cannot be exported", function()
     refused("unknown option wieghts, did you mean weights?", function() end, { wieghts = 1 })
     refused("option weights must be", function() end, { weights = "x" })
     refused("option name must be a name for C", function() end, { name = "2x" })
+    refused("option outputs must be a list of names", function() end, { outputs = { 1 } })
+    refused("option outputs must be a list of names", function() end, { outputs = "y" })
+    refused("n, the number of arguments, must be a whole number", function() end, { n = "2" })
+    refused("there is no argument [1.5]", function() end, { [1.5] = x })
+    for said, more in pairs { ["no argument 4 (a table)"] = { { weights = "beside" } },
+      ["no argument 4 (a tensor)"] = { x }, ["no argument 5 (a string)"] = { nil, "beside" } } do
+      local ok, err = pcall(jit.export, function(v) return v end, folder .. "/model.c", { x }, unpack(more, 1, 2))
+      assert.falsy(ok)
+      assert.truthy(tostring(err):find(said, 1, true), err)
+    end
     assert.has_error(function() jit.export(function() end, "model.txt") end)
     local y, why = jit.export(function(x) return x end, "/nowhere/model.c", { x })
     assert.equal(nil, y)

@@ -20,6 +20,8 @@ typedef enum {
   JOB_COPY,      /* from to */
   JOB_TO,        /* the same, from one device to another: the engine's own */
   JOB_LOOP,      /* the operands of LOOP, then y: the engine's own */
+  JOB_CALL,      /* the operands of CALL, then y, which holds the base; the first of them is absent: the engine's own */
+  JOB_AWAIT,     /* the same of its end */
   JOB_SOLVE,     /* those of its routine: of no plan, asked for by ty.linalg (lua_solve.c) */
   JOB_COUNT
 } JobKind;
@@ -79,7 +81,7 @@ typedef struct Job {
   Attend *attend;   /* ATTEND */
   const Solve *solve;
   const Node *
-      node; /* SORT, FFT, SEARCH, SCATTER, POSITIONS, LOOP: the node; COPY: an INPUT whose elements do not lie in order, or NULL */
+      node; /* SORT, FFT, SEARCH, SCATTER, POSITIONS, LOOP, CALL: the node; COPY: an INPUT whose elements do not lie in order, or NULL */
   const Type *type; /* types of the node's operands */
   i64 bytes;        /* COPY and TO, in order */
 } Job;

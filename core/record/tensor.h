@@ -128,6 +128,7 @@ typedef struct Given {
 ** what it held, since the device left undone what followed. */
 #define FAULTS_MAX 1024
 typedef struct Fault {
+  const Device *device; /* NULL: any */
   u64 from, to;
   char text[ERR_MAX];
 } Fault;
@@ -206,7 +207,7 @@ struct State {
   struct Engine *engine;
 };
 
-/* Notes and says what a device told: always false. What runs since then have made is of no value. */
+/* Notes and says what a device told, ty_cpu: one of them: always false. What runs since then have made there is of no value. */
 bool ty_device_failed(State *S, const Device *d, const char *err);
 /* Whether the buffer holds what a device could not compute; S->err says why. */
 bool ty_buffer_is_faulty(State *S, const Buffer *b);
@@ -284,6 +285,8 @@ bool ty_tensor_reshape(const Tensor *x, const Type *t, i64 *strides);
 const void *ty_tensor_read(State *S, const Tensor *x);
 /* The same of complex numbers, too, for who moves whole elements. */
 const void *ty_tensor_bits(State *S, const Tensor *x);
+/* The same on x's own device. */
+const void *ty_tensor_place(State *S, const Tensor *x);
 /* The same for writing outside the engine: the storage owns its buffer alone afterwards. */
 void *ty_tensor_write(State *S, const Tensor *x);
 /* As ty_tensor_write, and the address stays valid and live for ever. */
@@ -360,6 +363,11 @@ bool ty_record_assign(State *S, const char *who, const Tensor *dst, const Given 
 /* Copies of the list one behind the other along dim: the fused form of cat. All of one dtype and
  * rank. */
 bool ty_record_cat(State *S, const char *who, int n, const Tensor *const *x, int dim, Tensor *y);
+/* record_call.c: how many calls (ir/call.h) the capture in progress has; -1: there is none. */
+i32 ty_record_calls(const State *S);
+/* The result of a call in a capture, of type t, over what `base` holds, or anything; x: what it is given. NULL: nothing. */
+bool ty_record_call(State *S, const char *who, i32 number, const Type *t, const Tensor *base,
+                    const Tensor *x, Tensor *y);
 /* The node of x in the open recording (INPUT, a pending node, or a VIEW of one), or -1. */
 i32 ty_record_node(State *S, Recording *b, const Tensor *x);
 

@@ -1,7 +1,7 @@
 /*
 ** machine.c -- the machine of the CUDA device: loop programs, made ready and launched.
-** In:  a program; launches.  Out: a kernel, which is assembled for each kind of launch when that comes first. A run
-** fails where the driver refuses a text, and when out of memory.
+** In:  a program; launches.  Out: a kernel, which is assembled for each kind of launch when that comes first. What the driver
+** refuses is interpreted. A run fails where the interpreter was refused, too, and when out of memory.
 */
 #include "base/system.h"
 #include "device/cuda/assemble.h"
@@ -17,12 +17,14 @@ typedef struct Made {
   Variant v;
   CudaCode code;
   Assembly *late; /* not NULL: it is being assembled */
+  bool refused;
 } Made;
 
-typedef enum { FOUND, LATER, NONE } Found;
+typedef enum { FOUND, LATER, REFUSED, NONE } Found;
 static inline Found worse(Found a, Found b) { return a > b ? a : b; }
 
 struct Kernel {
+  Cuda *device;
   Program *p;
   bool split;
   i32 scans; /* that may be split */
@@ -33,7 +35,7 @@ struct Kernel {
   size_t bytes;
 };
 
-static Kernel *make(const Program *p) {
+Kernel *ty_cuda_make(const Program *p) {
   const size_t n = sizeof *p + p->nbody * sizeof *p->body;
   Kernel *k = ty_mem_zalloc(sizeof *k);
   if (!k || !(k->p = ty_mem_alloc(n))) {
@@ -41,6 +43,7 @@ static Kernel *make(const Program *p) {
     return NULL;
   }
   memcpy(k->p, p, n);
+  k->device = ty_cuda_now;
   k->split = ty_ptx_is_split(p);
   k->scans = ty_ptx_split_scans(p);
   k->each = ty_ptx_row_each(p);
@@ -49,8 +52,9 @@ static Kernel *make(const Program *p) {
   return k;
 }
 
-static void drop(Kernel *k) {
+void ty_cuda_drop(Kernel *k) {
   if (!k) return;
+  ty_cuda_use(k->device);
   for (i32 i = 0; i < k->n; i++) {
     if (k->made[i].late) ty_assembly_drop(k->made[i].late);
     ty_cuda_unload(&k->made[i].code);
@@ -61,7 +65,7 @@ static void drop(Kernel *k) {
   ty_mem_free(k);
 }
 
-static size_t bytes(const Kernel *k) { return k->bytes; }
+size_t ty_cuda_bytes(const Kernel *k) { return k->bytes; }
 
 /* Takes what was assembled beside. */
 static Found take_late(Made *m, bool wait) {
@@ -70,10 +74,13 @@ static Found take_late(Made *m, bool wait) {
   const char *code = ty_assembly_code(m->late, &n);
   if (code && ty_cuda_load_code(&m->code, code, n))
     ty_cuda_keep_source(&m->code, ty_assembly_text(m->late));
-  else if (!ty_cuda_load_new(&m->code, ty_assembly_text(m->late))) return NONE;
+  else if (!ty_cuda_load_new(&m->code, ty_assembly_text(m->late))) {
+    if (!ty_cuda_refusal("")) return NONE;
+    m->refused = true;
+  }
   ty_assembly_drop(m->late);
   m->late = NULL;
-  return FOUND;
+  return m->refused ? REFUSED : FOUND;
 }
 
 /* A variant that was not asked for before. */
@@ -89,7 +96,10 @@ static Found begin(Kernel *k, const Variant *v, bool wait) {
   const size_t bytes = text.n;
   Found y = ty_cuda_load_kept(&m->code, &text) ? FOUND : NONE;
   if (y == NONE && !wait && !text.failed && (m->late = ty_assembly_begin(&text))) y = LATER;
-  if (y == NONE && ty_cuda_load_new(&m->code, &text)) y = FOUND;
+  if (y == NONE) {
+    y = ty_cuda_load_new(&m->code, &text) ? FOUND : ty_cuda_refusal("") ? REFUSED : NONE;
+    m->refused = y == REFUSED;
+  }
   if (y != NONE) k->n++, k->bytes += bytes;
   ty_text_free(&text);
   return y;
@@ -104,7 +114,8 @@ static Found find(const Kernel *kernel, const Variant *v, bool wait, CudaCode *y
   ty_lock(&k->lock);
   while (i < k->n && memcmp(&k->made[i].v, v, sizeof *v)) i++;
   if (i == k->n) found = begin(k, v, wait);
-  else found = k->made[i].late ? take_late(&k->made[i], wait) : FOUND;
+  else if (k->made[i].late) found = take_late(&k->made[i], wait);
+  else found = k->made[i].refused ? REFUSED : FOUND;
   if (found == FOUND) *y = k->made[i].code;
   ty_unlock(&k->lock);
   return found;
@@ -278,7 +289,7 @@ static Found run_split(const Kernel *k, Variant v, i64 groups, i64 each, bool wa
   v.mode = MODE_FINISH;
   Found y = find(k, &v, wait, &finish);
   v.mode = MODE_PART;
-  if (y != NONE) y = worse(y, find(k, &v, wait, &part));
+  if (y < REFUSED) y = worse(y, find(k, &v, wait, &part));
   if (y != FOUND) return y;
   void *scratch = ty_cuda_allocate(bytes);
   if (!scratch) return NONE;
@@ -299,7 +310,7 @@ static Found run_scans(const Kernel *k, Variant v, bool wait, i64 *at) {
   const i64 units = at[PARAM_COUNT / 8], groups = (at[PARAM_R / 8] + BLOCK - 1) / BLOCK,
             bytes = units * groups * k->scans * 8;
   Found y = FOUND;
-  for (int i = 0; i < N && y != NONE; i++) {
+  for (int i = 0; i < N && y < REFUSED; i++) {
     v.mode = mode[i];
     y = worse(y, find(k, &v, wait, &code[i]));
   }
@@ -327,12 +338,14 @@ static void name_of(const Program *p, char *y, size_t room) {
   }
 }
 
-/* What a run says whose code is not there: an error that is told later where the driver has refused it, else no memory. */
-static bool not_found(const Kernel *k, const Run *r) {
+/* What a run says whose code is not there, nor the interpreter's: an error that is told later where the driver has refused
+** it, else no memory. */
+static bool not_found(const Kernel *k, const Run *r, bool refused) {
   char name[160];
   if (ty_cuda_trouble()) return true;
   name_of(k->p, name, sizeof name);
-  const char *text = ty_cuda_refusal(name);
+  const char *text = refused ? ty_cuda_refusal(name) : NULL;
+  if (!text && refused) text = "the CUDA driver refuses a kernel";
   return text && ty_cuda_fail(r->stream, text);
 }
 
@@ -348,21 +361,22 @@ static Found run_own(const Kernel *k, const Run *r, bool wait) {
   const i64 units = s.extent[0] * s.extent[2];
   by_fours(k->p, r, &s, &v);
   by_parts(k, r, &s, &v);
-  if ((v.four || v.each) && find(k, &v, wait, &code) == NONE)
+  if ((v.four || v.each) && find(k, &v, wait, &code) >= REFUSED)
     shape_of(k->p, r->launch, &s, &v); /* what was reserved */
   if (!bind(k->p, &v, &s, r, at)) return NONE;
   const i64 groups = groups_of(k, &s, &v, &each);
   if (groups) y = run_split(k, v, groups, each, wait, at);
-  if (y == NONE && k->scans && !v.one && units < 2048) y = run_scans(k, v, wait, at);
-  if (y != NONE) return y;
+  if (y >= REFUSED && k->scans && !v.one && units < 2048) y = run_scans(k, v, wait, at);
+  if (y < REFUSED) return y;
   if ((y = find(k, &v, wait, &code)) != FOUND) return y;
   ty_cuda_launch(&code, grid(k->p, &v, at[PARAM_COUNT / 8]), PROGRAM_THREADS, at);
   return FOUND;
 }
 
-static bool run(const Kernel *k, const Run *r) {
+bool ty_cuda_run(const Kernel *k, const Run *r) {
   Shape s;
   Variant v;
+  ty_cuda_use(k->device);
   if (!ty_cuda_enter()) return true; /* the next wait says why */
   shape_of(k->p, r->launch, &s, &v);
   if (!s.extent[0] || !s.extent[2]) return true;
@@ -370,16 +384,16 @@ static bool run(const Kernel *k, const Run *r) {
   Found y = run_own(k, r, false);
   if (y == LATER && ty_cuda_interpret(k->p, &s, r)) return true;
   if (y == LATER) y = run_own(k, r, true);
-  return y == FOUND || not_found(k, r);
+  if (y == REFUSED && ty_cuda_interpret(k->p, &s, r)) return true;
+  return y == FOUND || not_found(k, r, y == REFUSED);
 }
 
-static bool reserve(const Kernel *k, const Launch *l) {
+bool ty_cuda_reserve(const Kernel *k, const Launch *l) {
   Shape s;
   Variant v;
   CudaCode code;
+  ty_cuda_use(k->device);
   if (!ty_cuda_enter()) return true;
   shape_of(k->p, l, &s, &v);
   return !s.extent[0] || !s.extent[2] || find(k, &v, false, &code) != NONE;
 }
-
-const Machine ty_machine_cuda = {"cuda", make, run, reserve, drop, bytes, NULL};

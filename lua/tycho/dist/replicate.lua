@@ -18,6 +18,8 @@ local W = require "tycho.dist.world"
 local ipairs, concat = ipairs, table.concat
 
 local BUCKET = 2 ^ 22 -- elements that are exchanged at once
+local GRADIENTS = tonumber(os.getenv "TB" or "") or 2 ^ 18 -- of gradients, so that some travel while others are computed
+local ALONE = tonumber(os.getenv "TA" or "") or 2 ^ 16 -- elements of one that goes without others, since to join them costs a copy
 
 local no_grad = ty.no_grad
 
@@ -33,17 +35,21 @@ return function(M, own)
 
   ------------------------------------------------------------------------------------------------- one long vector
 
-  --- Tensors of one dtype, as lists of at most BUCKET elements, or of one tensor; at: which of `list` they are.
-  local function buckets_of(list)
-    local by_dtype, order = {}, {}
+  --- Tensors of one dtype and device, as lists of at most `most` elements, or of one tensor, as those of `alone` elements are;
+  --- at: which of `list` they are.
+  local function buckets_of(list, most, alone)
+    local of_kind, order = {}, {}
+    most, alone = most or BUCKET, alone or BUCKET
     for i, x in ipairs(list) do
-      local bucket = by_dtype[x.dtype]
-      if not bucket or bucket.n + x:numel() > BUCKET then
+      local n, kind = x:numel(), x.dtype .. x.device
+      local bucket = of_kind[kind]
+      if n >= alone or not bucket or bucket.n + n > most then
         bucket = { n = 0, at = {} }
-        by_dtype[x.dtype], order[#order + 1] = bucket, bucket
+        if n < alone then of_kind[kind] = bucket end
+        order[#order + 1] = bucket
       end
       bucket[#bucket + 1], bucket.at[#bucket + 1] = x, i
-      bucket.n = bucket.n + x:numel()
+      bucket.n = bucket.n + n
     end
     return order
   end
@@ -83,7 +89,7 @@ return function(M, own)
     local letters = {}
     for i, p in ipairs(list) do letters[i] = grad_of(p) ~= nil and "1" or "0" end
     local pattern = concat(letters)
-    local texts = W.compare("backward", group, "gradients of replicated models: " .. W.digest(pattern))
+    local texts = W.compare("backward", group, "gradients of replicated models: " .. W.digest(pattern), true)
     if texts ~= true then
       for _, text in ipairs(texts) do
         if not text:find("^gradients of replicated models: %d+ ") or
@@ -104,12 +110,14 @@ return function(M, own)
     p.grad = g
   end
 
-  --- The gradients of the parameters that any rank has reached, zeros where this one has not.
+  --- The gradients of the parameters that any rank has reached, zeros where this one has not; the last ones first, as a
+  --- backward pass comes to them.
   local function gradients_of(list, some)
     local given, of = {}, {}
-    for i, p in ipairs(list) do
+    for i = #list, 1, -1 do
+      local p = list[i]
       if some[i] then
-        local g = grad_of(p) or ty.zeros(p.shape, { dtype = p.dtype })
+        local g = grad_of(p) or ty.zeros(p.shape, { dtype = p.dtype, device = p.device })
         given[#given + 1], of[#of + 1] = g, i
       end
     end
@@ -119,7 +127,7 @@ return function(M, own)
   local function exchange(list, held)
     local some = reached(list)
     local given, of = gradients_of(list, some)
-    for _, bucket in ipairs(buckets_of(given)) do
+    for _, bucket in ipairs(buckets_of(given, GRADIENTS, ALONE)) do
       split(bucket, own.sum_of("backward", group, join(bucket), "mean"), function(k, part)
         local i = of[bucket.at[k]]
         add_held(list[i], part, held[i])
@@ -196,7 +204,6 @@ return function(M, own)
     if world.size == 1 then return model end
     local kinds = {}
     for i, x in ipairs(list) do
-      if x.device ~= "cpu" then check.fail(who, "%s must be on the CPU, got %s", names[i], x.device) end
       kinds[i] = names[i] .. " " .. own.kind_of(x)
     end
     W.agree(who, world.all, ("replicate of %d tensors, %s"):format(#list, W.digest(concat(kinds, "; "))))
