@@ -731,7 +731,7 @@ INLINE void NAME(unite_at)(const NAME(Side) * j, T *y, T *v, T *ur, T *ui, i64 c
 
 /* x: of n numbers, v: of m of them, u: of r / 2 times m. */
 #define OVER(name, what, X) \
-  FAR void NAME(name)(const FftPass *p, NAME(Side) * j, X *x, T *v, T *ur, T *ui, i64 cols) { \
+  FAR void NAME(name)(const FftPass *p, NAME(Side) * j, X * x, T * v, T * ur, T * ui, i64 cols) { \
     const i64 rows = cols == 1 ? 1 : p->m, n = cols == 1 ? p->m : cols; \
     T own[(FFT_ODD_MOST - 1) * VL]; \
     const T *w = p->wide; \

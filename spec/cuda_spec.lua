@@ -102,6 +102,14 @@ describe("loop programs on cuda give the CPU's bits:", function()
     return x + y, x * y, x:floor_divide(y), x % y, x:fmod(y), x:lshift(y), x:rshift(y), x:bitwise_and(y), x:bitwise_xor(y),
       x:maximum(y), x:abs()
   end)
+  each("maps across what they store, by tiles", ALL, function(x)
+    local y = x:permute(1, 3, 2)
+    return y + 1, y:clone(), y * x:mean():to(x.dtype) - y, x:permute(3, 1, 2):clone(), x:permute(2, 3, 1):flip(3):abs(),
+      y[{ {}, { 3, 40 }, { 2, 47, 3 } }]:clone(), ty.cat({ y, y }, 2):permute(3, 2, 1) * 2
+  end, 3, 47, 67)
+  probe("of more tiles than there are blocks of threads", function()
+    same("tiles", function(x) return x:t() * 2 end, numbers("f32", 1030, 320))
+  end)
   specials("conversions", ALL, function(x)
     return x:to "f32", x:to "f64", x:to "f16", x:to "bf16", x:to "i32", x:to "i64", x:to "i8", x:to "u8", x:to "bool"
   end)
@@ -388,6 +396,10 @@ describe("on the software GPU, accesses are what they must be:", function()
   least("short rows, of which a warp has several", 1, 0, 0.76, 24, function(x) return x:sum(2) end, numbers("f32", 2000, 16))
   least("rows in several passes", 1, 0, 1.2, 110, function(x) return x:softmax(2) end, numbers("f32", 200, 128))
   least("columns", 1, 0, 1.1, 10, function(x) return x:sum(1) end, numbers("f32", 100, 1024))
+  least("a map that transposes", 1, 1, 3.13, 33, function(x, y) return x:t() + y end, numbers("f32", 256, 320), numbers("f32", 320, 256))
+  least("a copy that permutes", 1, 1, 2.13, 30, function(x) return x:permute(1, 3, 4, 2):clone() end, numbers("f32", 2, 32, 8, 8))
+  least("of two operands in halves", 1, 1, 6.26, 76, function(x, y, z) return x:t() + y:t() * z end, numbers("f16", 64, 96),
+    numbers("f16", 64, 96), numbers("f16", 96, 64))
   least("a large product", 1, 1, 2.8, 295, function(x, y) return x:matmul(y) end, numbers("f32", 2, 256, 256), numbers("f32", 2, 256, 256))
   least("whose second operand is transposed", 1, 1, 4.3, 300, function(x, y) return x:matmul(y.mT) end, numbers("f32", 2, 256, 256),
     numbers("f32", 2, 256, 256))

@@ -334,7 +334,7 @@ function claims.training(out)
 end
 
 --- Whole calls, which Lua answers no part of.
-local function whole(f)
+local function is_whole(f)
   local e = ty.explain(f)
   return e.skips == e.calls and not tostring(e):find("up to", 1, true)
 end
@@ -377,7 +377,7 @@ function claims.captured(out)
     local name, f, a = unpack(case)
     local g = jit.compile(f)
     for _ = 1, 3 do same(f(a), g(a), "captured " .. name) end
-    assert(whole(g), name)
+    assert(is_whole(g), name)
     -- the others call it at once, which is the same to this one
     for odd = 0, 1 do same(f(a), (rank == odd and f or g)(a), "captured by others, " .. name) end
   end
@@ -429,7 +429,7 @@ function claims.steps(out)
   local rows = { 8, 8, 8, 5, 8, 5, 8, 8 }
   local function reaches(i, r) return i ~= 7 or r == 0 end
   local function rate(opt, i) opt.lr = 0.02 / i end
-  local one, want = varied(1), nil
+  local one = varied(1)
   local opt = ty.optim.SGD(one:parameters(), { lr = 0.02, momentum = 0.9 })
   for i, n in ipairs(rows) do
     opt:zero_grad()
@@ -447,7 +447,7 @@ function claims.steps(out)
     rate(opt, i)
     opt:step()
   end
-  want = weights(one)
+  local want = weights(one)
   for plain = -1, 1 do -- this rank runs Lua; -1: none does
     local m = dist.replicate(varied(1 + rank))
     local own = ty.optim.SGD(m:parameters(), { lr = 0.02, momentum = 0.9 })
@@ -461,7 +461,7 @@ function claims.steps(out)
     assert(weights(m) == want, ("weights differ, %d runs Lua"):format(plain))
     if rank ~= plain then
       local e = ty.explain(step)
-      assert(whole(step) or e.skips >= e.calls - 1, tostring(e))
+      assert(is_whole(step) or e.skips >= e.calls - 1, tostring(e))
       assert(e:full():find " = call %%%d+ %%%d+ %%%d+ {k=%d+, k2=1}", e:full())
     end
     dist.release(m)
@@ -663,7 +663,7 @@ local function learn(m, opt, from, steps, compiled, clip)
   local step, norms = compiled and jit.compile(fn) or fn, {}
   for i = from, from + steps - 1 do
     ty.manual_seed(300 + i)
-    local x, y = ty.randint(1, 7, { 4, 3 }), ty.randint(1, 7, { 4, 3 })
+    local x, y = ty.randint(1, 7, { 12, 3 }), ty.randint(1, 7, { 12, 3 })
     ty.manual_seed(1000 * i + rank)
     local _, norm = step(dist.part(x), dist.part(y))
     norms[#norms + 1] = text(norm)
@@ -1057,7 +1057,7 @@ function claims.stages(out, any)
       dist.barrier()
       assert(dist.save_checkpoint(path, { model = pipe, opt = opt, weights = whole_weights(one) }))
       local whole, again = layers(5), dist.pipeline(layers(6), { micro = micro, loss = ty.cross_entropy,
-        parts = size == 2 and { 3, 4 } or { 1, 3, 1, 2 } })
+        parts = ({ {}, { 3, 4 }, { 2, 1, 4 }, { 1, 3, 1, 2 } })[size] })
       local o, a = dist.shard(adam(again)), adam(whole)
       assert(ty.load_checkpoint(path, { model = whole, opt = a }))
       assert(whole_weights(whole) == whole_weights(one) and states_of(a) == states_of(plain), "alone")
@@ -1085,6 +1085,27 @@ function claims.stages(out, any)
 end
 
 --------------------------------------------------------------------------------------------------------- the claims
+
+--- Messages of more bytes than MPI counts: here it counts to 1,000.
+function claims.pieces(out)
+  local C, failed = require("tycho.dist.world").open().C, os.getenv "TYCHO_DIST_FAILED" or ""
+  C.settings(20, failed, size, 1000)
+  for _, dtype in ipairs { "f32", "c128" } do
+    for _, n in ipairs { 250, 251, 20011 } do
+      local all = given(n, dtype)
+      local y = same(fold(all, add), dist.all_reduce(all[rank + 1]), ("sum of %d %s"):format(n, dtype))
+      out(text(y:narrow(1, n - 9, 10)))
+    end
+    local all = given(20011, dtype)
+    same(all[size], dist.broadcast(all[rank + 1], size - 1), "broadcast")
+    same(ty.stack(all, 1), dist.all_gather(all[rank + 1]), "all_gather")
+    if rank == 0 then dist.send(all[1], 1) elseif rank == 1 then same(all[1], dist.recv(0), "a message") end
+  end
+  local ints = given(20011, "i8")
+  local want = fold(ints, function(a, b) return a:to "i64" + b:to "i64" end)
+  same(want, dist.all_reduce(ints[rank + 1]:to "i64", { fast = true }), "MPI's sum")
+  C.settings(20, failed, size, 2 ^ 30)
+end
 
 --- Many bytes: more elements than 2^31.
 function claims.huge(out)

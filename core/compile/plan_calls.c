@@ -32,7 +32,8 @@ typedef struct Calls {
   const Groups *gs;
   CallOrder *y;
   Started *call; /* in the order of recording */
-  i32 *number;   /* per group: of the call that it begins, or that it or what it needs waits for; -1 */
+  i32 *
+      number; /* per group: of the call that it begins, or that it or what it needs waits for; -1 */
 } Calls;
 
 static const Node *root_of(const Calls *C, i32 gi) { return &C->g->node[C->gs->group[gi].root]; }
@@ -111,8 +112,7 @@ static void give_begun(Calls *C) {
   for (i32 gi = 0; gi < C->gs->n; gi++) {
     C->y->begun[gi] = begins(C, gi) ? C->call[C->number[gi]].place : 0;
     const i32 of = awaited(C, gi);
-    for (i32 k = 0; k <= of; k++)
-      C->y->begun[gi] = TY_MAX(C->y->begun[gi], C->call[k].place + 1);
+    for (i32 k = 0; k <= of; k++) C->y->begun[gi] = TY_MAX(C->y->begun[gi], C->call[k].place + 1);
   }
 }
 

@@ -42,7 +42,8 @@ struct FftPlan {
   FftWay way;
   int npass;
   FftPass pass[FFT_PASSES]; /* PASSES; ODD: the first, its `wide` for k = 1 .. r / 2 */
-  FftPlan *sub[2]; /* SPLIT: of n1, of n2; CHIRP: of m; HALF: of n / 2; ODD: of m, of m real ones; none where m = 1 */
+  FftPlan *sub
+      [2]; /* SPLIT: of n1, of n2; CHIRP: of m; HALF: of n / 2; ODD: of m, of m real ones; none where m = 1 */
   void *w;     /* CHIRP: the chirp of n pairs; HALF: the turns of n / 2 + 1 pairs; SPLIT: u */
   void *v;     /* CHIRP: the chirp's transform over m, m pairs; SPLIT: v */
   void *table; /* the memory that all these lie in */

@@ -33,6 +33,7 @@ typedef struct World {
   const Mpi *mpi; /* NULL: one rank alone, and no MPI */
   int rank, size;
   bool crowded;      /* more ranks than processors on this machine */
+  i64 piece;         /* bytes of a message: MPI counts them by an int, and more go in several */
   i64 patience;      /* nanoseconds without any progress after which a wait fails */
   char file[512];    /* where the launcher says that a rank has failed; "": there is none */
   char failure[400]; /* why no message can be exchanged any more; "": all is well */
@@ -77,8 +78,9 @@ void ty_agree_end(Agreeing *a);
 /* What an exchange is, beside its messages; no byte of it is left to chance. */
 typedef struct ExchangeHead {
   char who[32], text[AGREE_TEXT]; /* text: of an agreement */
-  i32 tag, n, own, agrees;        /* n messages; of an agreement, ranks, and the own one's place among them */
-  i64 from, to, copies;           /* so many bytes go from the rank to itself */
+  i32 tag, n, own,
+      agrees;           /* n messages; of an agreement, ranks, and the own one's place among them */
+  i64 from, to, copies; /* so many bytes go from the rank to itself */
 } ExchangeHead;
 /* The number of the call of a plan, which `add` registers; 0: out of memory, or there are too many. takes: bytes that
 ** it is given, 0: it sends what its result's memory holds. p of messages: an offset; none of their bytes is left to

@@ -583,7 +583,8 @@ static bool run_steps(Bound *B, Buffer *const *now) {
     return ty_device_failed(B->S, ty_cpu, err);
   }
   if (B->S->out_of_range) return ty_fail(B->S, "%s", err);
-  return err ? ty_fail(B->S, B->p->library ? "%s" : "run: %s", err) : ty_fail_memory(B->S, "run", 0);
+  return err ? ty_fail(B->S, B->p->library ? "%s" : "run: %s", err)
+             : ty_fail_memory(B->S, "run", 0);
 }
 
 /* The page of calls. */
@@ -601,8 +602,7 @@ bool ty_exec_run(State *S, Plan *p, Recording *b, Buffer **outbuf) {
             bind_outputs(&B, outbuf) && reserve(&B);
   if (ok) {
     bind_slots(&B);
-    if (TY_UNLIKELY(ty_guarded || p->apart))
-      ok = bind_apart(&B) && run_steps(&B, outbuf);
+    if (TY_UNLIKELY(ty_guarded || p->apart)) ok = bind_apart(&B) && run_steps(&B, outbuf);
     else ok = run_steps(&B, outbuf);
     if (TY_UNLIKELY((ty_guarded || p->apart) && !B.lost)) free_apart(&B);
   }

@@ -20,9 +20,9 @@ typedef enum {
   JOB_COPY,      /* from to */
   JOB_TO,        /* the same, from one device to another: the engine's own */
   JOB_LOOP,      /* the operands of LOOP, then y: the engine's own */
-  JOB_CALL,      /* the operands of CALL, then y, which holds the base; the first of them is absent: the engine's own */
-  JOB_AWAIT,     /* the same of its end */
-  JOB_SOLVE,     /* those of its routine: of no plan, asked for by ty.linalg (lua_solve.c) */
+  JOB_CALL, /* the operands of CALL, then y, which holds the base; the first of them is absent: the engine's own */
+  JOB_AWAIT, /* the same of its end */
+  JOB_SOLVE, /* those of its routine: of no plan, asked for by ty.linalg (lua_solve.c) */
   JOB_COUNT
 } JobKind;
 

@@ -1957,14 +1957,15 @@ function Tensor:int() end
 function Tensor:interp(xp, fp, opts) end
 
 ---Another number of places in each dim behind batch and channels.
----Options: size, a number or a list; or scale, likewise; mode = "nearest" (of the place's corner), "nearest-exact"
----(of its middle), "linear" (also "bilinear", "trilinear"): between neighbours, "bicubic": of four a dim, "area":
----means; align_corners = false: whether the outer places keep their values; antialias = false: of linear and cubic
----modes, whether all places count that an output covers.
+---Options: size, a number or a list; or scale (scale_factor), likewise; mode = "nearest" (of the place's corner),
+---"nearest-exact" (of its middle), "linear" (also "bilinear", "trilinear"): between neighbours, "bicubic": of four
+---a dim, "area": means; align_corners = false: whether the outer places keep their values; antialias = false: of
+---linear and cubic modes, whether all places count that an output covers; recompute_scale_factor = false: whether
+---places lie as with the size that follows from the scale, not with the scale, where that gives no whole number.
 ---Shape of the result: [batch, channels, size...]
 ---Formula: as PyTorch's interpolate
 ---Raises where x has other dims than 3 to 5, not one of size and scale is given, or the mode is not known.
----@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?}
+---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, scale_factor: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?, recompute_scale_factor: boolean?}
 ---@return tycho.Tensor # [batch, channels, size...]
 function Tensor:interpolate(opts) end
 
@@ -6736,15 +6737,16 @@ function ty.inner(a, b) end
 function ty.interp(x, xp, fp, opts) end
 
 ---Another number of places in each dim behind batch and channels.
----Options: size, a number or a list; or scale, likewise; mode = "nearest" (of the place's corner), "nearest-exact"
----(of its middle), "linear" (also "bilinear", "trilinear"): between neighbours, "bicubic": of four a dim, "area":
----means; align_corners = false: whether the outer places keep their values; antialias = false: of linear and cubic
----modes, whether all places count that an output covers.
+---Options: size, a number or a list; or scale (scale_factor), likewise; mode = "nearest" (of the place's corner),
+---"nearest-exact" (of its middle), "linear" (also "bilinear", "trilinear"): between neighbours, "bicubic": of four
+---a dim, "area": means; align_corners = false: whether the outer places keep their values; antialias = false: of
+---linear and cubic modes, whether all places count that an output covers; recompute_scale_factor = false: whether
+---places lie as with the size that follows from the scale, not with the scale, where that gives no whole number.
 ---Shape of the result: [batch, channels, size...]
 ---Formula: as PyTorch's interpolate
 ---Raises where x has other dims than 3 to 5, not one of size and scale is given, or the mode is not known.
 ---@param x tycho.Tensor # [batch, channels, length], [batch, channels, height, width] or with a depth
----@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?}
+---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, scale_factor: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?, recompute_scale_factor: boolean?}
 ---@return tycho.Tensor # [batch, channels, size...]
 function ty.interpolate(x, opts) end
 
@@ -12871,7 +12873,7 @@ objects.nn_Unfold = {}
 
 ---see ty.interpolate.
 ---Raises where x has other dims than 3 to 5, not one of size and scale is given, or the mode is not known.
----@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?}
+---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, scale_factor: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?, recompute_scale_factor: boolean?}
 ---@return tycho.nn.Upsample
 function nn.Upsample(opts) end
 

@@ -318,7 +318,6 @@ typedef struct Lines {
   _Atomic bool failed;
 } Lines;
 
-
 /* The line of column c of block o, of so many numbers, real or pairs. */
 static FftLine line_at(const Lines *l, const void *t, i64 count, bool real, i64 o, i64 c) {
   const i64 parts = real ? 1 : 2, at = (o * count * l->inner + c) * parts;
@@ -461,7 +460,13 @@ static bool lines_run(Lines *l) {
 
 bool ty_fft(int dtype, int kind, int norm, const void *x, void *y, i64 outer, i64 n, i64 inner) {
   const bool real = kind != FFT_FORWARD && kind != FFT_INVERSE;
-  Lines l = {.x = x, .y = y, .n = n, .inner = inner, .outer = outer, .kind = kind, .weight = ty_fft_weight(kind)};
+  Lines l = {.x = x,
+             .y = y,
+             .n = n,
+             .inner = inner,
+             .outer = outer,
+             .kind = kind,
+             .weight = ty_fft_weight(kind)};
   if (!outer || !inner) return true;
   l.K = ty_fft_kern(dtype);
   l.scale = ty_fft_scale(norm, n);

@@ -186,7 +186,8 @@ static int factor(i64 n, int *radix) {
   for (; twos; twos -= radix[k - 1] == 8 ? 3 : radix[k - 1] / 2)
     radix[k++] = twos == 4 || twos == 2 ? 4 : twos == 1 ? 2 : 8;
   for (int i = 0; i < TY_COUNT(primes); i++)
-    for (; primes[i] <= FFT_RADIX_MOST && n % primes[i] == 0; n /= primes[i]) radix[k++] = primes[i];
+    for (; primes[i] <= FFT_RADIX_MOST && n % primes[i] == 0; n /= primes[i])
+      radix[k++] = primes[i];
   return n == 1 ? k : -1;
 }
 
@@ -233,7 +234,9 @@ static bool choose(FftPlan *P) {
   for (int i = 0; P->way == FFT_BY_PASSES && i < P->npass; s *= radix[i++])
     P->pass[i] = (FftPass){.r = radix[i], .s = s, .m = n / s / radix[i]};
   for (int i = 0; i < 2 && sub[i]; i++)
-    if (!(P->sub[i] = (FftPlan *)(uintptr_t)ty_fft_plan(P->dtype, sub[i], P->way == FFT_BY_ODD && i))) return false;
+    if (!(P->sub[i] =
+              (FftPlan *)(uintptr_t)ty_fft_plan(P->dtype, sub[i], P->way == FFT_BY_ODD && i)))
+      return false;
   return true;
 }
 

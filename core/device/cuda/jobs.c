@@ -3,7 +3,7 @@
 ** their own.
 ** In:  jobs and addresses.  Out: kernels are launched. Fails when out of memory, and where the driver refuses a text.
 ** Copies and products of one column are loop programs of our own. What is refused, the CPU does with copies:
-** products that OpenBLAS was asked for, and transforms.
+** products that OpenBLAS was asked for.
 */
 #include "device/cuda/jobs.h"
 #include "device/cuda/library.h"
@@ -232,7 +232,7 @@ static const char *name_of(const Job *j) {
       [JOB_PRODUCT] = "matmul",  [JOB_ATTEND] = "attention",
       [JOB_SORT] = "sort",       [JOB_SEARCH] = "searchsorted",
       [JOB_SCATTER] = "scatter", [JOB_POSITIONS] = "check of positions",
-      [JOB_COPY] = "copy",     [JOB_FFT] = "fft"};
+      [JOB_COPY] = "copy",       [JOB_FFT] = "fft"};
   return names[j->kind] ? names[j->kind] : "job";
 }
 

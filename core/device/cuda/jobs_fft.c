@@ -46,7 +46,19 @@ static void make_room(i64 bytes) {
   }
 }
 
-/* Under the lock. NULL: out of memory. */
+/* The passes of a plan whose table is at `at`. */
+static void put_passes(const FftPlan *P, const char *at, i64 *y) {
+  const i64 moved = ty_cuda_address(at) - ty_cuda_address(P->table);
+  for (int i = 0; i < P->npass; i++, y += FFT_PASS_WORDS) {
+    const FftPass *p = &P->pass[i];
+    y[FFT_PASS_RADIX] = p->r, y[FFT_PASS_FAR] = p->m * p->s, y[FFT_PASS_S] = p->s;
+    y[FFT_PASS_EACH] = p->each ? ty_cuda_address(p->each) + moved : 0;
+    y[FFT_PASS_ODD] = p->odd ? ty_cuda_address(p->odd) + moved : 0;
+    y[FFT_PASS_LAST] = p->m == 1;
+  }
+}
+
+/* Under the lock; passes stand behind the plan's own table. NULL: out of memory. */
 static char *table_of(const FftPlan *p) {
   const char *err;
   for (int i = 0; i < kept.n; i++) {
@@ -55,15 +67,26 @@ static char *table_of(const FftPlan *p) {
     t->used = ++kept.clock;
     return t->at;
   }
-  make_room(p->bytes);
-  char *at = ty_cuda_allocate(p->bytes);
-  if (!at || !ty_cuda_in(at, p->table, p->bytes, &err)) return NULL;
-  kept.table[kept.n++] = (Table){p->dtype, p->n, p->bytes, p->way, at, ++kept.clock};
-  kept.bytes += p->bytes;
-  return at;
+  const i64 words = p->way == FFT_BY_PASSES ? p->npass * FFT_PASS_WORDS : 0;
+  const i64 bytes = p->bytes + words * (i64)sizeof(i64);
+  make_room(bytes);
+  char *at = ty_cuda_allocate(bytes), *copy = ty_mem_alloc((size_t)bytes);
+  bool ok = at && copy;
+  if (ok) {
+    if (p->bytes) memcpy(copy, p->table, (size_t)p->bytes);
+    if (words) put_passes(p, at, (i64 *)(void *)(copy + p->bytes));
+    ok = ty_cuda_in(at, copy, bytes, &err);
+  }
+  ty_mem_free(copy);
+  if (ok) kept.table[kept.n++] = (Table){p->dtype, p->n, bytes, p->way, at, ++kept.clock};
+  else if (at) ty_cuda_free(at, bytes);
+  kept.bytes += ok ? bytes : 0;
+  return ok ? at : NULL;
 }
 
 /* --- steps */
+
+typedef i64 Block[FFT_LINES_BYTES / 8];
 
 /* Real and imaginary parts, on the device. */
 typedef struct Parts {
@@ -91,14 +114,26 @@ static u64 bits_of(const Fft *f, double v) {
   return bits;
 }
 
-/* The address on the device of a part of a plan's table. */
-static i64 in_table(Fft *f, const FftPlan *p, const void *part) {
-  if (!part || !f->ok) return 0;
+/* The plan's table on the device; 0: out of memory. */
+static i64 table_at(Fft *f, const FftPlan *p) {
+  if (!f->ok) return 0;
   ty_lock(&kept.lock);
   const char *at = table_of(p);
   ty_unlock(&kept.lock);
   f->ok = at != NULL;
-  return at ? ty_cuda_address(at) + ((const char *)part - (const char *)p->table) : 0;
+  return ty_cuda_address(at);
+}
+
+/* The address on the device of a part of it; 0 where there is no such part. */
+static i64 in_table(Fft *f, const FftPlan *p, const void *part) {
+  return part ? table_at(f, p) + ((const char *)part - (const char *)p->table) : 0;
+}
+
+/* count: of blocks of threads that have work. */
+static bool run_blocks(const Key *key, i64 count, i64 *block) {
+  CudaCode code;
+  return ty_cuda_find(key, &code, NULL) &&
+         ty_cuda_launch(&code, TY_MIN(count, 32768), FFT_THREADS, block);
 }
 
 static void step(Fft *f, FftStep which, int radix, int flags, i64 count, Parts x, Parts y,
@@ -112,10 +147,9 @@ static void step(Fft *f, FftStep which, int radix, int flags, i64 count, Parts x
   block[FFT_COUNT / 8] = count;
   block[FFT_X / 8] = ty_cuda_address(x.re), block[FFT_X / 8 + 1] = ty_cuda_address(x.im);
   block[FFT_Y / 8] = ty_cuda_address(y.re), block[FFT_Y / 8 + 1] = ty_cuda_address(y.im);
-  f->ok = f->ok && ty_cuda_run_each(&key, count, FFT_THREADS, block);
+  if (which == FFT_LINES) f->ok = f->ok && run_blocks(&key, count, block);
+  else f->ok = f->ok && ty_cuda_run_each(&key, count, FFT_THREADS, block);
 }
-
-typedef i64 Block[FFT_BYTES / 8];
 
 static void pass(Fft *f, const FftPlan *P, const FftPass *p, Parts x, Parts y, i64 cols) {
   Block b = {[FFT_COLS / 8] = p->s * cols, [FFT_M / 8] = p->m * p->s * cols};
@@ -249,9 +283,8 @@ static void odd_back(Fft *f, const FftPlan *P, Parts half, i64 row_step, char *y
   Block b;
   if (P->way != FFT_BY_ODD) {
     Parts a = pair(&room, rows_of(P)), c = pair(&room, rows_of(P));
-    Block m = {[FFT_COLS / 8] = cols,
-               [FFT_N / 8] = P->n,
-               [FFT_SCALE / 8] = (i64)bits_of(f, weight)};
+    Block m = {
+        [FFT_COLS / 8] = cols, [FFT_N / 8] = P->n, [FFT_SCALE / 8] = (i64)bits_of(f, weight)};
     between(f, FFT_GATHER, false, P->n / 2 + 1, cols, a, half, row_step);
     step(f, FFT_MIRROR, 0, 0, (P->n / 2 + 1) * cols, a, a, m);
     exchange(&a), exchange(&c);
@@ -278,27 +311,40 @@ static void odd_back(Fft *f, const FftPlan *P, Parts half, i64 row_step, char *y
 
 /* --- lines of a tensor */
 
-/* Lines first to first + cols, of `count` numbers each, real or pairs. paired: real ones as pairs of neighbours, half as many. */
+/* Lines of `count` numbers, real or pairs. paired: real ones as pairs of neighbours, half as many. */
+typedef struct LineSide {
+  i64 steps[3]; /* of a line's neighbour, of the next outer one, of a row */
+  i64 rows;
+  Parts at;
+} LineSide;
+
+static LineSide side_of(const Fft *f, void *t, i64 count, bool real, bool paired, bool inverse) {
+  const i64 parts = real ? 1 : 2, size = f->size, inner = f->shape.inner;
+  LineSide y = {.rows = paired ? count / 2 : count, .at = {t, (char *)t + (paired ? inner : 1) * size}};
+  y.steps[0] = parts * size, y.steps[1] = parts * size * inner * count;
+  y.steps[2] = parts * size * inner * (paired ? 2 : 1);
+  if (inverse) exchange(&y.at);
+  return y;
+}
+
+/* Scales of results. */
+static void put_scales(const Fft *f, i64 *block, double weight) {
+  const double scale = ty_fft_scale(f->shape.norm, f->shape.n);
+  block[FFT_SCALE / 8] = (i64)bits_of(f, scale);
+  block[FFT_SCALE_OTHERS / 8] = (i64)bits_of(f, scale * weight);
+  block[FFT_ALONE / 8] = f->shape.n % 2 ? -1 : f->shape.n / 2;
+}
+
+/* Lines first to first + cols. */
 static void lines(Fft *f, FftStep which, void *t, i64 count, bool real, bool paired, i64 first,
                   i64 cols, Parts a, bool inverse, double weight) {
-  const FftShape *s = &f->shape;
-  const i64 parts = real ? 1 : 2, size = f->size, next = paired ? s->inner * size : size;
-  const i64 n = paired ? count / 2 : count;
-  const double scale = which == FFT_SCATTER ? ty_fft_scale(s->norm, s->n) : 1;
-  Block b = {[FFT_COLS / 8] = cols,
-             [FFT_INNER / 8] = s->inner,
-             [FFT_FIRST / 8] = first,
-             [FFT_INNER_STEP / 8] = parts * size,
-             [FFT_OUTER_STEP / 8] = parts * size * s->inner * count,
-             [FFT_ROW_STEP / 8] = parts * size * s->inner * (paired ? 2 : 1),
-             [FFT_SCALE / 8] = (i64)bits_of(f, scale),
-             [FFT_SCALE_OTHERS / 8] = (i64)bits_of(f, scale * weight),
-             [FFT_ALONE / 8] = s->n % 2 || which == FFT_GATHER ? -1 : s->n / 2};
-  Parts lines = {t, (char *)t + next};
-  if (inverse) exchange(&lines);
+  const LineSide side = side_of(f, t, count, real, paired, inverse);
   const int flags = real && !paired ? FFT_IS_REAL : 0;
-  if (which == FFT_GATHER) step(f, which, 0, flags, n * cols, lines, a, b);
-  else step(f, which, 0, flags, n * cols, a, lines, b);
+  Block b = {[FFT_COLS / 8] = cols, [FFT_INNER / 8] = f->shape.inner, [FFT_FIRST / 8] = first};
+  memcpy(&b[FFT_INNER_STEP / 8], side.steps, sizeof side.steps);
+  put_scales(f, b, weight);
+  if (which == FFT_GATHER) step(f, which, 0, flags, side.rows * cols, side.at, a, b);
+  else step(f, which, 0, flags, side.rows * cols, a, side.at, b);
 }
 
 static void real_lines(Fft *f, const FftPlan *q, void *x, void *y, i64 first, i64 cols, Room room) {
@@ -351,6 +397,46 @@ static void complex_lines(Fft *f, const FftPlan *p, void *x, void *y, i64 first,
   lines(f, FFT_SCATTER, y, p->n, false, false, first, cols, a, inverse, 1);
 }
 
+/* --- lines that shared memory holds */
+
+/* Bytes of shared memory for a line, as a share of FFT_LINES_ROOM's multiples; 0: it does not fit, or has other radices. */
+static i64 in_shared(const FftPlan *p, i64 rows, int size) {
+  const i64 bytes = 4 * rows * size;
+  if (p->way != FFT_BY_PASSES || !p->npass || bytes > 4 * FFT_LINES_ROOM) return 0;
+  for (int i = 0; i < p->npass; i++)
+    if (p->pass[i].r > FFT_LINES_RADIX && p->pass[i].r != 8) return 0;
+  return bytes;
+}
+
+static bool whole_lines(Fft *f, const FftPlan *plan, void *x, void *y, i64 all) {
+  const FftShape *s = &f->shape;
+  const i64 n = s->n, h = n / 2 + 1;
+  const bool takes = ty_fft_takes_real(s->kind), gives = ty_fft_gives_real(s->kind);
+  const FftPlan *p = plan->way == FFT_BY_HALF ? plan->sub[0] : plan;
+  if ((takes || gives) && plan->way != FFT_BY_HALF) return false;
+  const i64 each = in_shared(p, takes || gives ? h : n, f->size);
+  if (!each) return false;
+  const int times = each <= FFT_LINES_ROOM ? 0 : each <= 2 * FFT_LINES_ROOM ? 1 : 2;
+  const i64 cols = TY_MIN(TY_MAX(1, FFT_LINES_ROOM / each), TY_MIN(all, 32)),
+            groups = (all - 1) / cols + 1;
+  const bool inverse = s->kind == FFT_INVERSE;
+  const LineSide from = side_of(f, x, gives ? h : n, takes, takes, inverse),
+             to = side_of(f, y, takes ? h : n, gives, gives, inverse);
+  Block b = {[FFT_COLS / 8] = cols, [FFT_INNER / 8] = s->inner, [FFT_LINES_ALL / 8] = all};
+  b[FFT_N / 8] = n / 2, b[FFT_LINES_FROM / 8] = from.rows, b[FFT_LINES_TO / 8] = to.rows;
+  memcpy(&b[FFT_INNER_STEP / 8], from.steps, sizeof from.steps);
+  memcpy(&b[FFT_LINES_Y_STEPS / 8], to.steps, sizeof to.steps);
+  put_scales(f, b, takes ? ty_fft_weight(s->kind) : 1);
+  b[FFT_LINES_WEIGHT / 8] = (i64)bits_of(f, ty_fft_weight(s->kind));
+  b[FFT_LINES_PASSES / 8] = p->npass;
+  b[FFT_LINES_TABLE / 8] = table_at(f, p) + p->bytes;
+  b[FFT_LINES_ALONG / 8] = s->inner == 1;
+  if (takes || gives) b[FFT_W / 8] = in_table(f, plan, plan->w);
+  const int kind = takes ? FFT_TO_HALF : gives ? FFT_FROM_HALF : FFT_OF_COMPLEX;
+  step(f, FFT_LINES, 0, kind + times * FFT_ROOM_TIMES, groups, from.at, to.at, b);
+  return true;
+}
+
 /* Rows of all arrays for one column. */
 static i64 room_of(const FftPlan *p, i64 n, bool real) {
   if (!real) return 4 * rows_of(p);
@@ -371,6 +457,10 @@ bool ty_cuda_fft(const Job *j, void *const *buf, Stream *s) {
   f.dtype = f.shape.dtype, f.size = ty_dtypes[f.dtype].bytes;
   const FftPlan *p = ty_cuda_host->fft_plan(f.dtype, n, real);
   if (!p) return false;
+  if (whole_lines(&f, p, buf[0], buf[1], all)) {
+    ty_cuda_host->fft_drop(p);
+    return f.ok;
+  }
   const i64 each = room_of(p, n, real),
             most = TY_MAX(1, TY_MIN(ROOM / (each * f.size), NUMBERS_MOST / (each * 2))),
             cols = TY_MIN(all, most), bytes = each * cols * f.size;

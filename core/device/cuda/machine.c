@@ -9,8 +9,11 @@
 #include "device/cuda/ptx_program.h"
 
 enum {
-  FOURS = 4,       /* neighbours that a thread of a map has, */
-  FOURS_MOST = 128 /* where its body is not longer */
+  SECTOR = 32,      /* bytes */
+  TURN_LEAST = 16,  /* elements along either dim of tiles */
+  TURN_BLOCKS = 16, /* of tiles that a multiprocessor has at a time */
+  FOURS = 4,        /* neighbours that a thread of a map has, */
+  FOURS_MOST = 128  /* where its body is not longer */
 };
 
 typedef struct Made {
@@ -243,6 +246,37 @@ static void by_fours(const Program *p, const Run *r, Shape *s, Variant *v) {
   }
 }
 
+/* A map that reads operands across what it stores: along the last dim they are a sector apart at least, along another side
+** by side. The first such dim counts. */
+static void by_turns(const Program *p, Shape *s, Variant *v) {
+  const int last = v->ni - 1;
+  i64 bytes = 0;
+  if (p->kind != K_MAP || last < 1 || s->dims[last] < TURN_LEAST) return;
+  for (int i = 0; i < p->nbody; i++) {
+    const int op = p->body[i].op, o = (int)p->body[i].imm;
+    if (op == P_STORE && s->strides[o][last] != size_of(p, o)) bytes = TURN_MOST; /* not so */
+  }
+  for (int i = 0; i < p->nbody; i++) {
+    const int o = (int)p->body[i].imm;
+    if (p->body[i].op != P_LOAD || v->flat >> o & 1) continue;
+    const i64 size = size_of(p, o), by = s->strides[o][last],
+              tile = TURN_BYTES(ty_ptx_wide(ty_dtypes[p->operand[o].dtype].ctype) ? 8 : 4);
+    int d = v->turn ? v->turn - 1 : 0;
+    while (!v->turn && d < last && (s->strides[o][d] != size || s->dims[d] < TURN_LEAST)) d++;
+    if (d == last || s->strides[o][d] != size || (by < SECTOR && by > -SECTOR) ||
+        bytes + tile > TURN_MOST)
+      continue;
+    v->turn = (u8)(d + 1), v->flat |= 1u << o, bytes += tile;
+  }
+}
+
+static i64 turn_tiles(const Shape *s, const Variant *v) {
+  i64 n = 1;
+  for (int d = 0; d < v->ni; d++)
+    n *= d == v->ni - 1 || d == v->turn - 1 ? (s->dims[d] - 1) / TURN_SIDE + 1 : s->dims[d];
+  return n;
+}
+
 /* The block of parameters; false: out of memory. */
 static bool bind(const Program *p, const Variant *v, const Shape *s, const Run *r, i64 *at) {
   const Layout l = ty_ptx_layout(p, v);
@@ -252,6 +286,7 @@ static bool bind(const Program *p, const Variant *v, const Shape *s, const Run *
   at[PARAM_R / 8] = s->extent[1];
   if (v->four)
     at[PARAM_R / 8] = s->extent[2], at[PARAM_COUNT / 8] = (s->extent[2] + FOURS - 1) / FOURS;
+  if (v->turn) at[PARAM_COUNT / 8] = turn_tiles(s, v);
   at[PARAM_I / 8] = s->extent[2];
   for (int o = 0; o < p->noperands; o++) {
     const i64 size = size_of(p, o), start = r->launch->start[o];
@@ -277,6 +312,7 @@ static i64 groups_of(const Kernel *k, const Shape *s, const Variant *v, i64 *eac
 }
 
 static i64 grid(const Program *p, const Variant *v, i64 units) {
+  if (v->turn) return TY_MIN(units, (i64)TURN_BLOCKS * ty_cuda.processors);
   const i64 row = v->each ? v->threads : 32,
             each = p->kind == K_ROW ? PROGRAM_THREADS / row : PROGRAM_THREADS;
   return TY_MIN((units - 1) / each + 1, 32768);
@@ -359,9 +395,10 @@ static Found run_own(const Kernel *k, const Run *r, bool wait) {
   i64 each;
   shape_of(k->p, r->launch, &s, &v);
   const i64 units = s.extent[0] * s.extent[2];
-  by_fours(k->p, r, &s, &v);
+  by_turns(k->p, &s, &v);
+  if (!v.turn) by_fours(k->p, r, &s, &v);
   by_parts(k, r, &s, &v);
-  if ((v.four || v.each) && find(k, &v, wait, &code) >= REFUSED)
+  if ((v.four || v.each || v.turn) && find(k, &v, wait, &code) >= REFUSED)
     shape_of(k->p, r->launch, &s, &v); /* what was reserved */
   if (!bind(k->p, &v, &s, r, at)) return NONE;
   const i64 groups = groups_of(k, &s, &v, &each);

@@ -31,7 +31,8 @@ typedef enum {
   FFT_HALVE,
   FFT_UNITE,
   FFT_FOLD,
-  FFT_UNFOLD
+  FFT_UNFOLD,
+  FFT_LINES
 } FftStep;
 
 /* What stands in the block of bytes: i64 throughout, but for factors, which are of the dtype. */
@@ -58,6 +59,39 @@ enum {
   FFT_BYTES = 168
 };
 enum { FFT_IS_REAL = 1, FFT_IS_LAST = 1 }; /* flags */
+
+/* LINES: whole transforms whose numbers a block of threads holds in its shared memory: GATHER, passes, SCATTER as above, in one
+** kernel, of radices up to FFT_LINES_RADIX. Of complex numbers; TO_HALF: of real ones by pairs, with SPLIT; FROM_HALF: back, with
+** MERGE. COUNT: groups of COLS lines; INNER, X, Y, W, SCALE ... as above; ROW_STEP and those before it of x, and of y: */
+enum {
+  FFT_LINES_Y_STEPS = 168, /* INNER_STEP, OUTER_STEP, ROW_STEP */
+  FFT_LINES_ALL = 192,     /* lines */
+  FFT_LINES_FROM = 200,    /* rows of x, of y */
+  FFT_LINES_TO = 208,
+  FFT_LINES_PASSES = 216, /* how many, and of each: see FFT_PASS_ */
+  FFT_LINES_TABLE = 224,
+  FFT_LINES_ALONG = 232,  /* 1: neighbours of a line are those in memory */
+  FFT_LINES_WEIGHT = 240, /* of MERGE */
+  FFT_LINES_BYTES = 248,
+  FFT_LINES_RADIX = 7,
+  FFT_LINES_ROOM = 12288 /* bytes of shared memory, times 1, 2 or 4 */
+};
+enum {
+  FFT_OF_COMPLEX,
+  FFT_TO_HALF,
+  FFT_FROM_HALF,
+  FFT_ROOM_TIMES = 4
+}; /* flags, and 0, 1, 2 times ROOM_TIMES */
+/* A pass in its table, as i64: radix, m s, s, addresses of `each` and `odd`, whether it is the last. */
+enum {
+  FFT_PASS_RADIX,
+  FFT_PASS_FAR,
+  FFT_PASS_S,
+  FFT_PASS_EACH,
+  FFT_PASS_ODD,
+  FFT_PASS_LAST,
+  FFT_PASS_WORDS
+};
 Text ty_ptx_fft(FftStep step, int dtype, int radix, int flags);
 
 #endif

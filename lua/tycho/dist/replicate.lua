@@ -6,7 +6,8 @@
 -- 1. What a pass adds to `grad` is exchanged, not what was there: it waits aside meanwhile. So passes add up as they
 --    do in one process, and the mean is ((g0 + g1) + g2 ...) / ranks, the bits of a process that goes through the
 --    parts of the batch in order.
--- 2. Gradients of one dtype go together, in buckets: a few long exchanges instead of many short ones.
+-- 2. Gradients of one dtype go together, in buckets: few long exchanges instead of many short ones. In a captured step
+--    each begins when its gradients are there, while others are computed (core/compile/plan_calls.c).
 -- 3. Parameters that a rank's pass did not reach count as zeros there, where another rank's did. Where no rank's did,
 --    there is no gradient.
 -- 4. All ranks make the same backward passes while there are such models, also passes of other models.
@@ -18,8 +19,8 @@ local W = require "tycho.dist.world"
 local ipairs, concat = ipairs, table.concat
 
 local BUCKET = 2 ^ 22 -- elements that are exchanged at once
-local GRADIENTS = tonumber(os.getenv "TB" or "") or 2 ^ 18 -- of gradients, so that some travel while others are computed
-local ALONE = tonumber(os.getenv "TA" or "") or 2 ^ 16 -- elements of one that goes without others, since to join them costs a copy
+local GRADIENTS = 2 ^ 18 -- the same of gradients: some travel while others are computed
+local ALONE = 2 ^ 16 -- elements of a gradient that goes without others, which would cost a copy
 
 local no_grad = ty.no_grad
 
@@ -35,8 +36,8 @@ return function(M, own)
 
   ------------------------------------------------------------------------------------------------- one long vector
 
-  --- Tensors of one dtype and device, as lists of at most `most` elements, or of one tensor, as those of `alone` elements are;
-  --- at: which of `list` they are.
+  --- Tensors of one dtype and device, as lists of at most `most` elements, or of one tensor, as those of `alone`
+  --- elements are; at: which of `list` they are. Those come first whose last tensor does.
   local function buckets_of(list, most, alone)
     local of_kind, order = {}, {}
     most, alone = most or BUCKET, alone or BUCKET
@@ -51,19 +52,21 @@ return function(M, own)
       bucket[#bucket + 1], bucket.at[#bucket + 1] = x, i
       bucket.n = bucket.n + n
     end
+    table.sort(order, function(a, b) return a.at[#a] < b.at[#b] end)
     return order
   end
 
   local function join(bucket)
-    if #bucket == 1 then return bucket[1]:reshape(-1) end
+    if #bucket == 1 then return bucket[1] end
     local flat = {}
     for i, x in ipairs(bucket) do flat[i] = x:reshape(-1) end
     return ty.cat(flat, 1)
   end
 
-  --- Calls fn(i, part): what of the vector belongs to tensor i of the bucket, in its dims.
+  --- Calls fn(i, part): what of the vector belongs to tensor i of the bucket, in its dims. A tensor alone is no vector.
   local function split(bucket, vector, fn)
     local at = 1
+    if #bucket == 1 then return fn(1, vector) end
     for i, x in ipairs(bucket) do
       local n = x:numel()
       fn(i, vector:narrow(1, at, n):reshape(x.shape))

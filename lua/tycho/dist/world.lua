@@ -150,8 +150,8 @@ function M.disagree(who, group, texts)
   check.fail(who, "the ranks do not agree: %s", concat(parts, ", "))
 end
 
---- What the ranks of the group say: true where all say the same, else the texts in their order. goes_on: the caller does
---- something else then, rather than to raise.
+--- What the ranks of the group say: true where all say the same, else the texts in their order. goes_on: where they do
+--- not, the caller does something else than to raise.
 function M.compare(who, group, call, goes_on)
   local own = #call < 250 and call or call:sub(1, 180) .. "... " .. M.digest(call)
   return C.agree(who, M.tag(group, "agree"), group.ranks, group.index, own, goes_on)
