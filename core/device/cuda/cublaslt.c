@@ -14,6 +14,7 @@
 ** Matrices are row-major here and column-major there: y^T = b^T a^T, so the library's first operand is b.
 */
 #include "base/system.h"
+#include "device/cuda/jobs.h"
 #include "device/cuda/library.h"
 #include "ir/graph.h"
 
