@@ -213,9 +213,10 @@ return function(ty)
   --- PyTorch's and NumPy's names of options: what they are called here.
   local others = {
     axis = "dim", batch_size = "batch", collate_fn = "collate", dim_feedforward = "inner",
-    elementwise_affine = "affine", keepdims = "keepdim", kernel_size = "kernel", negative_slope = "slope", num_decoder_layers = "decoder_layers",
+    elementwise_affine = "affine", initial_accumulator_value = "initial_accumulator", keepdims = "keepdim",
+    kernel_size = "kernel", negative_slope = "slope", num_decoder_layers = "decoder_layers",
     num_encoder_layers = "encoder_layers", num_layers = "layers", num_workers = "workers", prefetch_factor = "ahead",
-    scale_factor = "scale", track_running_stats = "track", initial_accumulator_value = "initial_accumulator",
+    scale_factor = "scale", track_running_stats = "track",
   }
 
   M.others = others

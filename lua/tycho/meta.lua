@@ -10124,7 +10124,7 @@ function data.lazy(n, fn) end
 function data.list(list) end
 
 ---Batches of a dataset. Options: batch (1) samples each; shuffle (false) by seed (0), in another order each epoch;
----last = "keep" | "drop" (or drop_last = true): a last batch that is smaller; device: where the tensors of a batch are moved to;
+---last = "keep" | "drop" (or drop_last = true): a last batch that is smaller; device: where tensors of a batch go;
 ---transform = fn(values of a batch), what it returns is the batch; collate = fn(list of samples), a sample of
 ---several values as a list: what it returns is the batch instead of the values side by side (data.collate); sampler,
 ---such as data.WeightedRandomSampler: which samples an epoch takes; batch_sampler: these in batches of its own;
