@@ -622,7 +622,8 @@ function M.loader(ds, opts)
   local o = setmetatable({
     dataset = ds, batch = opts.batch or 1, shuffle = opts.shuffle or false, seed = opts.seed or 0,
     last = opts.last or opts.drop_last and "drop" or "keep", transform = opts.transform,
-    workers = opts.workers or 1, ahead = opts.ahead or 2, device = opts.device, at = { epoch = 1, position = 0 }, spare = {},
+    workers = opts.workers or 1, ahead = opts.ahead or 2, device = opts.device,
+    at = { epoch = 1, position = 0 }, spare = {},
     sampler = opts.sampler, batch_sampler = opts.batch_sampler, collate = opts.collate, ranks = 1,
   }, Loader)
   check_samplers(who, opts)
