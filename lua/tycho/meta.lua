@@ -6052,7 +6052,7 @@ function ty.exponential_(x, lambda) end
 ---largest of these sizes, 128 at least.
 ---Gives {source, header, weights (paths), inputs, outputs, workspace (bytes)}; nil and a message where a file cannot
 ---be written.
----Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its arguments, or needs what C cannot be written for, and says what; where an option is not known; nothing is written then.
+---Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its arguments, or needs what C cannot be written for, and says what; where an option is not known or stands in another argument; nothing is written then.
 ---@param f function|table # a function, compiled or not, or a module
 ---@param path string # "model.c"; beside it stand model.h and perhaps model.bin
 ---@param given? table # example arguments and options: {x, 0.5, weights = "beside"}
@@ -8095,9 +8095,9 @@ function ty.pow_(a, b) end
 ---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
 function ty.power(a, b) end
 
----"exact", the default: every operation rounds once; "fast": products of bf16 may run on the processor's matrix unit (AMX) or by its dot products (AVX512-BF16), which flush denormals; compiled equals eager in both
+---"exact", the default: every operation rounds once; "fast": products of bf16 may run on the processor's matrix unit (AMX) or by its dot products (AVX512-BF16), which flush denormals, and those of half floats on a CUDA device's tensor cores, by cuBLASLt; "tf32": there those of f32 too, whose operands keep 10 bits; compiled equals eager in all
 ---Raises for other names.
----@param name? "exact"|"fast"
+---@param name? "exact"|"fast"|"tf32"
 ---@return string # the precision so far
 function ty.precision(name) end
 
@@ -9756,7 +9756,7 @@ function jitlib.explain(f) end
 ---largest of these sizes, 128 at least.
 ---Gives {source, header, weights (paths), inputs, outputs, workspace (bytes)}; nil and a message where a file cannot
 ---be written.
----Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its arguments, or needs what C cannot be written for, and says what; where an option is not known; nothing is written then.
+---Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its arguments, or needs what C cannot be written for, and says what; where an option is not known or stands in another argument; nothing is written then.
 ---@param f function|table # a function, compiled or not, or a module
 ---@param path string # "model.c"; beside it stand model.h and perhaps model.bin
 ---@param given? table # example arguments and options: {x, 0.5, weights = "beside"}
@@ -10169,8 +10169,48 @@ ty.data = data
 ---@class tycho.dist
 local dist = {}
 
+---@class tycho.dist.Pipeline
+objects.dist_Pipeline = {}
+
+---Takes a batch through all stages and back: the gradients of this rank's parameters are added to `grad`. Their bits
+---are those of one process that goes through the micro-batches one by one, (loss / micro):backward(). All ranks call
+---it; the first one reads the batch, the last one the targets.
+---Raises where a first dim does not divide by the micro-batches, the loss is none, or the ranks do not agree.
+---@param x? tycho.Tensor # [batch, ...], on the first rank
+---@param target? tycho.Tensor # [batch, ...], on the last rank
+---@return tycho.Tensor # the mean of the micro-batches' losses, on all ranks
+function objects.dist_Pipeline:backward(x, target) end
+
+---The norm of the gradients of all stages, which are scaled so that it is at most `limit`, as ty.clip_grad_norm_ of
+---the whole model does, to the bit. All ranks call it.
+---Raises where a number is negative.
+---@param limit number
+---@param kind? number # 2
+---@return tycho.Tensor # the norm before, no dims
+function objects.dist_Pipeline:clip_grad_norm_(limit, kind) end
+
+---The model's result, on all ranks, which all call it; the first one reads the input. Nothing is taped.
+---Raises as the modules do.
+---@param x? tycho.Tensor # on the first rank
+---@return tycho.Tensor
+function objects.dist_Pipeline:forward(x) end
+
+---Takes this rank's part of a whole state_dict. Options are those of other modules.
+---Raises where names or sizes do not fit.
+---@param sd table<string, tycho.Tensor>
+---@param opts? {from: "torch"|nil, strict: boolean?}
+---@return string[] missing
+---@return string[] unexpected
+function objects.dist_Pipeline:load_state_dict(sd, opts) end
+
+---Parameters and buffers of all stages by name, the same on all ranks, which all call it. Names are those of the
+---list that the pipeline was made of.
+---Raises where the ranks do not agree.
+---@return table<string, tycho.Tensor>
+function objects.dist_Pipeline:state_dict() end
+
 ---The tensors of all ranks, stacked along a new first dim in the order of ranks.
----Raises where ranks do not agree on dtype and sizes, x requires grad or is not on the CPU, or a rank is gone.
+---Raises where ranks do not agree on dtype and sizes, x requires grad or is on neither the CPU nor CUDA, or a rank is gone.
 ---@param x tycho.Tensor # of any dtype and shape
 ---@param opts? {group: tycho.dist.Group?}
 ---@return tycho.Tensor # [ranks, ...]; y:flatten(1, 2) joins them along the first dim of x
@@ -10178,9 +10218,9 @@ function dist.all_gather(x, opts) end
 
 ---What the ranks' tensors add up to, element by element, on all ranks: in the order of ranks, by Tycho's operations
 ---(f16 rounds after each, integers wrap), so that the bits are those of one process that adds them. op: "sum", "mean"
----(the sum over the number of ranks), "max", "min", "prod". fast: MPI sums in an order of its own, which may change
----with sizes and machines; dtypes that it does not know are summed here.
----Raises where ranks do not agree on op, dtype and sizes, x requires grad or is not on the CPU, for sums of bool and means of integers, or where a rank is gone.
+---(the sum over the number of ranks), "max", "min", "prod". fast: MPI, or NCCL, sums in an order of its own, which may
+---change with sizes and machines; dtypes that it does not know are summed here.
+---Raises where ranks do not agree on op, dtype and sizes, x requires grad or is on neither the CPU nor CUDA, for sums of bool and means of integers, or where a rank is gone.
 ---@param x tycho.Tensor # of any shape
 ---@param opts? {op: string?, fast: boolean?, group: tycho.dist.Group?}
 ---@return tycho.Tensor # of x's dtype and shape
@@ -10199,7 +10239,7 @@ function dist.all_reduce_(x, opts) end
 function dist.barrier(opts) end
 
 ---The elements of rank `from` on all ranks; the others give a tensor of the same dtype and sizes.
----Raises where ranks do not agree on these, x requires grad or is not on the CPU, or a rank is gone.
+---Raises where ranks do not agree on these, x requires grad or is on neither the CPU nor CUDA, or a rank is gone.
 ---@param x tycho.Tensor # of any dtype and shape
 ---@param from? integer # a rank of the world, the first at first
 ---@param opts? {group: tycho.dist.Group?}
@@ -10213,6 +10253,46 @@ function dist.broadcast(x, from, opts) end
 ---@param opts? {group: tycho.dist.Group?}
 ---@return tycho.Tensor # x itself
 function dist.broadcast_(x, from, opts) end
+
+---ty.clip_grad_norm_ where each rank has a part of the parameters (dist.fully_shard, dist.tensor_parallel): scales
+---the gradients so that the p-norm of all of them, on all ranks, is at most `limit`. Each gradient is gathered,
+---one at a time, so the norm has the bits of one process. Other parameters count as the same on all ranks. All
+---ranks call it alike.
+---Raises where the parameters are no tensors, a number is negative, or the ranks do not agree.
+---@param params tycho.Tensor|tycho.Tensor[] # those without a gradient are passed over
+---@param limit number
+---@param p? number # 2
+---@return tycho.Tensor # the norm before, no dims
+function dist.clip_grad_norm_(params, limit, p) end
+
+---Cross entropy of scores whose classes are cut over ranks (a head of style "classes"): the mean over all
+---positions, the same on all ranks. Sums of exponentials are made of each rank's classes, and added in the order
+---of ranks. In one process it is ty.cross_entropy with the classes in the last dim.
+---Raises where scores are no floats, labels no integers of the other dims or out of range, or the ranks do not agree.
+---@param scores tycho.Tensor # floats [..., classes / ranks]
+---@param labels tycho.Tensor # integers [...], from 1 to classes; the same on all ranks
+---@param opts? {group: tycho.dist.Group?}
+---@return tycho.Tensor # no dims
+function dist.cross_entropy(scores, labels, opts) end
+
+---Cuts a module's parameters, their gradients and with them the states of optimisers in slices, one a rank
+---(Rajbhandari and others 2020, arXiv:1910.02054). It gets the first rank's numbers. Its forward gathers the
+---parameters; a backward pass gives each slice the mean of the ranks' gradients, summed in the order of ranks: to
+---the bit that of one process which goes through the ranks' parts of the batch one after the other, and divides,
+---where a forward runs once a pass.
+---
+---A unit is gathered as a whole: call it for each block of a model first, then for the model, whose other
+---parameters are a unit too. By default a block's parameters are freed after its forward, which runs once more in
+---the backward pass (ZeRO 3); those of a module that has other units in it, or where keep = true, stay until the
+---backward pass has used them (ZeRO 2). Optimisers are made afterwards; dist.shard makes their state_dict whole.
+---All ranks call forward and backward alike, and state_dict and load_state_dict of the module that was cut last:
+---both of whole tensors, so a checkpoint loads on any number of ranks. Frozen parameters and buffers stay whole.
+---In one process it gives the module.
+---Raises where the argument is no module, the ranks' modules differ, or a parameter is one of another unit, too.
+---@param model tycho.Module # the same on all ranks, whatever its numbers are
+---@param opts? {keep: boolean?, group: tycho.dist.Group?}
+---@return tycho.Module # model itself
+function dist.fully_shard(model, opts) end
 
 ---A group of some ranks, for the option `group` of other functions. All of them call this with the same ranks; others
 ---need not. Order does not matter: sums are in that of the world's ranks.
@@ -10236,6 +10316,12 @@ function dist.init(opts) end
 ---@return string?
 function dist.library() end
 
+---The place of this process among those of its machine, from 0: which of the machine's CUDA devices is its own, as in
+---ty.device("cuda:" .. dist.local_rank()). 0 where the launcher does not tell.
+---Raises nothing.
+---@return integer
+function dist.local_rank() end
+
 ---This rank's part of a batch: the first dim, or another one, in as many equal parts as there are ranks.
 ---Raises where the dim does not divide by the number of ranks.
 ---@param x tycho.Tensor # any shape with a dim
@@ -10243,6 +10329,17 @@ function dist.library() end
 ---@param opts? {group: tycho.dist.Group?}
 ---@return tycho.Tensor # a view: [n / ranks, ...]; x itself in one process
 function dist.part(x, dim, opts) end
+
+---Cuts a list of modules that run one after the other in stages, one a rank (see the schedules 1f1b and gpipe,
+---arXiv:1806.03377, arXiv:1811.06965). It gets the first rank's numbers; each rank keeps its own modules, and the
+---list is emptied. The pipeline is a module: its parameters are those of this rank, for an optimiser; its
+---state_dict is whole, and dist.shard makes that of its optimiser whole: checkpoints load on any number of ranks.
+---It is not for models that dist.replicate has taken. One process is one stage.
+---Raises where the argument is no list of modules, there are fewer of them than ranks, a tensor is one of two stages, or the ranks do not agree.
+---@param model tycho.Module # an nn.Sequential, or a list of modules, each of one tensor to one tensor
+---@param opts? {micro: integer?, loss: (fun(y: tycho.Tensor, target: tycho.Tensor): tycho.Tensor)?, parts: integer[]?, schedule: "1f1b"|"gpipe"|nil, compile: boolean?, group: tycho.dist.Group?} # micro: micro-batches of a batch, 4; loss: the mean over its rows; parts: modules of each rank, by default balanced by parameters; compile: whether stages are compiled
+---@return tycho.dist.Pipeline
+function dist.pipeline(model, opts) end
 
 ---The rank of this process, from 0.
 ---Raises where the group is none, and as dist.init.
@@ -10290,17 +10387,19 @@ function dist.replicate(model) end
 function dist.save_checkpoint(path, parts) end
 
 ---Gives a tensor to another rank, which calls recv. Returns when it has been taken, or MPI keeps a copy.
----Raises where `to` is no other rank, x requires grad or is not on the CPU, or the rank is gone.
+---Raises where `to` is no other rank, x requires grad or is on neither the CPU nor CUDA, or the rank is gone.
 ---@param x tycho.Tensor # of any dtype and shape
 ---@param to integer # a rank of the world
----@param opts? {tag: integer?} # 0 to 255: recv takes messages of the same tag, in the order in which they were sent
+---@param opts? {tag: integer?} # 0 to 255: recv takes messages of the same tag, in the order in which they were sent; those of CUDA tensors in that order whatever their tags
 function dist.send(x, to, opts) end
 
 ---Cuts an optimiser's states in shards (ZeRO 1; Rajbhandari and others 2020, arXiv:1910.02054): each rank keeps
 ---those of its share of the parameters, updates these, and gets the others from their ranks, to the bits of an
 ---optimiser that is not cut. Gradients must be the same on all ranks, as those of dist.replicate are. step,
 ---state_dict and load_state_dict are called by all ranks from then on; a state_dict is whole, so a checkpoint
----loads on any number of ranks. In one process it gives the optimiser, and does nothing.
+---loads on any number of ranks. Where the parameters are parts that dist.fully_shard or dist.tensor_parallel made,
+---or those of a stage of dist.pipeline, states are, too, and this makes state_dict whole. In one process it gives
+---the optimiser, and does nothing.
 ---Raises where the argument is no optimiser, or one whose state is that of all parameters (LBFGS); where the ranks' parameters differ.
 ---@param opt tycho.Optimizer
 ---@return tycho.Optimizer # opt itself
@@ -10311,6 +10410,23 @@ function dist.shard(opt) end
 ---@param group? tycho.dist.Group
 ---@return integer
 function dist.size(group) end
+
+---Cuts a model's layers over ranks, which compute on one batch together (Shoeybi and others 2019,
+---arXiv:1909.08053). It gets the first rank's numbers. Each nn.TransformerBlock and nn.MultiHeadAttention is cut;
+---other layers are where the plan names them, by path: "columns" and "rows", of an nn.Linear: parts of its outputs
+---or of its inputs; "entries" of an nn.Embedding; "classes" of an nn.Linear whose outputs stay cut, for
+---dist.cross_entropy; "heads" of an nn.MultiHeadAttention; "block". All ranks give it the same input, of the same
+---random numbers. Its output has the bits of one process that makes each rank's products by itself and sums them
+---in the order of ranks.
+---
+---Optimisers are made afterwards; dist.shard makes their state_dict whole. The model's own is whole, too:
+---checkpoints load on any number of ranks, and into a model that is not cut. In one process it gives the model.
+---Raises where the argument is no module, sizes do not divide by the ranks, a path or style is not known, a parameter is shared, or the ranks do not agree.
+---@param model tycho.Module
+---@param plan? table<string, string> # such as {embed = "entries", head = "classes"}
+---@param opts? {group: tycho.dist.Group?}
+---@return tycho.Module # model itself
+function dist.tensor_parallel(model, plan, opts) end
 
 ty.dist = dist
 

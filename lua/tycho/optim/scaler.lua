@@ -6,6 +6,7 @@
 return function(ty, M, check)
   local type, ipairs, pairs, rawequal, rawget = type, ipairs, pairs, rawequal, rawget
   local setmetatable, is_tensor = setmetatable, ty.is_tensor
+  local slices = ty.internals.grad.slices
 
   local function factor_of(v, p) return is_tensor(v) and v:to(p) or v end
 
@@ -119,6 +120,7 @@ return function(ty, M, check)
     if place_of(self.unscaled, opt) then check.fail("unscale_", "the gradients of this step are unscaled already") end
     if not self.stepped or place_of(self.stepped, opt) then begin(self) end -- a second step is another one
     local finite = ty.no_grad(unscale, opt, self.used)
+    if slices.all_finite then finite = slices.all_finite(opt, finite) end
     if not self.capturable then finite = finite == nil or finite:item() end
     self.unscaled[#self.unscaled + 1] = { opt = opt, finite = finite }
   end
