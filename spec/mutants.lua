@@ -1761,6 +1761,10 @@ local M = {
     from = "local span = (last - first + 1):clamp(1)", to = "local span = (last - first):clamp(1)" },
   { file = "lua/tycho/resample.lua", what = "places lie by the sizes, whatever scale was asked for",
     from = "if scales[i] then return 1, scales[i] end", to = "" },
+  { file = "lua/tycho/losses.lua", what = "a weighted mean divides by the number of labels",
+    from = "own and own:sum() or counted and counted:sum()", to = "counted and counted:sum()" },
+  { file = "lua/tycho/nn/layers.lua", what = "the row of the padding has a gradient",
+    from = "y = ty.where(empty, y:detach(), y)", to = "y = ty.where(empty, y, y)" },
 }
 
 return M
