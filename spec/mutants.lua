@@ -526,7 +526,7 @@ local M = {
   { file = "lua/tycho/export/rows.lua", what = "exported positions are of the last of the best blocks",
     from = 'self:line("if (%s) b%d = m%d, at%d', to = 'self:line("if (!(%s) || 1) b%d = m%d, at%d' },
   { file = "lua/tycho/export/rows.lua", what = "exported rows behind the last group are left out",
-    from = "text(rows - rows % 16)", to = "text(rows)" },
+    from = "text(rows - rows % self.GROUP)", to = "text(rows)" },
   { file = "lua/tycho/export/abreast.lua", what = "exported rows side by side lose elements of their sums",
     from = "while s * 2 < n do s = s * 2 end", to = "while s * 4 < n do s = s * 2 end" },
   { file = "lua/tycho/export/scans.lua", what = "exported scans by vectors forget the step of 4",
