@@ -132,10 +132,11 @@ $(filter $(B)/obj/lua/% $(B)/obj/embed/%,$(OBJECTS)): override CFLAGS += -fno-pl
 # See the head of attend.c.
 $(B)/obj/device/cpu/attend.o: override CFLAGS += -fno-builtin
 # What runs once where a plan is made, or seldom: small before fast.
-SELDOM  := compile/lower_value device/cpu/x64_ops lua/lua_export lua/lua_linalg lua/lua_complex lua/lua_explain record/complex \
+SELDOM  := compile/lower_value device/cpu/x64_ops lua/lua_export lua/lua_linalg lua/lua_solve lua/lua_complex lua/lua_explain record/complex \
   record/complex_view ir/graph ir/fold compile/lower compile/plan compile/plan_memory compile/fuse record/loop lua/lua_graph \
   lua/lua_capture lua/lua_range lua/lua_profile lua/lua_print lua/lua_account lua/lua_settings lua/lua_open device/cpu/x64_body \
-  device/cpu/x64_asm engine/dump engine/shape_range engine/range_tape engine/range_decided engine/traced_plan
+  device/cpu/x64_asm engine/dump engine/shape_range engine/range_tape engine/range_decided engine/traced_plan lua/lua_random \
+  record/traced_call record/vmap device/cpu/fft_plan
 $(SELDOM:%=$(B)/obj/%.o): override CFLAGS += -Os
 
 $(B)/tycho/core.so: $(OBJ) | $(B)/tycho
@@ -447,7 +448,7 @@ test-far: build
 # assembled goes to ptxas, where it is, for each of these processors: no spills, few registers; of loop programs so many of
 # some 30,000 (PTXAS_TEXTS= takes all). NVDISASM=nvdisasm (PyPI:
 # nvidia-cuda-nvdisasm) shows what share of the inner loops of large products multiply and add.
-CUDA_SPECS ?= cuda ops matrix vmap nn optim grad attention training index
+CUDA_SPECS ?= cuda cuda_devices ops matrix vmap nn optim grad attention training index convolution
 PTXAS_TEXTS ?= 2000
 NVDISASM   ?=
 CUDA_N     ?= 300
@@ -468,7 +469,7 @@ test-gpu: build
 	@$(LUAJIT) spec/gpu.lua $(GPU_OPTIONS)
 
 # Exported C by each of these compilers: the bits are Tycho's. `make test` has the first of them.
-EXPORT_CC  ?= gcc -O0;gcc -O3;gcc -O3 -mavx2;gcc -O3 -march=native;clang -O0;clang -O3;clang -O3 -mavx2 -mfma;$(EXPORT_SAN)
+EXPORT_CC  ?= gcc -O0;gcc -O3;gcc -O3 -mavx2;gcc -O3 -march=native;clang -O0;clang -O3;clang -O3 -mavx2 -mfma;gcc -O2 -DTY_PLAIN;$(EXPORT_SAN)
 EXPORT_SAN ?= gcc -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
 EXPORT_ARM ?= aarch64-linux-gnu-gcc -O0 -static;aarch64-linux-gnu-gcc -O3 -static
 test-export: build

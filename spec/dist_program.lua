@@ -93,7 +93,7 @@ function claims.sums(out)
     out(text(y:narrow(1, 1, 50)))
   end
   local all = {} -- in several blocks, of elements that repeat with a period that no block has
-  for r = 1, size do all[r] = numbers(r - 1, 10007, "f32"):unsqueeze(1):expand(size * 30, 10007):reshape(-1) end
+  for r = 1, size do all[r] = numbers(r - 1, 10007, "f32"):unsqueeze(1):expand(size * 110, 10007):reshape(-1) end
   local y = same(fold(all, add), dist.all_reduce(all[rank + 1]), "sum of many f32")
   out(text(y:narrow(1, 1, 50)))
 end
@@ -331,6 +331,168 @@ function claims.training(out)
     end
     out(want)
   end
+end
+
+--- Whole calls, which Lua answers no part of.
+local function is_whole(f)
+  local e = ty.explain(f)
+  return e.skips == e.calls and not tostring(e):find("up to", 1, true)
+end
+
+--- Exchanges as steps of plans: to the bit what they give at once.
+function claims.captured(out)
+  local x, y = numbers(rank, 1000, "f32"), numbers(rank, 42000 * size, "f32"):reshape(60 * size, 700)
+  local blocks = numbers(rank, 1100000 * size, "f32") -- of 4 MB a rank
+  for _, case in ipairs { -- the same order on all ranks
+    { "small", function(a) return dist.all_reduce(a * 2) + 1 end, x },
+    { "large", function(a) return dist.all_reduce(a * 2) + 1 end, y },
+    { "mean", function(a) return dist.all_reduce(a, { op = "mean" }) * 3 end, y },
+    { "largest", function(a) return dist.all_reduce(a:to "i64", { op = "max" }) end, y },
+    { "half", function(a) return dist.all_reduce(a:to "f16") end, x },
+    { "given", function(a) return dist.all_reduce(a) end, y },
+    { "blocks", function(a) return dist.all_reduce(a) + 1 end, blocks },
+    { "view", function(a) return dist.all_reduce(a:transpose(1, 2)) end, y },
+    { "gathered", function(a) return dist.all_gather(a):sum(1) end, y },
+    { "scattered", function(a) return dist.reduce_scatter(a) * 2 end, y },
+    { "shown", function(a) return dist.broadcast(a + 1, 1) end, y },
+    { "few", function(a) return dist.broadcast(a + 1, 1) * 2 end, x },
+    { "written", function(a)
+      local b = a + 1
+      dist.all_reduce_(b)
+      return b * b
+    end, y },
+    { "chain", function(a)
+      local b = dist.all_reduce(a)
+      return dist.all_reduce(b * 0.5) + dist.all_reduce(a + 1)
+    end, y },
+    { "stop", function(a)
+      dist.barrier()
+      return a + 1
+    end, x },
+    { "unused", function(a)
+      local b = dist.all_reduce(a)
+      return rank == 0 and b or a
+    end, x },
+  } do
+    local name, f, a = unpack(case)
+    local g = jit.compile(f)
+    for _ = 1, 3 do same(f(a), g(a), "captured " .. name) end
+    assert(is_whole(g), name)
+    -- the others call it at once, which is the same to this one
+    for odd = 0, 1 do same(f(a), (rank == odd and f or g)(a), "captured by others, " .. name) end
+  end
+  local wrong = jit.compile(function(a) return dist.all_reduce(a) + 1 end)
+  for _ = 1, 2 do wrong(x) end
+  local message = raises(wrong, rank == size - 1 and numbers(rank, 999, "f32") or x)
+  assert(message:find("all_reduce: the ranks do not agree: rank 0 calls all_reduce of f32[1000] (sum), rank " .. size - 1, 1, true),
+    message)
+  same_text((message:gsub("^.-the ranks", "the ranks")))
+  same(dist.all_reduce(x) + 1, wrong(x), "after ranks that did not agree")
+  local two = jit.compile(function(a, b) return dist.all_reduce(a) + dist.all_reduce(b):sum() end)
+  for _ = 1, 2 do two(x, x) end
+  message = raises(two, x, rank == size - 1 and numbers(rank, 999, "f32") or x)
+  assert(message:find("all_reduce: the ranks do not agree: rank 0 calls all_reduce of f32[1000] (sum), rank " .. size - 1, 1, true),
+    message)
+  same(dist.all_reduce(x) + dist.all_reduce(x):sum(), two(x, x), "after a second call that did not agree")
+  out "captured"
+end
+
+--- A network with gradients of many sizes and of two dtypes.
+local function varied(seed)
+  ty.manual_seed(seed)
+  local m = nn.Sequential(nn.Linear(40, 1700), nn.Tanh(), nn.Linear(1700, 40), nn.Tanh(), nn.Linear(40, 6))
+  m.scale = nn.Parameter(ty.randn(6, { dtype = "f64" }))
+  return m
+end
+
+--- A training step as one plan: weights of one process that goes through the ranks' parts, and of ranks of which some run no
+--- plan; other sizes of the batch, another learning rate, a rank that does not reach a parameter, and one with an error.
+function claims.steps(out)
+  local function data(i, n)
+    ty.manual_seed(500 + i)
+    return ty.randn(n, 40), ty.randn(n, 6, { dtype = "f64" })
+  end
+  local function loss_of(m, x, y, reaches)
+    local h = m(x):to "f64"
+    if reaches then h = h * m.scale end
+    return ((h - y) ^ 2):mean()
+  end
+  local function step_with(m, opt)
+    return function(x, y, reaches)
+      opt:zero_grad()
+      local loss = loss_of(m, x, y, reaches)
+      loss:backward()
+      opt:step()
+      return loss:detach()
+    end
+  end
+  local rows = { 8, 8, 8, 5, 8, 5, 8, 8 }
+  local function reaches(i, r) return i ~= 7 or r == 0 end
+  local function rate(opt, i) opt.lr = 0.02 / i end
+  local one = varied(1)
+  local opt = ty.optim.SGD(one:parameters(), { lr = 0.02, momentum = 0.9 })
+  for i, n in ipairs(rows) do
+    opt:zero_grad()
+    local x, y = data(i, n * size)
+    local total = {}
+    for r = 0, size - 1 do
+      for _, p in ipairs(one:parameters()) do p.grad = nil end
+      loss_of(one, x:narrow(1, r * n + 1, n), y:narrow(1, r * n + 1, n), reaches(i, r)):backward()
+      for k, p in ipairs(one:parameters()) do
+        local g = p.grad or ty.zeros(p.shape, { dtype = p.dtype })
+        total[k] = r == 0 and g or total[k] + g
+      end
+    end
+    for k, p in ipairs(one:parameters()) do p.grad = total[k] / size end
+    rate(opt, i)
+    opt:step()
+  end
+  local want = weights(one)
+  for plain = -1, 1 do -- this rank runs Lua; -1: none does
+    local m = dist.replicate(varied(1 + rank))
+    local own = ty.optim.SGD(m:parameters(), { lr = 0.02, momentum = 0.9 })
+    local eager = step_with(m, own)
+    local step = rank == plain and eager or jit.compile(eager)
+    for i, n in ipairs(rows) do
+      local x, y = data(i, n * size)
+      rate(own, i)
+      step(dist.part(x), dist.part(y), reaches(i, rank))
+    end
+    assert(weights(m) == want, ("weights differ, %d runs Lua"):format(plain))
+    if rank ~= plain then
+      local e = ty.explain(step)
+      assert(is_whole(step) or e.skips >= e.calls - 1, tostring(e))
+      assert(e:full():find " = call %%%d+ %%%d+ %%%d+ {k=%d+, k2=1}", e:full())
+    end
+    dist.release(m)
+  end
+  out(want)
+end
+
+--- Steps on one rank that end before its gradients travel, and the same steps again.
+function claims.stopped(out)
+  local m = dist.replicate(network(1))
+  local opt = adam(m)
+  local step = jit.compile(function(x, y, at)
+    opt:zero_grad()
+    local rows = (x:sum() * 0 + at):to "i64":reshape(1, 1):expand(1, 6) -- known to the run alone
+    local loss = ty.cross_entropy(m(x), y) + x:gather(1, rows):sum() * 0
+    loss:backward()
+    opt:step()
+    return loss:detach()
+  end)
+  local one = network(1)
+  alone(one, adam(one), 4, 1)
+  for i = 1, 4 do
+    local x, y = batch(i)
+    if i == 3 and rank == size - 1 then
+      assert(raises(step, dist.part(x), dist.part(y), 99):find "index 99")
+    end
+    step(dist.part(x), dist.part(y), 1)
+  end
+  assert(weights(m) == weights(one))
+  dist.release(m)
+  out(weights(m))
 end
 
 function claims.gradients(out)

@@ -110,6 +110,11 @@ for name, opts in pairs {
   ["nearest of three dims"] = { size = { 3, 2, 5 } },
   ["bilinear antialias"] = { size = { 3, 10 }, mode = "bilinear", antialias = true },
   ["bicubic antialias"] = { size = { 3, 4 }, mode = "bicubic", antialias = true },
+  ["scale linear"] = { scale = 1.75, mode = "linear" }, ["scale nearest"] = { scale = { 1.1, 2.9 } },
+  ["scale nearest of one dim"] = { scale = 1.3 }, ["scale exact"] = { scale_factor = 1.6, mode = "nearest-exact" },
+  ["scale bicubic"] = { scale_factor = { 0.6, 1.3 }, mode = "bicubic" },
+  ["scale antialias"] = { scale = { 0.6, 1.2 }, mode = "bilinear", antialias = true },
+  ["scale recomputed"] = { scale = 0.6, mode = "bilinear", recompute_scale_factor = true },
 } do
   windows("interpolate " .. name, function(x) return ty.interpolate(x, opts) end)
 end

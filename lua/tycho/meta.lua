@@ -1957,14 +1957,15 @@ function Tensor:int() end
 function Tensor:interp(xp, fp, opts) end
 
 ---Another number of places in each dim behind batch and channels.
----Options: size, a number or a list; or scale, likewise; mode = "nearest" (of the place's corner), "nearest-exact"
----(of its middle), "linear" (also "bilinear", "trilinear"): between neighbours, "bicubic": of four a dim, "area":
----means; align_corners = false: whether the outer places keep their values; antialias = false: of linear and cubic
----modes, whether all places count that an output covers.
+---Options: size, a number or a list; or scale (scale_factor), likewise; mode = "nearest" (of the place's corner),
+---"nearest-exact" (of its middle), "linear" (also "bilinear", "trilinear"): between neighbours, "bicubic": of four
+---a dim, "area": means; align_corners = false: whether the outer places keep their values; antialias = false: of
+---linear and cubic modes, whether all places count that an output covers; recompute_scale_factor = false: whether
+---places lie as with the size that follows from the scale, not with the scale, where that gives no whole number.
 ---Shape of the result: [batch, channels, size...]
 ---Formula: as PyTorch's interpolate
 ---Raises where x has other dims than 3 to 5, not one of size and scale is given, or the mode is not known.
----@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?}
+---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, scale_factor: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?, recompute_scale_factor: boolean?}
 ---@return tycho.Tensor # [batch, channels, size...]
 function Tensor:interpolate(opts) end
 
@@ -6049,7 +6050,7 @@ function ty.exponential_(x, lambda) end
 ---largest of these sizes, 128 at least.
 ---Gives {source, header, weights (paths), inputs, outputs, workspace (bytes)}; nil and a message where a file cannot
 ---be written.
----Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its arguments, or needs what C cannot be written for, and says what; where an option is not known; nothing is written then.
+---Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its arguments, or needs what C cannot be written for, and says what; where an option is not known or stands in another argument; nothing is written then.
 ---@param f function|table # a function, compiled or not, or a module
 ---@param path string # "model.c"; beside it stand model.h and perhaps model.bin
 ---@param given? table # example arguments and options: {x, 0.5, weights = "beside"}
@@ -6736,15 +6737,16 @@ function ty.inner(a, b) end
 function ty.interp(x, xp, fp, opts) end
 
 ---Another number of places in each dim behind batch and channels.
----Options: size, a number or a list; or scale, likewise; mode = "nearest" (of the place's corner), "nearest-exact"
----(of its middle), "linear" (also "bilinear", "trilinear"): between neighbours, "bicubic": of four a dim, "area":
----means; align_corners = false: whether the outer places keep their values; antialias = false: of linear and cubic
----modes, whether all places count that an output covers.
+---Options: size, a number or a list; or scale (scale_factor), likewise; mode = "nearest" (of the place's corner),
+---"nearest-exact" (of its middle), "linear" (also "bilinear", "trilinear"): between neighbours, "bicubic": of four
+---a dim, "area": means; align_corners = false: whether the outer places keep their values; antialias = false: of
+---linear and cubic modes, whether all places count that an output covers; recompute_scale_factor = false: whether
+---places lie as with the size that follows from the scale, not with the scale, where that gives no whole number.
 ---Shape of the result: [batch, channels, size...]
 ---Formula: as PyTorch's interpolate
 ---Raises where x has other dims than 3 to 5, not one of size and scale is given, or the mode is not known.
 ---@param x tycho.Tensor # [batch, channels, length], [batch, channels, height, width] or with a depth
----@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?}
+---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, scale_factor: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?, recompute_scale_factor: boolean?}
 ---@return tycho.Tensor # [batch, channels, size...]
 function ty.interpolate(x, opts) end
 
@@ -9752,7 +9754,7 @@ function jitlib.explain(f) end
 ---largest of these sizes, 128 at least.
 ---Gives {source, header, weights (paths), inputs, outputs, workspace (bytes)}; nil and a message where a file cannot
 ---be written.
----Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its arguments, or needs what C cannot be written for, and says what; where an option is not known; nothing is written then.
+---Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its arguments, or needs what C cannot be written for, and says what; where an option is not known or stands in another argument; nothing is written then.
 ---@param f function|table # a function, compiled or not, or a module
 ---@param path string # "model.c"; beside it stand model.h and perhaps model.bin
 ---@param given? table # example arguments and options: {x, 0.5, weights = "beside"}
@@ -12871,7 +12873,7 @@ objects.nn_Unfold = {}
 
 ---see ty.interpolate.
 ---Raises where x has other dims than 3 to 5, not one of size and scale is given, or the mode is not known.
----@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?}
+---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, scale_factor: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?, recompute_scale_factor: boolean?}
 ---@return tycho.nn.Upsample
 function nn.Upsample(opts) end
 

@@ -103,7 +103,7 @@ static inline void set(Gen *G, int ctype, Reg to, u64 bits) {
 
 static inline bool by_parts(const Gen *G) { return G->v.four || G->v.each; }
 static inline bool is_flat(const Gen *G, int operand) {
-  return by_parts(G) && G->v.flat >> operand & 1;
+  return (by_parts(G) || G->v.turn) && G->v.flat >> operand & 1;
 }
 static inline int row_threads(const Gen *G) { return G->v.each ? G->v.threads : 32; }
 /* Rows of R that a block of the canonical order has. */
@@ -161,6 +161,10 @@ void ty_gen_finish_unit(Gen *G, Reg unit);
 /* --- ptx_map.c */
 
 void ty_gen_map_kernel(Gen *G);
+
+/* --- ptx_turn.c */
+
+void ty_gen_turn_kernel(Gen *G);
 
 /* --- ptx_program.c */
 

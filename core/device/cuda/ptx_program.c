@@ -4,7 +4,7 @@
 **
 ** How a domain is shared out:
 **   map      a thread an element, or four where what is stored lies in aligned groups of four, and on by all threads of the
-**            grid
+**            grid; where operands lie across what is stored, a block of threads a tile (ptx_turn.c)
 **   rows     half a warp a row, fewer threads for a short one: thread t has elements 4 t .. 4 t + 3 of every 64, or two of every
 **            32 where a lane of the canonical order is 8 bytes, by accesses of 16 bytes. Where memory does not lie so, a warp a
 **            row: thread t has the elements t and t + 32 of every 64. Passes over the row compute anew what they need.
@@ -93,7 +93,8 @@ Text ty_ptx_program(const Program *p, const Variant *v) {
   G->r_all = index_param(G, PARAM_R);
   for (int i = 0; i < p->nbody; i++)
     if (G->C.class[i] == CLASS_UNIFORM) ty_gen_emit(G, i);
-  if (p->kind == K_MAP) ty_gen_map_kernel(G);
+  if (v->turn) ty_gen_turn_kernel(G);
+  else if (p->kind == K_MAP) ty_gen_map_kernel(G);
   else reduce_kernel(G);
   const Text t = ty_ptx_end(&G->E, end, G->l.bytes, PROGRAM_THREADS);
   ty_mem_free(G);

@@ -221,7 +221,7 @@ end
 local add = function(a, b) return a + b end
 local steps = { sum = add, mean = add, max = ty.maximum, min = ty.minimum, prod = function(a, b) return a * b end }
 
-local BLOCK = 2 ^ 20 -- bytes of a slice that is exchanged, summed, given to all before the next: they stay in a cache
+local BLOCK = 2 ^ 22 -- bytes of a slice that is exchanged, summed, given to all before the next: they stay in a cache
 local FEW = 4096 -- elements for which no plan is made
 
 --- Functions (to, own, others), views that are released: what rank `index` of so many folds from its own elements and
@@ -243,6 +243,7 @@ end
 
 local function fold(op, group, to, own, others)
   local f = fold_of(op, #group.ranks, group.index)
+  if W.records() then return ty.no_grad(f.plain, to, own, others) end
   ty.no_grad(to:numel() > FEW and f.compiled or f.plain, to, own, others)
   -- their memory is the next block's before the collector knows
   others:release()
@@ -282,9 +283,11 @@ local function reduce_fast(who, group, x, op)
   return op == "mean" and y / #group.ranks or y
 end
 
---- One block of y, n elements behind `from`: each rank folds its slice of it, and gives that to all.
-local function reduce_block(who, group, op, x, y, from, n)
+--- One block of the result, n elements behind `from`: each rank folds its slice of it, and gives that to all. Gives the
+--- result, or what takes its place in a capture.
+local function reduce_block(who, group, op, x, result, from, n)
   local ranks, index = #group.ranks, group.index
+  local y = result:reshape(-1)
   local function slice(i)
     local at, count = W.slice(n, ranks, i)
     return from + at, count
@@ -294,10 +297,11 @@ local function reduce_block(who, group, op, x, y, from, n)
   fold(op, group, y:narrow(1, at + 1, count), x:narrow(1, at + 1, count), others)
   if y.device ~= "cpu" and n % ranks == 0 then
     W.nccl().gather(who, group, y:narrow(1, at + 1, count), y:narrow(1, from + 1, n))
-    return
+    return result
   end
-  W.exchange(who, group, "data", y, places(ranks, function(i) return at, i ~= index and count or 0 end), y, nil,
-    places(ranks, function(i)
+  if not W.records() then y:release() end -- the result has its memory alone
+  return W.exchange(who, group, "back", result, places(ranks, function(i) return at, i ~= index and count or 0 end),
+    result, nil, places(ranks, function(i)
       if i == index then return 0, 0 end
       return slice(i)
     end))
@@ -308,7 +312,6 @@ local function sum_of(who, group, x, op)
   local ranks, n = #group.ranks, x:numel()
   if n == 0 then return x:clone() end
   local result = ty.empty(x.shape, { dtype = x.dtype, device = x.device })
-  local y = result:reshape(-1)
   x = x:reshape(-1)
   if x.nbytes * ranks <= SMALL then
     local index = group.index
@@ -316,13 +319,14 @@ local function sum_of(who, group, x, op)
       x.dtype, { ranks - 1, n }, places(ranks, function(i)
         return (i < index and i - 1 or i - 2) * n, i ~= index and n or 0
       end))
-    fold(op, group, y:narrow(1, 1, n), x:narrow(1, 1, n), others)
+    fold(op, group, result:reshape(-1), x:narrow(1, 1, n), others)
   else
     local block = math.max(1, math.floor(BLOCK * ranks * n / x.nbytes))
     if x.device ~= "cpu" then block = n - n % ranks end -- in equal slices, then the few that are left
-    for from = 0, n - 1, block do reduce_block(who, group, op, x, y, from, math.min(block, n - from)) end
+    for from = 0, n - 1, block do
+      result = reduce_block(who, group, op, x, result, from, math.min(block, n - from))
+    end
   end
-  y:release() -- the result has its memory alone
   return result
 end
 

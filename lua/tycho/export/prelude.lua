@@ -335,10 +335,16 @@ static double ty_fma_f64(double a, double b, double c) {
 
 -- Whole numbers -------------------------------------------------------------------------------------------------------
 
--- Of 32 bits by way of doubles, of which there are vectors: a quotient is further from the next whole number than it
--- is rounded.
-for _, i in ipairs { { I32, "(int32_t)((double)a / (double)by)" }, { I64, "a / by" } } do
-  family("divi_@S", { i[1] }, {}, (gsub([[
+-- By way of doubles, of which there are vectors and which are faster where there are none: a quotient of less than 2^51
+-- is further from the next whole number than it is rounded.
+for _, i in ipairs { { I32, "(int32_t)((double)a / (double)by)" }, { I64, "ty_quotient_i64(a, by)", [[
+TY_INLINE int64_t ty_quotient_i64(int64_t a, int64_t b) {
+  const uint64_t most = UINT64_C(1) << 51;
+  if (((uint64_t)a + most) >> 52 || ((uint64_t)b + most) >> 52) return a / b;
+  return (int64_t)((double)a / (double)b);
+}
+]] } } do
+  family("divi_@S", { i[1] }, {}, (gsub((i[3] or "") .. [[
 TY_INLINE @T ty_divi_@S(@T a, @T b) {
   const @T by = ((b == 0) | (b == -1)) ? 1 : b, q = @Q;
   return b == 0 ? 0 : b == -1 ? (@T)(0 - (@U)a) : q;
@@ -386,7 +392,37 @@ TY_INLINE uint16_t ty_to_f16(float a) {
   const uint32_t y = m < 0x38800000u ? low : m >= 0x477ff000u ? 0x7c00u : high;
   return (uint16_t)(m > 0x7f800000u ? 0x7e00u : y | s);
 }
-TY_INLINE float ty_narrow_f16(float a) { return ty_from_f16(ty_to_f16(a)); }
+TY_INLINE float ty_narrow_f16(float a) {
+  const uint32_t u = ty_raw_f32(a), m = u & 0x7fffffffu, s = u & 0x80000000u;
+  const uint32_t low = ty_raw_f32((ty_float_f32(m) + 0.5f) - 0.5f);
+  const uint32_t high = (m + 0x0fffu + (m >> 13 & 1)) & ~0x1fffu;
+  const uint32_t r = m < 0x38800000u ? low : high, y = r > 0x477fe000u ? 0x7f800000u : r;
+  return ty_float_f32(m > 0x7f800000u ? 0x7fc00000u : y | s);
+}
+]])
+
+piece("halves", { "f16" }, [[
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+TY_INLINE void ty_widen_f16(float *restrict to, const uint16_t *restrict from, int n) {
+  int i = 0;
+#if defined(__F16C__)
+  for (; i + 8 <= n; i += 8) _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(from + i))));
+#endif
+  for (; i < n; i++) to[i] = ty_from_f16(from[i]);
+}
+TY_INLINE void ty_halve_f16(uint16_t *restrict to, const float *restrict from, int n) {
+  int i = 0;
+#if defined(__F16C__)
+  for (; i + 8 <= n; i += 8) {
+    const __m256 v = _mm256_loadu_ps(from + i), nan = _mm256_set1_ps(ty_float_f32(0x7fc00000u));
+    const __m256 y = _mm256_blendv_ps(v, nan, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+    _mm_storeu_si128((void *)(to + i), _mm256_cvtps_ph(y, _MM_FROUND_TO_NEAREST_INT));
+  }
+#endif
+  for (; i < n; i++) to[i] = ty_to_f16(from[i]);
+}
 ]])
 
 piece("bf16", { "bits_f32" }, [[
@@ -429,8 +465,9 @@ piece("unroll", {}, [[
 ]])
 
 piece("slides", { "unroll" }, [[
-/* Vectors whose elements move: TY_SLIDE_n(a, b, k) is the last k of a, then the first n - k of b. */
-#if defined(__has_builtin)
+/* Vectors whose elements move, unless the compiler has none or TY_PLAIN is defined: the same bits. TY_SLIDE_n(a, b, k) is
+** the last k of a, then the first n - k of b. */
+#if defined(__has_builtin) && !defined(TY_PLAIN)
 #if __has_builtin(__builtin_shufflevector)
 #if defined(__AVX512F__)
 #define TY_WIDE 64
