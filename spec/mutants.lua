@@ -500,7 +500,7 @@ local M = {
     from = "list[k] = char(what == true and n or what - 1, flags)", to = "list[k] = char(what == true and n or n - what, flags)" },
 
 
-  { file = "lua/tycho/export/prelude.lua", what = "exported sums forget blocks that wait behind a gap",
+  { file = "lua/tycho/export/sums.lua", what = "exported sums forget blocks that wait behind a gap",
     from = "for (; last ? c >> k : c >> k & 1; k++)", to = "for (; c >> k & 1; k++)" },
   { file = "lua/tycho/export/prelude.lua", what = "an exported fma without the instruction rounds twice",
     from = "const double p = (double)a * (double)b, d = c, s = p + d, t = s - p;",
@@ -951,7 +951,8 @@ local M = {
   { file = "core/device/cuda/ptx_fft.c", what = "cuda: factors between two dims of a long line are those of its other part",
     from = "root(f, FFT_W, product(f, k, block))", to = "root(f, FFT_W, product(f, k, at))" },
   { file = "core/device/cuda/jobs_fft.c", what = "cuda: the second half of Bluestein's sum goes forward too",
-    from = "    exchange(a), exchange(b);\n    run(f, p, a, b, cols);\n    exchange(a), exchange(b);\n", to = "    run(f, p, a, b, cols);\n" },
+    from = "    exchange(a), exchange(b);\n    run(f, p, a, b, cols);\n    exchange(a), exchange(b);\n",
+    to = "    run(f, p, a, b, cols);\n" },
   { file = "core/device/cuda/jobs_fft.c", what = "cuda: the transpose of a half counts its inner numbers once",
     from = "put_scales(f, b, takes ? ty_fft_weight(s->kind) : 1);", to = "put_scales(f, b, 1);" },
   { file = "lua/tycho/fourier.lua", what = "a window shorter than a piece stands at its beginning",
