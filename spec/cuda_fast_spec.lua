@@ -114,6 +114,17 @@ describe("a product by cuBLASLt", function()
     assert.equal(asked, fake.soft_cublaslt_asked())
   end)
 
+  probe("goes by each device's own handle", function()
+    local a, b = numbers("f16", 9, 130), numbers("f16", 130, 7)
+    local n, y = at("fast", a.matmul, a:to "cuda", b:to "cuda")
+    local k, z = at("fast", a.matmul, a:to "cuda:1", b:to "cuda:1")
+    assert.same({ 1, 1, "cuda:1" }, { n, k, z.device })
+    H.same(y:to "cpu", z:to "cpu")
+    local _, w = at("tf32", ty.scaled_dot_product_attention, a:to "cuda:1", a:to "cuda:1", a:to "cuda:1")
+    local _, v = at("tf32", ty.scaled_dot_product_attention, a:to "cuda", a:to "cuda", a:to "cuda")
+    H.same(v:to "cpu", w:to "cpu")
+  end)
+
   probe("leaves what is exact as it is: f32 and f64 at precision fast, all at exact, empty ones", function()
     local function mm(x, z) return x:matmul(z) end
     for _, dtype in ipairs { "f32", "f64", "i32" } do

@@ -86,7 +86,9 @@ static struct {
   SOLVER_CALLS(_)
 #undef _
 } solver;
-static SolverHandle handle;
+static bool present;
+static SolverHandle handles[CUDA_MOST],
+    handle; /* of devices, NULL: not yet; under the lock, of the one at hand */
 static SolverParams params;
 static Once once = ONCE_INIT;
 static Lock lock = LOCK_INIT;
@@ -98,7 +100,8 @@ static bool take(void *library) {
   memcpy(&solver.field, &p, sizeof p);
   SOLVER_CALLS(_)
 #undef _
-  return !solver.create(&handle) && !solver.params(&params);
+  SolverHandle *h = &handles[ty_cuda.ordinal];
+  return (!solver.create(h) && !solver.params(&params)) || (*h = NULL);
 }
 
 static void find_library(void) {
@@ -108,8 +111,7 @@ static void find_library(void) {
   static const char *const usual[] = {"libcusolver.so.12", "libcusolver.so.11", "libcusolver.so",
                                       NULL};
 #endif
-  if (ty_cuda_library("TYCHO_CUSOLVER", usual, take)) return;
-  handle = NULL;
+  if ((present = ty_cuda_library("TYCHO_CUSOLVER", usual, take))) return;
   ty_cuda_say("cuSOLVER was not found: ty.linalg moves its operands to the CPU. CUDA's toolkit and "
               "the package "
               "nvidia-cusolver have it; TYCHO_CUSOLVER names its file, `off` does without");
@@ -119,7 +121,7 @@ bool ty_cuda_solve_takes(const Job *j) {
   const Solve *d = j->solve;
   if (!ty_cuda_enter()) return true; /* the next wait says why */
   ty_once(&once, find_library);
-  return handle && (d->kind != SOLVE_QR_Q || TY_MAX(d->m, d->k) <= INT32_MAX);
+  return present && (d->kind != SOLVE_QR_Q || TY_MAX(d->m, d->k) <= INT32_MAX);
 }
 
 /* --- calls */
@@ -251,7 +253,10 @@ bool ty_cuda_solve(const Job *j, void *const *buf, const char **err) {
   }
   for (int i = 0; i < n; i++) c.at[i] = buf[i];
   ty_lock(&lock);
-  int e = ask(&c);
+  handle = handles[ty_cuda.ordinal];
+  int e = handle ? 0 : solver.create(&handles[ty_cuda.ordinal]);
+  handle = e ? NULL : handles[ty_cuda.ordinal];
+  if (!e) e = ask(&c);
   bool ok = e ? fail(e, err) : true;
   if (ok && c.ndevice) ok = (c.device = ty_cuda_allocate((i64)c.ndevice)) != NULL;
   if (ok && c.nhost) ok = (c.host = ty_mem_alloc(c.nhost)) != NULL;

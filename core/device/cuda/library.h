@@ -29,10 +29,4 @@ void ty_cuda_lt_hint(const Gemm *g);
 bool ty_cuda_solve_takes(const Job *j);
 bool ty_cuda_solve(const Job *j, void *const *buf, const char **err);
 
-/* --- jobs.c */
-
-/* Elements of so many dims, by strides, in order to `to`. */
-bool ty_cuda_gather_elements(int dtype, int rank, const i64 *dims, const i64 *strides,
-                             const void *from, void *to, Stream *s);
-
 #endif

@@ -6,12 +6,13 @@
 -- of as many elements as there are lanes, element j of a chunk to lane j, so that compilers make vectors of the
 -- loops; columns go in strips, of which each row is one step of lane r % 4.
 
+require "tycho.export.sums"
 local primitives = require "tycho.export.primitives"
 local sizes = require "tycho.export.sizes"
 
 local format, find, sub = string.format, string.find, string.sub
 local concat, insert, ipairs, next, type = table.concat, table.insert, ipairs, next, type
-local min, max = math.min, math.max
+local max = math.max
 local text, at_most = sizes.text, sizes.at_most
 local ctype, loaded, to_store = primitives.ctype, primitives.loaded, primitives.to_store
 local expression, identity, empty, floating = primitives.expression, primitives.identity, primitives.empty,
@@ -480,7 +481,8 @@ require("tycho.export.columns")(Emit, shared)
 --- refuse(what)}
 function M.lines(about)
   local p = about.program
-  local e = setmetatable({ p = p, launch = about.launch, out = {}, depth = about.depth or 1, loop = 0, names = {}, staged = {},
+  local e = setmetatable({ p = p, launch = about.launch, out = {}, depth = about.depth or 1, loop = 0, names = {},
+    staged = {},
     pointer = about.pointer, scalar = about.scalar, use = about.use, refuse = about.refuse, room = 0,
     aligned = about.aligned }, Emit)
   e.noperands = #p.operands + (p.operands[0] and 1 or 0)

@@ -20,9 +20,9 @@ enum { SUCCESS, NOT_INITIALIZED = 1, INVALID_VALUE = 3, INTERNAL_ERROR = 7, NOT_
 enum { R_32F = 0, R_64F = 1, C_32F = 4, C_64F = 5 };
 enum { IS_HANDLE = 0x501, IS_PARAMS, MOST = 24, HOST_BYTES = 48 };
 
-typedef struct Handle {
+typedef struct Handle { /* of the device that was current when it was made */
   int magic;
-  void *stream;
+  void *stream, *context;
 } Handle;
 typedef struct Params {
   int magic;
@@ -37,7 +37,6 @@ static int fails(const char *name, int *count) {
   return n == -1 || (n > 0 && ++*count == n);
 }
 
-static Handle only = {.magic = IS_HANDLE};
 static Params defaults = {IS_PARAMS};
 
 CALL cusolverDnCreate(Handle **h) {
@@ -46,11 +45,18 @@ CALL cusolverDnCreate(Handle **h) {
   if (!h) return INVALID_VALUE;
   if (cuCtxGetCurrent(&context) || !context || fails("SOFT_CUSOLVER_CREATE", &count))
     return NOT_INITIALIZED;
-  *h = &only;
+  *h = calloc(1, sizeof **h);
+  **h = (Handle){.magic = IS_HANDLE, .context = context};
   return SUCCESS;
 }
+
+static bool is_of_device(const Handle *h) {
+  void *context = NULL;
+  return h && h->magic == IS_HANDLE && !cuCtxGetCurrent(&context) && context == h->context;
+}
+
 CALL cusolverDnSetStream(Handle *h, void *stream) {
-  if (h != &only) return NOT_INITIALIZED;
+  if (!is_of_device(h)) return NOT_INITIALIZED;
   h->stream = stream;
   return SUCCESS;
 }
@@ -221,7 +227,7 @@ static int known(int type) {
 
 static int enqueue(const Handle *h, Work w) {
   static int count;
-  if (h != &only || !w.info) return INVALID_VALUE;
+  if (!is_of_device(h) || !w.info) return INVALID_VALUE;
   if (fails("SOFT_CUSOLVER_FAIL", &count)) return INTERNAL_ERROR;
   Work *own = malloc(sizeof *own);
   *own = w;
@@ -231,7 +237,8 @@ static int enqueue(const Handle *h, Work w) {
 
 static int sizes(const Handle *h, const Params *p, int64_t m, int64_t n, int type, int64_t lda,
                  int compute) {
-  if (h != &only || p != &defaults || m < 0 || n < 0 || m > 4096 || n > 4096 || lda < m || lda < 1)
+  if (!is_of_device(h) || p != &defaults || m < 0 || n < 0 || m > 4096 || n > 4096 || lda < m ||
+      lda < 1)
     return INVALID_VALUE;
   return !known(type) || compute != type ? NOT_SUPPORTED : SUCCESS;
 }
@@ -315,7 +322,7 @@ CALL cusolverDnXgeqrf(Handle *h, Params *p, int64_t m, int64_t n, int type, void
 
 static int orgqr_size(const Handle *h, int m, int n, int k, const void *a, int lda, const void *tau,
                       int *length) {
-  if (h != &only || m < n || n < k || k < 0 || lda < m || !a || !tau) return INVALID_VALUE;
+  if (!is_of_device(h) || m < n || n < k || k < 0 || lda < m || !a || !tau) return INVALID_VALUE;
   *length = m * n + 8 + 32 * ORGQR;
   return SUCCESS;
 }
