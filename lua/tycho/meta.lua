@@ -1124,6 +1124,7 @@ function Tensor:cumulative_trapezoid(x, opts) end
 
 ---an FFI pointer to the first element, float * for f32; valid while x or a view of it lives.
 ---A pointer that left makes the tensor's memory visible to others for ever: it is read at once, never deferred.
+---PyTorch's x.data, the values without their gradient, is x:detach().
 ---Raises where x is on another device than the CPU. Without FFI it gives light userdata.
 ---@return ffi.cdata* # to the first element; x:stride() tells where the others lie
 function Tensor:data() end
