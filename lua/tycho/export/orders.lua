@@ -50,6 +50,7 @@ TY_STEP void ty_radix_byte(const uint64_t *restrict from, uint64_t *restrict to,
     const uint32_t those = place[v];
     place[v] = sum, sum += those;
   }
+  TY_ROLLED
   for (int64_t i = 0; i < n; i++) to[place[from[i] >> shift & 255]++] = from[i];
 }
 /* n words in the order of their upper halves, equal ones as they came: few by insertion, more byte by byte from the

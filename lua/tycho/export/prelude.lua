@@ -369,12 +369,13 @@ TY_INLINE @T ty_shr_@S(@T a, int n) {
 
 for _, f in ipairs(FLOATS) do
   for _, i in ipairs(INTS) do
-    local t = { T = f.T, S = f.S, I = i.T, J = i.S, H = "0x1p" .. i.W, C = i == I32 and "2147483647" or
-      "9223372036854775807" }
-    piece("cvt_" .. f.S .. "_" .. i.S, {}, (gsub([[
-TY_INLINE @I ty_cvt_@S_@J(@T a) {
-  const @I r = (@I)(a >= @H ? 0 : a < -@H ? -@H : a != a ? 0 : a);
-  return a >= @H ? @C : r;
+    local t = { T = f.T, S = f.S, U = f.U, I = i.T, J = i.S, H = "0x1p" .. i.W .. f.D, X = i == I32 and "INT32" or
+      "INT64" }
+    piece("cvt_" .. f.S .. "_" .. i.S, { "bits_" .. f.S }, (gsub([[
+TY_INLINE @I ty_cvt_@S_@J(@T a) { /* without a branch, or loops with it are no vectors */
+  const int above = a >= @H, below = a < -@H, in = (a < @H) & (a >= -@H);
+  const @I r = (@I)ty_float_@S(ty_raw_@S(a) & ((@U)0 - (@U)in));
+  return r | (@X_MAX & -(@I)above) | (@X_MIN & -(@I)below);
 }
 ]], "@(%w)", t)))
   end

@@ -323,6 +323,16 @@ function Emit:stored(v)
   return ins[1]
 end
 
+--- Whether a program does little more than move elements.
+function Emit:is_copy()
+  local work = 0
+  for v = 0, self.p.n - 1 do
+    local op = self.p.body[v].op
+    if self.live[v] and op ~= "load" and op ~= "store" and op ~= "const" then work = work + 1 end
+  end
+  return work <= 2
+end
+
 --- The stores of a map, element by element, and what they need.
 function Emit:map_elements(index)
   local p, known = self.p, {}
@@ -388,6 +398,7 @@ function Emit:map()
   if next(staged) then
     self:map_tiles(staged, from, to, index)
   else
+    if from == "t" and self:is_copy() then self:line "TY_ROLLED" end -- clang would gather
     if n > 0 then self:open("for (int64_t j = %s; j < %s; j++)", from, to) end
     self:map_elements(function(k) return index(k, "j") end)
   end
