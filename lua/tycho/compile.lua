@@ -583,14 +583,14 @@ function M.open(core)
   --- Gives {source, header, weights (paths), inputs, outputs, workspace (bytes)}; nil and a message where a file cannot
   --- be written.
   --- Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its
-  --- arguments, or needs what C cannot be written for, and says what; where an option is not known; nothing is written
-  --- then.
+  --- arguments, or needs what C cannot be written for, and says what; where an option is not known or stands in
+  --- another argument; nothing is written then.
   ---@param f function|table a function, compiled or not, or a module
   ---@param path string "model.c"; beside it stand model.h and perhaps model.bin
   ---@param given? table example arguments and options: {x, 0.5, weights = "beside"}
   ---@return table? written, string? message
-  function api.export(f, path, given)
-    return core.internals.load("tycho.export").export(core, original, f, path, given)
+  function api.export(f, path, given, ...)
+    return core.internals.load("tycho.export").export(core, original, f, path, given, ...)
   end
 
   function api.pass(name, fn) return core.internals.load("tycho.graph").pass(name, fn) end
