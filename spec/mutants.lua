@@ -657,6 +657,8 @@ local M = {
     from = "set[to] and not has(flow[to].writes, r) then", to = "set[to] then" },
   { file = "core/lua/lua_grad.c", what = "zero_grad forgets the first gradient alone",
     from = "if (lua_isnil(L, -1)) return 0;\n    grad_set", to = "if (lua_isnil(L, -1) || i > 1) return 0;\n    grad_set" },
+  { file = "lua/tycho/capture/cells.lua", what = "a loop's first turn does not see what was assigned before it",
+    from = "for at in pairs(shared) do uses[at] = true end", to = "" },
   { file = "lua/tycho/capture/parts.lua", what = "bytes that fusion saves do not count where functions are made in each call",
     from = "work.operations + work.saved / M.BYTES >=", to = "work.operations >=" },
   { file = "lua/tycho/capture/parts.lua", what = "closures whose callees do enough are not kept",
