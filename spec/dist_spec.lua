@@ -184,9 +184,9 @@ describe("a rank", function()
     end
   end
 
-  local function step_fails(how, sentence, code)
+  local function step_fails(how, sentence, code, only)
     for _, mpi in ipairs(MPIS) do
-      if mpi.there and (mpi == some or how == "kill" or H.long) then
+      if mpi.there and (mpi == (only or some) or not only and (how == "kill" or H.long)) then
         local out, status = ranks(mpi, 3, ("'%s' %s"):format(step_path, how), "TYCHO_DIST_GRACE=0.3")
         assert.equal(code, status, out)
         for _, r in ipairs { 0, 2 } do
@@ -204,8 +204,11 @@ describe("a rank", function()
   probe("that dies while gradients travel is named on all others", function()
     step_fails("kill", "rank 1 was ended by signal 9, Killed", 137)
   end)
-  probe("that dies in a step is named on all others", function()
-    step_fails("clock", "rank 1 was ended by signal 27, [^\n]+", 155)
+  -- MPICH's UCX ends a process that reads the memory of one that is just then killed
+  local open_mpi = MPIS[1].there and MPIS[1]
+  local one_probe = open_mpi and it or pending
+  one_probe("that dies in a step is named on all others", function()
+    step_fails("clock", "rank 1 was ended by signal 27, [^\n]+", 155, open_mpi)
   end)
   probe("that dies between two exchanges of a step is named on all others", function()
     step_fails("between", "rank 1 was ended by signal 9, Killed", 137)
@@ -374,7 +377,7 @@ describe("a training step", function()
     local out = ranks(some, 2, ("-q '%s'"):format(script), "TYCHO_DUMP=p")
     local plan
     for text in out:gsub("%[1%][^\n]*\n", ""):gsub("%-%- plan\n", "\1"):gmatch "[^\1]+" do
-      plan = text:find(" call ", 1, true) and text or plan
+      plan = text:find(" await ", 1, true) and text or plan
     end
     assert.truthy(plan, out)
     local calls, products, written, last = {}, {}, {}, 0
@@ -382,7 +385,7 @@ describe("a training step", function()
     for name in plan:gmatch "(out%d+) [^\n]*, in place" do in_place[name] = true end
     for number, kind, op, gives in plan:gmatch "\n  (%d+) +(%w+) +%%%d+ (%w+)[^\n]*%->([^\n]*)" do
       number = tonumber(number)
-      if op == "call" then calls[#calls + 1] = number end
+      if op == "call" or op == "await" then calls[#calls + 1] = number end
       if kind == "gemm" then products[#products + 1] = number end
       for name in gives:gmatch "out%d+" do
         if in_place[name] then written[#written + 1] = number end

@@ -13,6 +13,8 @@
 -- 4. A rank that ends, or does not answer for so long (init), ends the exchange on all others. What comes later
 --    raises the same.
 -- 5. A process that was started alone is rank 0 of 1, and needs no MPI.
+-- 6. In a capture (W.records) exchanges and what ranks agree on become calls of the plan (core/dist/calls.c), with the
+--    same messages in the same order, so ranks may run a plan or this file, each as it likes.
 
 local ty = require "tycho"
 local check = require("tycho.arguments")(ty)

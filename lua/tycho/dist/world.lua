@@ -97,6 +97,7 @@ local function connect(opts)
   local rank, size, version = C.open(libraries)
   if not rank then check.fail("init", "%s", size) end
   share_threads(near)
+  for _, name in ipairs { "agree", "exchange", "records" } do ty.internals.grad.captured[C[name]] = "dist." .. name end
   local w = { rank = rank, size = size, version = version, C = C, near = near }
   set_patience(w, opts.timeout or tonumber(os.getenv "TYCHO_TIMEOUT" or "") or PATIENCE)
   return w
