@@ -505,6 +505,25 @@ describe("the cost of all_reduce", function()
   end)
 end)
 
+describe("ranks that no launcher has started", function()
+  local probe = MPIS[2].there and it or pending
+  local port = 20000 + math.floor(os.time() * 7.3 + (os.clock() * 1e6)) % 20000
+  local env = "env -u LUA_PATH -u LUA_CPATH TYCHO_THREADS=1 MASTER_ADDR=localhost LOCAL_WORLD_SIZE=3"
+
+  probe("find each other by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT", function()
+    local out = run(([[cd '%s'; for r in 2 1 0; do RANK=$r WORLD_SIZE=3 MASTER_PORT=%d %s ./tycho spec/dist_program.lua \
+      '%s' groups pieces >'%s/meet.'$r 2>&1 & done; wait; cat '%s/meet.'*]]):format(H.root, port, env, folder, folder, folder))
+    assert.truthy(out:find "^groups\t%d+ letters [^\n]*\npieces\t%d+ letters [^\n]*\n$", out)
+  end)
+  probe("say that the first one does not answer", function()
+    local out, status = run(([[cd '%s'; RANK=1 WORLD_SIZE=2 MASTER_PORT=%d %s ./tycho -e 'ty.dist.init { timeout = 0.3 }']])
+      :format(H.root, port + 1, env))
+    assert.equal(1, status)
+    assert.truthy(out:find(("init: rank 0 does not answer at MASTER_ADDR localhost, MASTER_PORT %d\n"):format(port + 1), 1, true),
+      out)
+  end)
+end)
+
 describe("one process", function()
   it("is rank 0 of 1, and needs no MPI", function()
     local rank, size = dist.init()

@@ -150,6 +150,8 @@ local M = {
     from = "ty_world.mpi->send((const u8 *)m->p + at, bytes", to = "ty_world.mpi->send((const u8 *)m->p, bytes" },
   { file = "core/dist/dist_lua.c", what = "dist: MPI's sum has the first piece alone",
     from = "at < n; at += most", to = "at < TY_MIN(n, most); at += most" },
+  { file = "lua/tycho/dist/rendezvous.lua", what = "dist: ranks that no launcher has started are all the first one",
+    from = 'P.set("PMI_ID", ("%d"):format(rank))', to = 'P.set("PMI_ID", "0")' },
   { file = "lua/tycho/data.lua", what = "dist: each rank reads the first part of a batch",
     from = "narrow(2, self.rank + 1, 1)", to = "narrow(2, 1, 1)" },
   { file = "lua/tycho/dist/rank.lua", what = "tycho --ranks: a rank that hangs is not ended",
