@@ -368,6 +368,76 @@ describe("compiled functions on cuda", function()
   end
 end)
 
+describe("what depends on data, on cuda,", function()
+  local function floats(...) return (numbers("f32", ...) / 4):round() end
+  local nan = 0 / 0
+  local specials = ty.tensor { nan, 1, -0.0, 0, 1 / 0, nan, 2, -1 / 0, 1, 0, -nan, -0.0 }
+
+  probe("nonzero, masks, unique are those of the CPU", function()
+    for _, x in ipairs { floats(30, 41), floats(3, 5, 7), specials, floats(1), ty.zeros(4, 3), ty.zeros(0, 3), ty.ones(0),
+      ty.tensor(3), ty.tensor(0), floats(9, 40):t(), floats(300)[{ { 2, 299, 3 } }] } do
+      for _, dtype in ipairs { "f32", "f64", "f16", "bf16", "i64", "i8", "bool" } do
+        local safe = dtype:find "f%d" and x or x:nan_to_num():clamp(-100, 100)
+        local y = dtype == "bool" and safe:gt(1) or safe:to(dtype)
+        same(dtype, function(v) return v:nonzero(), v:unique() end, y)
+        same(dtype, function(v) return v:masked_select(v:gt(1)), v[v:gt(0)], (v:unique()) end, dtype == "bool" and safe or y)
+      end
+    end
+    same("a mask of rows", function(x, m) return x[m:gt(0)], x[{ {}, m:gt(0) }], x:t()[{ 2, m:gt(1) }] end,
+      floats(20, 20, 3):select(3, 1), floats(20))
+  end)
+
+  probe("of masks that broadcast, and of values that are written", function()
+    same("masks", function(x, m)
+      local y, z = x:clone(), x:clone()
+      y[m:gt(0)] = 7
+      z[m:gt(0)] = ty.arange(m:gt(0):to "i64":sum():item() * 6, { device = x.device }):reshape(-1, 6)
+      return x:masked_select(m:reshape(-1, 1):gt(0)), y, z, ty.index_put(x, { m:gt(1) }, 1)
+    end, floats(50, 6), floats(50))
+  end)
+
+  probe("gradients are the CPU's", function()
+    local function slopes(device)
+      local x = floats(40, 9):to(device):requires_grad_()
+      local loss = (x[x:gt(0)] * 3):sum() + x:masked_select(x:lt(0)):exp():sum() + ((x:unique()) * 2):sum()
+      loss:backward()
+      return x.grad
+    end
+    H.same(slopes "cpu", slopes("cuda"):to "cpu")
+  end)
+
+  probe("is the same in compiled functions", function()
+    local function of(x)
+      local y = x * 2
+      return y[y:gt(0)]:sum(), y:nonzero(), (y:unique())
+    end
+    local f = ty.compile(of)
+    for i = 1, 4 do
+      local x = floats(50) + i
+      local want, got = { of(x) }, { f(x:to "cuda") }
+      for k = 1, 3 do H.same(want[k], got[k]:to "cpu") end
+    end
+  end)
+
+  local soft = cuda.soft and require "spec.soft_gpu"
+  local claim = soft and it or pending
+  claim("copies the counts to the CPU, not the elements", function()
+    local x = floats(70000):to "cuda"
+    for name, f in pairs {
+      nonzero = function() return x:nonzero() end,
+      mask = function() return x[x:gt(1)] end,
+      masked_select = function() return x:masked_select(x:gt(1)) end,
+    } do
+      ty.synchronize()
+      soft.cu.soft_gpu_reset_counts()
+      local y = f()
+      ty.synchronize()
+      assert.equal("cuda", y.device)
+      assert.truthy(soft.count "copied_bytes" < 200, name .. tostring(soft.count "copied_bytes"))
+    end
+  end)
+end)
+
 describe("on the software GPU, accesses are what they must be:", function()
   local soft = cuda.loaded and cuda.driver and cuda.driver:find "spec/libcuda.so" and require "spec.soft_gpu"
   --- Sectors by their ideal, wavefronts of shared memory by theirs, requests and warp instructions for 32 elements of x.

@@ -93,6 +93,7 @@ typedef struct Adv { /* an index tensor, or a mask */
   int ndim;      /* dims of x that it stands for */
   const i64 *at; /* mask: positions, ndim numbers each */
   i64 count;
+  bool placed; /* t has become the places where a mask holds */
 } Adv;
 
 typedef struct Key {
@@ -347,7 +348,11 @@ static void gathering_dims(lua_State *L, State *S, Key *k, const Tensor *x, Gath
   for (int i = 0; i < k->nadv; i++) {
     Adv *a = &k->adv[i];
     Type t = a->t->type;
-    if (t.dtype == T_BOOL) {
+    if (t.dtype == T_BOOL && k->nadv == 1 && a->t->type.device == x->type.device &&
+        ty_lua_select_elsewhere(S, a->t)) {
+      a->t = ty_lua_select_places(L, a->t), a->placed = true;
+      t = a->t->type;
+    } else if (t.dtype == T_BOOL) {
       a->at = ty_lua_select_nonzero(L, S, a->t, &a->count);
       t = (Type){.rank = 1, .dims = {a->count}};
     }
@@ -441,7 +446,7 @@ static const Tensor *push_positions(lua_State *L, State *S, const Key *k, const 
   const Adv *a = &k->adv[0];
   Type flat = ty_type_line(T_I64, g->line.device, ty_type_numel(&g->b));
   const Tensor *line;
-  *base = k->nadv == 1 && !a->at && a->user == g->at;
+  *base = a->placed || (k->nadv == 1 && !a->at && a->user == g->at);
   if (*base) {
     flat.dtype = a->t->type.dtype;
     line = ty_lua_view_reshape(L, S, a->t, &flat);

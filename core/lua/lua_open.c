@@ -228,7 +228,7 @@ static void open_internals(lua_State *L, int m, int t) {
                                  {"describe", core_describe},
                                  {"located", ty_lua_located},
                                  {"is_ours", core_is_ours},
-                                 {"unique_with", ty_lua_unique_with},
+                                 {"select_with", ty_lua_select_with},
                                  {NULL, NULL}};
   lua_newtable(L);
   ty_lua_register(L, fns);

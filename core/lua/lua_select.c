@@ -1,12 +1,52 @@
 /*
 ** lua_select.c -- results whose shape depends on data: nonzero, masked_select, unique; and sorting.
 ** In: tensors. Out: new tensors; positions are i64 and 1-based. sort, topk and unique give two.
-** The first three read their operands on the CPU, so pending values are computed; sort and topk
-** are recorded. Raises on dtypes and dims that do not fit, and on memory.
+** The first three read their operands on the CPU, so pending values are computed; on another device they are the work of
+** selection.lua, which reads there how many they are. sort and topk are recorded. Raises on dtypes and dims that do not
+** fit, and on memory.
 */
 #include <stdlib.h>
 #include "record/complex.h"
 #include "lua/lua_view.h"
+
+/* --- elsewhere */
+
+/* select_with(f): f(name, ...) does it: unique where it has options (a dim, another order, counts), and all on other
+** devices. What is not asked so stays a function of C's, which parts call without Lua. */
+int ty_lua_select_with(lua_State *L) {
+  Binding *B = ty_lua_binding(L);
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  lua_settop(L, 1);
+  if (B->select) luaL_unref(L, LUA_REGISTRYINDEX, B->select);
+  B->select = luaL_ref(L, LUA_REGISTRYINDEX);
+  return 0;
+}
+
+bool ty_lua_select_elsewhere(const State *S, const Tensor *x) {
+  return x->type.device && !S->level && !ty_is_complex(x->type.dtype);
+}
+
+/* The results of the top n values. */
+static int by_lua(lua_State *L, const char *name, int n, int results) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, ty_lua_binding(L)->select);
+  lua_insert(L, -n - 1);
+  lua_pushstring(L, name);
+  lua_insert(L, -n - 1);
+  lua_call(L, n + 1, results);
+  return lua_gettop(L);
+}
+
+static int all_by_lua(lua_State *L, const char *name, int n) {
+  lua_settop(L, n);
+  return by_lua(L, name, n, LUA_MULTRET);
+}
+
+const Tensor *ty_lua_select_places(lua_State *L, const Tensor *x) {
+  const View v = ty_lua_view_of(x);
+  ty_lua_view_push(L, x, &v);
+  by_lua(L, "places", 1, 1);
+  return ty_lua_test(L, -1);
+}
 
 /* --- what is not zero */
 
@@ -154,6 +194,7 @@ const i64 *ty_lua_select_nonzero(lua_State *L, State *S, const Tensor *x, i64 *c
 static int l_nonzero(lua_State *L) {
   State *S = ty_lua_enter(L);
   const Tensor *x = ty_lua_check(L, "nonzero", 1);
+  if (ty_lua_select_elsewhere(S, x)) return all_by_lua(L, "nonzero", 1);
   if (TY_UNLIKELY(ty_is_complex(x->type.dtype))) {
     ty_lua_complex(L, S, "nonzero", "nonzero", 1, &(Given){.kind = O_TENSOR, .t = x});
     return 1;
@@ -215,6 +256,8 @@ static int l_masked_select(lua_State *L) {
     return ty_lua_error(L, "%s: sizes do not broadcast, %s and %s", who, a,
                         ty_lua_view_text(L, &mask->type));
   }
+  if (ty_lua_select_elsewhere(S, x) && mask->type.device == x->type.device)
+    return all_by_lua(L, who, 2);
   const Tensor *both[2] = {x, mask};
   i64 steps[2][MAX_RANK] = {{0}};
   for (int k = 0; k < 2; k++) ty_type_expand(&t, &both[k]->type, both[k]->strides, steps[k]);
@@ -282,33 +325,15 @@ static Tensor *push_line(lua_State *L, State *S, const Tensor *x) {
   return y;
 }
 
-/* unique_with(f): f(x, options) is unique where it has options: a dim, another order, counts. Without any it stays a
-** function of C's, which parts call without Lua. */
-int ty_lua_unique_with(lua_State *L) {
-  Binding *B = ty_lua_binding(L);
-  luaL_checktype(L, 1, LUA_TFUNCTION);
-  lua_settop(L, 1);
-  if (B->unique) luaL_unref(L, LUA_REGISTRYINDEX, B->unique);
-  B->unique = luaL_ref(L, LUA_REGISTRYINDEX);
-  return 0;
-}
-
-static int unique_by_options(lua_State *L) {
-  lua_settop(L, 2);
-  lua_rawgeti(L, LUA_REGISTRYINDEX, ty_lua_binding(L)->unique);
-  lua_insert(L, 1);
-  lua_call(L, 2, LUA_MULTRET);
-  return lua_gettop(L);
-}
-
 /* The sorted different elements, and for each element of x the position of its value among them. The gradient of
 ** a value goes to the first element that has it. */
 static int l_unique(lua_State *L) {
   const char *who = "unique";
-  if (!lua_isnoneornil(L, 2)) return unique_by_options(L);
+  if (!lua_isnoneornil(L, 2)) return all_by_lua(L, who, 2);
   State *S = ty_lua_enter(L);
   const Tensor *x = ty_lua_check(L, who, 1);
   TY_LUA_MUST(L, S, ty_complex_refuse(S, who, x));
+  if (ty_lua_select_elsewhere(S, x)) return all_by_lua(L, who, 1);
   if (!ty_tensor_read(S, x)) return ty_lua_fail(L, S); /* computed here, and by no other name */
   Type it = x->type, line = ty_type_line(T_I64, 0, ty_type_numel(&x->type));
   const i64 n = line.dims[0];

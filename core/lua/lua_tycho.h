@@ -86,7 +86,7 @@ typedef struct Binding {
   int grads; /* the list of handles for gradients that no Lua code comes to see; 0: none yet */
   int dies, sites; /* in the registry: what tells when results die; places, by function */
   int located;     /* there, too: what names the module in which an error arises */
-  int unique;      /* and what unique is where it has options */
+  int select;      /* and what does lua_select.c's work elsewhere */
   int opener;      /* and what opens a device that is first named */
   bool (*locate)(lua_State *L, struct Binding *B, const char *where,
                  const char *text); /* NULL: nothing does */
@@ -318,7 +318,7 @@ void ty_lua_complex(lua_State *L, State *S, const char *who, const char *name, i
 /* The reals [.., 2] of a complex x, pushed; x itself where it is real. */
 const Tensor *ty_lua_complex_reals(lua_State *L, State *S, const char *who, const Tensor *x);
 void ty_lua_open_select(lua_State *L, int m, int t); /* shapes that depend on data; sorting */
-int ty_lua_unique_with(lua_State *L);
+int ty_lua_select_with(lua_State *L);
 void ty_lua_open_random(lua_State *L, int m, int t); /* random numbers */
 void ty_lua_open_linalg(lua_State *L, int m, int t); /* ty.linalg by LAPACK */
 void ty_lua_open_solve(lua_State *L, int m);

@@ -548,7 +548,10 @@ return function(ty, check, row)
     return values, at, ty.scatter_add(ty.zeros({ count }, options), 1, flat, ty.ones({ flat:numel() }, options))
   end
 
-  ty.internals.unique_with(unique)
+  ty.internals.select_with(function(name, x, y)
+    if name == "unique" and y ~= nil then return unique(x, y) end
+    return ty.internals.load("tycho.selection")[name](x, y)
+  end)
 
   row { "bincount", "x, weights = nil, minlength = 0", bincount, "how often each of the numbers 1, 2, ... comes",
     shape = "[the largest number]", dtype = "i64", single = true }
