@@ -320,7 +320,8 @@ typedef struct LineSide {
 
 static LineSide side_of(const Fft *f, void *t, i64 count, bool real, bool paired, bool inverse) {
   const i64 parts = real ? 1 : 2, size = f->size, inner = f->shape.inner;
-  LineSide y = {.rows = paired ? count / 2 : count, .at = {t, (char *)t + (paired ? inner : 1) * size}};
+  LineSide y = {.rows = paired ? count / 2 : count,
+                .at = {t, (char *)t + (paired ? inner : 1) * size}};
   y.steps[0] = parts * size, y.steps[1] = parts * size * inner * count;
   y.steps[2] = parts * size * inner * (paired ? 2 : 1);
   if (inverse) exchange(&y.at);
@@ -421,7 +422,7 @@ static bool whole_lines(Fft *f, const FftPlan *plan, void *x, void *y, i64 all) 
             groups = (all - 1) / cols + 1;
   const bool inverse = s->kind == FFT_INVERSE;
   const LineSide from = side_of(f, x, gives ? h : n, takes, takes, inverse),
-             to = side_of(f, y, takes ? h : n, gives, gives, inverse);
+                 to = side_of(f, y, takes ? h : n, gives, gives, inverse);
   Block b = {[FFT_COLS / 8] = cols, [FFT_INNER / 8] = s->inner, [FFT_LINES_ALL / 8] = all};
   b[FFT_N / 8] = n / 2, b[FFT_LINES_FROM / 8] = from.rows, b[FFT_LINES_TO / 8] = to.rows;
   memcpy(&b[FFT_INNER_STEP / 8], from.steps, sizeof from.steps);
