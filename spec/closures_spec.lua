@@ -828,17 +828,17 @@ end)
 
 describe("a function that is made in each call", function()
   it("is called a method where a later variable has its argument's register", function()
-    local said = ty.disable(function() end)
+    local tell = ty.disable(function() end)
     local function f(x)
       local turns = 3
-      local function fails() turns = none.field end
-      said(turns)
-      said(pcall(fails))
-      said(math.max(1, x:sum():item()), x:sum():item())
-      local a, b, c, d, e, g, h, n = 1, 2, 3, 4, 5, 6, 7, 8
+      local function fails() turns = turns.none.field end
+      tell(turns)
+      tell(pcall(fails))
+      tell(math.max(1, x:sum():item()), x:sum():item())
+      local p, b, c, d, e, g, h, n = 1, 2, 3, 4, 5, 6, 7, 8
       local function count() n = n + 1 end
       count()
-      return a + b + c + d + e + g + h + n
+      return p + b + c + d + e + g + h + n
     end
     local c = ty.compile(f)
     for _ = 1, 4 do
@@ -846,6 +846,47 @@ describe("a function that is made in each call", function()
       assert.match("method 'sum'", plain)
       assert.same({ false, plain }, { pcall(c, "text") })
       assert.equal(f(ty.ones(2)), c(ty.ones(2)))
+    end
+  end)
+
+  it("sees in a loop's first turn what was assigned before it", function()
+    local few = parts.FEW
+    finally(function() parts.FEW = few end)
+    parts.FEW = 0
+    local note = ty.disable(function() end)
+    local function f(x, n)
+      local list, turns = {}, 0
+      repeat
+        turns = turns + 1
+        local function count() return turns end
+        list[turns] = x:sum():item() * count()
+        note(list[turns])
+      until turns >= n
+      return list
+    end
+    local c = ty.compile(f)
+    for n = 1, 4 do assert.same(f(ty.ones(3), n), c(ty.ones(3), n)) end
+  end)
+
+  it("has parts of few operations where their fusion saves many bytes", function()
+    finally(function() parts.ANEW = 1 end)
+    parts.ANEW = 3
+    local note = ty.disable(function() end)
+    for size, kept in pairs { [4] = false, [64] = true } do
+      local function f(x)
+        local y = nil
+        local function g()
+          for _ = 1, 8 do x = x * 0.5 end
+          note()
+          for _ = 1, 8 do x = x * 2 end
+          y = x
+        end
+        g()
+        return y
+      end
+      local c, x = ty.compile(function(v) return f(v) end), ty.rand(size, size) -- which itself does nothing
+      for _ = 1, 60 do assert.is_true(c(x):equal(f(x))) end
+      assert.equal(kept, not tostring(ty.explain(c)):find "a part would do too little", tostring(ty.explain(c)))
     end
   end)
 

@@ -7,10 +7,10 @@
 -- plan as tables (lua_export.c). Each step becomes a C function, and `model_run` calls them in order. Where:
 --   export/model.lua      a plan on its way: parameters, memory, steps
 --   export/dynamic.lua    one plan for any sizes; sizes.lua: numbers that follow from them
---   export/program.lua    loop programs: primitives.lua, columns.lua
+--   export/program.lua    loop programs: primitives.lua; rows.lua, abreast.lua, scans.lua, columns.lua
 --   export/product.lua    matrix products
---   export/routines.lua   sorts, searches, scatters, attention, copies
---   export/prelude.lua    what these stand on: primitives without libm, orders of summation
+--   export/routines.lua   scatters, attention, copies; orders.lua: sorts, searches; fourier.lua
+--   export/prelude.lua    what these stand on: primitives without libm; sums.lua: orders of summation
 --   export/text.lua       the files
 --
 -- What is frozen: all that the function reads from outside, modules among the arguments, and arguments that are
@@ -23,7 +23,7 @@ local files = require "tycho.export.text"
 local models = require "tycho.export.model"
 
 local type, pairs, ipairs, unpack = type, pairs, ipairs, unpack
-local pcall, error, setmetatable, getmetatable = pcall, error, setmetatable, getmetatable
+local pcall, error, select, setmetatable, getmetatable = pcall, error, select, setmetatable, getmetatable
 local format, gsub, match, find, lower = string.format, string.gsub, string.match, string.find, string.lower
 local max = math.max
 
@@ -176,7 +176,14 @@ local known = { weights = true, dynamic = true, most = true, name = true, output
 --- Writes f(...) as C.
 ---@param core table
 ---@param origin fun(f): any the function or module that a compiled one was made of
-function M.export(core, origin, f, path, given)
+function M.export(core, origin, f, path, given, ...)
+  for i = 1, select("#", ...) do
+    local v = select(i, ...)
+    if v ~= nil then
+      fail(format("export: there is no argument %d (%s): example arguments and options stand together in argument 3, "
+        .. "{x, 0.5, weights = \"beside\"}", i + 3, ty.is_tensor(v) and "a tensor" or "a " .. type(v)))
+    end
+  end
   local args, opts = arguments.read("export", given, known, "{x, 0.5, weights = \"beside\"}")
   if opts.most ~= nil and not (type(opts.most) == "number" and opts.most >= 128 and opts.most < 2 ^ 31
     and opts.most % 1 == 0) then

@@ -593,7 +593,9 @@ return function(ty, define)
 
   ------------------------------------------------------------------------------------------------------------ clipping
 
-  local slices = {} -- of: of parameters, where dist/fully_shard.lua has cut some, those that are slices, as keys
+  --- of: parameters that dist/cut.lua knows as parts of others, as keys; stages: those of one stage of several
+  --- (dist/pipeline.lua). Both nil where there are none.
+  local slices = {}
 
   --- The gradients of a list of parameters, which norm_of, where there is one, takes by parameter.
   local function gradients_of(who, params)
@@ -607,12 +609,17 @@ return function(ty, define)
     return list, of
   end
 
-  --- A norm is that of all elements, and a slice has some.
-  local function whole_only(who, params, instead)
-    if not slices.of then return end
-    for i, p in ipairs(is_tensor(params) and { params } or params) do
-      if slices.of[p] then
-        fail(who, "parameter %d, %s, is a slice that dist.fully_shard made (%s)", i, text(p), instead)
+  --- A norm is that of all elements, and a part has some. instead: what to do; all: of all parameters, and a stage has
+  --- some.
+  local function whole_only(who, params, instead, all)
+    local parts, stages = slices.of, all and slices.stages or nil
+    if not parts and not stages then return end
+    for i, p in ipairs(is_tensor(params) and { params } or type(params) == "table" and params or {}) do
+      if parts and parts[p] then
+        fail(who, "parameter %d, %s, is this rank's part of one that ty.dist has cut (%s)", i, text(p), instead)
+      end
+      if stages and stages[p] then
+        fail(who, "parameter %d, %s, is one of a stage of a pipeline (%s)", i, text(p), instead)
       end
     end
   end
@@ -623,26 +630,33 @@ return function(ty, define)
     if v < 0 or v ~= v then fail(who, "argument 2 (%s) must not be negative, got %.14g", what, v) end
   end
 
+  --- norm_of(p, g, kind): the norm of a parameter's gradient; all_of(norms): those of all that count. nil: as they are.
+  local function clip_by(params, limit, p, norm_of, all_of)
+    local list, of = gradients_of("clip_grad_norm_", params)
+    bound("clip_grad_norm_", limit, "limit")
+    p = check.number("clip_grad_norm_", 3, p, "p", 2)
+    return no_grad(function()
+      local norms = {}
+      for i, g in ipairs(list) do norms[i] = norm_of and norm_of(of[i], g, p) or g:norm(p) end
+      if #norms == 0 and not all_of then return ty.zeros({}) end
+      local norm = (all_of and all_of(norms) or ty.stack(norms)):norm(p)
+      local scale = (limit / (norm + 1e-6)):minimum(1)
+      for _, g in ipairs(list) do g:mul_(scale) end
+      return norm
+    end)
+  end
+
   --- Scales the gradients so that their p-norm together is at most `limit`. Gives the norm before.
   --- Raises where the parameters are no tensors, or a number is negative.
   ---@param params tycho.Tensor|tycho.Tensor[] those without a gradient are passed over
   ---@param limit number
   ---@param p? number 2
   ---@return tycho.Tensor # the norm before, no dims
-  local function clip_grad_norm(params, limit, p, norm_of)
-    local list, of = gradients_of("clip_grad_norm_", params)
-    bound("clip_grad_norm_", limit, "limit")
-    p = check.number("clip_grad_norm_", 3, p, "p", 2)
-    if not norm_of then whole_only("clip_grad_norm_", params, "use ty.dist.clip_grad_norm_") end
-    return no_grad(function()
-      local norms = {}
-      for i, g in ipairs(list) do norms[i] = norm_of and norm_of(of[i], g, p) or g:norm(p) end
-      if #norms == 0 then return ty.zeros({}) end
-      local norm = ty.stack(norms):norm(p)
-      local scale = (limit / (norm + 1e-6)):minimum(1)
-      for _, g in ipairs(list) do g:mul_(scale) end
-      return norm
-    end)
+  local function clip_grad_norm(params, limit, p)
+    if slices.of or slices.stages then
+      whole_only("clip_grad_norm_", params, "use that of ty.dist or of the pipeline", true)
+    end
+    return clip_by(params, limit, p)
   end
 
   --- Cuts each element of the gradients to -v .. v.
@@ -667,7 +681,7 @@ return function(ty, define)
   -- users or uses gradients; functions of the core that may be called; those that end a backward pass.
   core.around, core.pure, core.inline, core.captured = around, pure_grad, {}, {}
   core.exchange_by = exchange_by
-  core.slices, slices.clip, slices.whole_only = slices, clip_grad_norm, whole_only
+  core.slices, slices.clip, slices.whole_only = slices, clip_by, whole_only
   core.ends = { [core.step] = true } -- with nil
   core.kept = { [core.join] = 1, [core.hooks] = 2 } -- the argument that step gives back
   core.again = { [custom_back] = true, [checkpoint_back] = true, [scan_back] = true } -- run a user's function
@@ -676,7 +690,7 @@ return function(ty, define)
     directions, rows_of, jacobian, hessian, callable, no_grad, enable_grad, restore, watch, gather, differentiate,
     value_and_grad, grad, jvp, custom_grad, custom_back, by_rule, call, again, take_out, put_in, results_among,
     kinds_of, checkpoint, checkpoint_back, keep_together, repeated, taped, ruled, join, same, keep,
-    gradients_of, whole_only, bound, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
+    gradients_of, whole_only, bound, clip_by, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true
   end
   for _, f in ipairs(scans) do core.inline[f] = true end

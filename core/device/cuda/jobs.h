@@ -69,4 +69,11 @@ bool ty_cuda_attend(const Attend *d, void *const *x, char *y, Stream *s);
 bool ty_cuda_fft_takes(const Job *j);
 bool ty_cuda_fft(const Job *j, void *const *buf, Stream *s);
 
+/* --- jobs_copy.c */
+
+/* Elements of so many dims, by strides, in order to `to`. */
+bool ty_cuda_gather_elements(int dtype, int rank, const i64 *dims, const i64 *strides,
+                             const void *from, void *to, Stream *s);
+bool ty_cuda_copy(const Job *j, void *const *buf, Stream *s, const char **err);
+
 #endif

@@ -13,12 +13,10 @@
 
 local ty = require "tycho"
 local check = require("tycho.arguments")(ty)
-local W = require "tycho.dist.world"
+local W, C = require "tycho.dist.world", require "tycho.dist.cut"
 
-local type, pairs, ipairs, rawget, pcall, error = type, pairs, ipairs, rawget, pcall, error
-local setmetatable, getmetatable = setmetatable, getmetatable
-local format, concat, sort = string.format, table.concat, table.sort
-local is_tensor = ty.is_tensor
+local ipairs, pcall, error, setmetatable = ipairs, pcall, error, setmetatable
+local format, concat = string.format, table.concat
 local behind = require("tycho.tree").behind
 
 ---@param M table ty.dist, which is filled
@@ -27,17 +25,20 @@ return function(M, own)
   local nn, mode = ty.nn, ty.internals.grad.mode
   local places, slice_of = own.places, W.slice
 
-  --- By slice: the entry of its parameter. By parameter: that it was cut.
-  local entries, cut = setmetatable({}, { __mode = "k" }), setmetatable({}, { __mode = "k" })
-  --- By module: its unit.
-  local units = setmetatable({}, { __mode = "k" })
+  local entries = C.of
+  --- By parameter: that it was cut. By module: its unit.
+  local cut, units = setmetatable({}, { __mode = "k" }), setmetatable({}, { __mode = "k" })
+
+  --- What cut.lua asks of an entry.
+  local Slice = {}
+  Slice.__index = Slice
 
   -------------------------------------------------------------------------------------------------- whole and slice
 
   --- The whole of what each rank has a slice of.
-  local function gathered(who, e, slice)
+  function Slice.whole(e, who, slice)
     local group, ranks = e.group, #e.group.ranks
-    if e.n == 0 then return ty.zeros(e.dims, { dtype = slice.dtype }) end
+    if e.n == 0 then return ty.zeros(e.dims, { dtype = slice.dtype, device = slice.device }) end
     local _, count = slice_of(e.n, ranks, group.index)
     return W.exchange(who, group, "data", slice:detach(), places(ranks, function() return 0, count end), slice.dtype,
       e.dims, places(ranks, function(i) return slice_of(e.n, ranks, i) end))
@@ -49,20 +50,22 @@ return function(M, own)
     local at, count = slice_of(e.n, ranks, group.index)
     g = g:reshape(-1)
     local others = own.others_of(who, group, g, function(i) return slice_of(e.n, ranks, i) end)
-    local y = ty.empty({ count }, { dtype = g.dtype })
+    local y = ty.empty({ count }, { dtype = g.dtype, device = g.device })
     if count > 0 then own.fold("mean", group, y:narrow(1, 1, count), g:narrow(1, at + 1, count), others) end
     return y
   end
 
-  --- A tensor's own slice, as a vector of its own memory.
-  local function own_slice(e, x)
+  --- Where a tensor's own slice is, as a vector.
+  local function view_of(e, x)
     local at, count = slice_of(e.n, #e.group.ranks, e.group.index)
-    return x:detach():reshape(-1):narrow(1, at + 1, count):clone()
+    return x:detach():reshape(-1):narrow(1, at + 1, count)
   end
+  function Slice.cut(e, x) return view_of(e, x):clone() end
+  function Slice.lay(e, x, slice) view_of(e, x):copy_(slice) end
 
   --- The function from a slice to its whole, with its gradient.
   local function gather_of(e)
-    return ty.custom_grad(function(slice) return gathered("forward", e, slice) end, function(_, g)
+    return ty.custom_grad(function(slice) return e:whole("forward", slice) end, function(_, g)
       W.agree("backward", e.group, e.name_of_gradient)
       return mean_slice("backward", e, g)
     end)
@@ -72,18 +75,12 @@ return function(M, own)
 
   --- Puts the whole parameters, or the slices, in their places.
   local function put(unit, list)
-    for i, e in ipairs(unit.entries) do
-      for _, place in ipairs(e.places) do place[1][place[2]] = list[i] end
-    end
+    for i, e in ipairs(unit.entries) do C.put(e, list[i]) end
   end
 
   local function slices_in(unit)
     local list = {}
-    for i, e in ipairs(unit.entries) do
-      local place = e.places[1]
-      list[i] = rawget(place[1], place[2])
-      entries[list[i]] = e -- m:to makes other ones
-    end
+    for i, e in ipairs(unit.entries) do list[i] = C.current(e) end
     return list
   end
 
@@ -118,54 +115,17 @@ return function(M, own)
     end
   end
 
-  --- Tensors of a module and its tables outside of other units, in the order of the walk, each with all its places;
-  --- other units in it.
-  local function parts_of(m)
-    local list, seen, inner = {}, {}, {}
-    local by_tensor = {}
-    nn._walk(m, "", {}, { tensor = function(name, t) by_tensor[t] = name end })
-    local function visit(t)
-      seen[t] = true
-      local keys = {}
-      for k in pairs(t) do
-        if type(k) == "string" or type(k) == "number" then keys[#keys + 1] = k end
-      end
-      sort(keys, function(a, b)
-        if type(a) ~= type(b) then return type(a) == "number" end
-        return a < b
-      end)
-      for _, k in ipairs(keys) do
-        local v = behind(rawget(t, k))
-        if is_tensor(v) then
-          if by_tensor[v] then
-            local e = seen[v]
-            if not e then
-              e = { name = by_tensor[v], tensor = v, places = {} }
-              seen[v], list[#list + 1] = e, e
-            end
-            e.places[#e.places + 1] = { t, k }
-          end
-        elseif type(v) == "table" and not seen[v] and (getmetatable(v) == nil or nn.is_module(v)) then
-          if units[v] then inner[#inner + 1] = units[v] else visit(v) end
-        end
-      end
-    end
-    visit(m)
-    return list, inner
-  end
-
   --- Entries of parameters, and the tensors that stay whole.
   local function check_parts(who, list, group)
     local parameters, others, kinds = {}, {}, {}
     for i, e in ipairs(list) do
       local t = e.tensor
       if cut[t] then check.fail(who, "%s is a part of a unit that was cut before, too (make both one unit)", e.name) end
-      if t.device ~= "cpu" then check.fail(who, "%s must be on the CPU, got %s", e.name, t.device) end
       if entries[t] then check.fail(who, "%s is cut already", e.name) end
       kinds[i] = e.name .. " " .. own.kind_of(t)
       if t.requires_grad and t.is_leaf then
         e.dims, e.n, e.group = t.shape, t:numel(), group
-        parameters[#parameters + 1] = e
+        parameters[#parameters + 1] = setmetatable(e, Slice)
       else
         others[#others + 1] = t
       end
@@ -183,25 +143,19 @@ return function(M, own)
     for _, e in ipairs(parameters) do
       local whole = e.tensor:detach():reshape(-1)
       local slice = e.n == 0 and whole:clone() or own.scatter(who, group, whole, 1)
-      if group.index == 1 then slice = own_slice(e, whole) end -- without the rest of the memory
-      slice:requires_grad_()
-      cut[e.tensor], entries[slice] = true, e
-      for _, place in ipairs(e.places) do place[1][place[2]] = slice end
+      if group.index == 1 then slice = e:cut(whole) end -- without the rest of the memory
+      cut[e.tensor] = true
+      C.begin(e, slice)
       e.tensor, e.gather = nil, gather_of(e)
       e.name_of_gradient = format("the gradient of %s of %s", e.name, own.kind_of(whole))
     end
   end
 
-  --- For clip_grad_norm_, optimisers and scalers, which must know what a slice is.
-  local function tell_others()
-    local slices = ty.internals.grad.slices
-    slices.of = entries
-    --- Whether the gradients of an optimiser are finite on all ranks. finite: nil where there are none.
-    function slices.all_finite(opt, finite)
-      if not own.has_slices(opt) then return finite end
-      if finite == nil then finite = ty.full({}, 1, { dtype = "u8" }):gt(0) end
-      return M.all_reduce(finite, { op = "min" })
-    end
+  --- A unit and those in it.
+  local function all_units(unit, list)
+    list[#list + 1] = unit
+    for _, u in ipairs(unit.inner) do all_units(u, list) end
+    return list
   end
 
   local OPTIONS = { keep = "boolean", group = "table" }
@@ -231,7 +185,11 @@ return function(M, own)
     local group = own.group_of(who, opts)
     if #group.ranks == 1 then return model end
     if units[m] then check.fail(who, "the module was cut before: %s", tostring(m):match "[^\n]*") end
-    local list, inner = parts_of(m)
+    local inner = {}
+    local list = C.tensors_of(m, function(part)
+      inner[#inner + 1] = units[part]
+      return units[part] ~= nil
+    end)
     local parameters, others, kinds = check_parts(who, list, group)
     W.agree(who, group, format("%s of %d tensors, %s", who, #list, W.digest(concat(kinds, "; "))))
     ty.no_grad(take_first, who, group, parameters, others)
@@ -241,148 +199,13 @@ return function(M, own)
       name = format("forward of a unit of %d parameters, %s", #parameters, W.digest(concat(kinds, "; "))) }
     units[m] = unit
     if #parameters > 0 then m.forward = forward_of(unit) end
-    own.whole_states(m, unit)
-    tell_others()
-    return model
-  end
-
-  ------------------------------------------------------------------------------------------------------ whole states
-
-  --- Calls fn while the places of all units hold what whole(e, slice) gives.
-  local function with_whole(unit, whole, fn)
-    local all, slices = { unit }, {}
-    local at = 1
-    while all[at] do
-      for _, u in ipairs(all[at].inner) do all[#all + 1] = u end
-      at = at + 1
-    end
-    for i, u in ipairs(all) do
-      slices[i] = slices_in(u)
-      local list = {}
-      for k, e in ipairs(u.entries) do list[k] = whole(e, slices[i][k]) end
-      put(u, list)
-    end
-    local ok, y, z = pcall(fn, all, slices)
-    for i, u in ipairs(all) do put(u, slices[i]) end
-    if not ok then error(y, 0) end
-    return y, z
-  end
-
-  --- state_dict and load_state_dict of a module in units: whole tensors.
-  function own.whole_states(m, unit)
-    local class = getmetatable(m)
-    function m:state_dict()
-      W.agree("state_dict", unit.group, "state_dict of " .. unit.name)
-      return (with_whole(unit, function(e, slice) return gathered("state_dict", e, slice) end, function()
-        return class.state_dict(self)
-      end))
-    end
-    function m:load_state_dict(sd, opts)
-      return with_whole(unit, function(e, slice)
-        -- what a lenient load leaves out keeps its slice
-        local x = ty.zeros(e.dims, { dtype = slice.dtype })
-        local at, count = slice_of(e.n, #e.group.ranks, e.group.index)
-        ty.no_grad(function() x:reshape(-1):narrow(1, at + 1, count):copy_(slice:detach()) end)
-        return x
-      end, function(all, slices)
-        local missing, unexpected = class.load_state_dict(self, sd, opts)
-        for i, u in ipairs(all) do
-          for k, e in ipairs(u.entries) do
-            local place = e.places[1]
-            ty.no_grad(slices[i][k].copy_, slices[i][k], own_slice(e, rawget(place[1], place[2])))
-          end
-        end
-        return missing, unexpected
-      end)
-    end
-    function m.to()
-      check.fail("to", "the parameters of this module are cut (call to before dist.fully_shard)")
-    end
-  end
-
-  --- A state of an optimiser with what it has of slices made whole, or cut: turn(e, tensor, key), on all ranks in the
-  --- same order.
-  local function turned(p, s, turn)
-    local e, y, keys = entries[p], {}, {}
-    for k in pairs(s) do keys[#keys + 1] = k end
-    sort(keys)
-    for _, k in ipairs(keys) do y[k] = e and is_tensor(s[k]) and turn(e, s[k], k) or s[k] end
-    return y
-  end
-
-  local function turn_states(opt, sd, turn)
-    local groups = {}
-    for i, g in ipairs(sd.groups) do
-      local copy = {}
-      for k, v in pairs(g) do copy[k] = v end
-      copy.state = {}
-      for j, s in ipairs(g.state) do
-        local p = opt.groups[i] and opt.groups[i].params[j]
-        copy.state[j] = p and type(s) == "table" and turned(p, s, turn) or s
+    C.module_states(m, unit.name, group, function()
+      local all = {}
+      for _, u in ipairs(all_units(unit, {})) do
+        for _, e in ipairs(u.entries) do all[#all + 1] = e end
       end
-      groups[i] = copy
-    end
-    return { groups = groups }
-  end
-
-  local function same_dims(x, dims)
-    local a = x.shape
-    for d = 1, math.max(#a, #dims) do
-      if a[d] ~= dims[d] then return false end
-    end
-    return true
-  end
-
-  --- Whether an optimiser's parameters are slices: all of them, or none.
-  function own.has_slices(opt)
-    for _, g in ipairs(opt.groups) do
-      for _, p in ipairs(g.params) do
-        if entries[p] then return true end
-      end
-    end
-    return false
-  end
-
-  --- Makes state_dict and load_state_dict of an optimiser of slices those of whole parameters.
-  function own.shard_slices(opt)
-    local class = getmetatable(opt)
-    function opt:state_dict()
-      return turn_states(self, class.state_dict(self), function(e, v, key)
-        local _, count = slice_of(e.n, #e.group.ranks, e.group.index)
-        if not same_dims(v, { count }) then return v end
-        W.agree("state_dict", e.group, format("state_dict: %s of %s, %s", key, e.name, v.dtype))
-        return gathered("state_dict", e, v)
-      end)
-    end
-    function opt:load_state_dict(sd)
-      if type(sd) == "table" and type(sd.groups) == "table" then
-        sd = turn_states(self, sd, function(e, v) return same_dims(v, e.dims) and own_slice(e, v) or v end)
-      end
-      class.load_state_dict(self, sd)
-    end
-    return opt
-  end
-
-  ---------------------------------------------------------------------------------------------------------- clipping
-
-  --- ty.clip_grad_norm_ where parameters are slices: scales the gradients so that the p-norm of all of them, on all
-  --- ranks, is at most `limit`. Each gradient is gathered, one at a time, so the norm has the bits of one process.
-  --- Other parameters count as the same on all ranks. All ranks call it alike.
-  --- Raises where the parameters are no tensors, a number is negative, or the ranks do not agree.
-  ---@param params tycho.Tensor|tycho.Tensor[] those without a gradient are passed over
-  ---@param limit number
-  ---@param p? number 2
-  ---@return tycho.Tensor # the norm before, no dims
-  function M.clip_grad_norm_(params, limit, p)
-    local who = "clip_grad_norm_"
-    return ty.internals.grad.slices.clip(params, limit, p, function(x, g, power)
-      local e = entries[x]
-      if not e then return g:norm(power) end
-      W.agree(who, e.group, format("%s of %s", who, e.name))
-      local whole = gathered(who, e, g)
-      local norm = whole:norm(power)
-      whole:release()
-      return norm
+      return all
     end)
+    return model
   end
 end

@@ -221,7 +221,7 @@ end
 local add = function(a, b) return a + b end
 local steps = { sum = add, mean = add, max = ty.maximum, min = ty.minimum, prod = function(a, b) return a * b end }
 
-local BLOCK = 2 ^ 20 -- bytes of a slice that is exchanged, summed, given to all before the next: they stay in a cache
+local BLOCK = 2 ^ 22 -- bytes of a slice that is exchanged, summed, given to all before the next: they stay in a cache
 local FEW = 4096 -- elements for which no plan is made
 
 --- Functions (to, own, others), views that are released: what rank `index` of so many folds from its own elements and
@@ -243,6 +243,7 @@ end
 
 local function fold(op, group, to, own, others)
   local f = fold_of(op, #group.ranks, group.index)
+  if W.records() then return ty.no_grad(f.plain, to, own, others) end
   ty.no_grad(to:numel() > FEW and f.compiled or f.plain, to, own, others)
   -- their memory is the next block's before the collector knows
   others:release()
@@ -282,9 +283,11 @@ local function reduce_fast(who, group, x, op)
   return op == "mean" and y / #group.ranks or y
 end
 
---- One block of y, n elements behind `from`: each rank folds its slice of it, and gives that to all.
-local function reduce_block(who, group, op, x, y, from, n)
+--- One block of the result, n elements behind `from`: each rank folds its slice of it, and gives that to all. Gives the
+--- result, or what takes its place in a capture.
+local function reduce_block(who, group, op, x, result, from, n)
   local ranks, index = #group.ranks, group.index
+  local y = result:reshape(-1)
   local function slice(i)
     local at, count = W.slice(n, ranks, i)
     return from + at, count
@@ -294,10 +297,11 @@ local function reduce_block(who, group, op, x, y, from, n)
   fold(op, group, y:narrow(1, at + 1, count), x:narrow(1, at + 1, count), others)
   if y.device ~= "cpu" and n % ranks == 0 then
     W.nccl().gather(who, group, y:narrow(1, at + 1, count), y:narrow(1, from + 1, n))
-    return
+    return result
   end
-  W.exchange(who, group, "data", y, places(ranks, function(i) return at, i ~= index and count or 0 end), y, nil,
-    places(ranks, function(i)
+  if not W.records() then y:release() end -- the result has its memory alone
+  return W.exchange(who, group, "back", result, places(ranks, function(i) return at, i ~= index and count or 0 end),
+    result, nil, places(ranks, function(i)
       if i == index then return 0, 0 end
       return slice(i)
     end))
@@ -308,7 +312,6 @@ local function sum_of(who, group, x, op)
   local ranks, n = #group.ranks, x:numel()
   if n == 0 then return x:clone() end
   local result = ty.empty(x.shape, { dtype = x.dtype, device = x.device })
-  local y = result:reshape(-1)
   x = x:reshape(-1)
   if x.nbytes * ranks <= SMALL then
     local index = group.index
@@ -316,13 +319,14 @@ local function sum_of(who, group, x, op)
       x.dtype, { ranks - 1, n }, places(ranks, function(i)
         return (i < index and i - 1 or i - 2) * n, i ~= index and n or 0
       end))
-    fold(op, group, y:narrow(1, 1, n), x:narrow(1, 1, n), others)
+    fold(op, group, result:reshape(-1), x:narrow(1, 1, n), others)
   else
     local block = math.max(1, math.floor(BLOCK * ranks * n / x.nbytes))
     if x.device ~= "cpu" then block = n - n % ranks end -- in equal slices, then the few that are left
-    for from = 0, n - 1, block do reduce_block(who, group, op, x, y, from, math.min(block, n - from)) end
+    for from = 0, n - 1, block do
+      result = reduce_block(who, group, op, x, result, from, math.min(block, n - from))
+    end
   end
-  y:release() -- the result has its memory alone
   return result
 end
 
@@ -408,6 +412,25 @@ local function pair(who, i, other, opts)
   return { ranks = { other }, index = 0, number = tag }
 end
 
+local HEAD = 11 -- numbers that go ahead of a tensor: dtype, how many dims, these, that it lies on a device
+
+local function head_of(x)
+  local head = { dtype_number[x.dtype], x.ndim, unpack(x.shape) }
+  for i = #head + 1, HEAD - 1 do head[i] = 0 end
+  head[HEAD] = x.device == "cpu" and 0 or 1
+  return ty.tensor(head, { dtype = "i64", device = "cpu" })
+end
+
+--- dtype, dims, number of elements that a head tells of, and its last number: 0 for tensors of the CPU.
+local function kind_in(head)
+  local list, dims, n = head:totable(), {}, 1
+  for d = 1, list[2] do
+    dims[d] = list[2 + d]
+    n = n * dims[d]
+  end
+  return DTYPES[list[1]], dims, n, list[HEAD]
+end
+
 --- Gives a tensor to another rank, which calls recv. Returns when it has been taken, or MPI keeps a copy.
 --- Raises where `to` is no other rank, x requires grad or is on neither the CPU nor CUDA, or the rank is gone.
 ---@param x tycho.Tensor of any dtype and shape
@@ -417,10 +440,9 @@ end
 function M.send(x, to, opts)
   x = exchangeable("send", x)
   local two = pair("send", 2, to, opts)
-  local head, n = { dtype_number[x.dtype], x.ndim, unpack(x.shape) }, x:numel()
-  for i = #head + 1, 10 do head[i] = 0 end
-  head[11] = x.device == "cpu" and 0 or W.nccl().count_message("sent", to) -- NCCL knows no tags
-  W.exchange("send", two, "head", ty.tensor(head, { dtype = "i64", device = "cpu" }), { 0, 11 })
+  local head, n = head_of(x), x:numel()
+  if x.device ~= "cpu" then head[11] = W.nccl().count_message("sent", to) end -- NCCL knows no tags
+  W.exchange("send", two, "head", head, { 0, HEAD })
   if n > 0 then W.exchange("send", two, "body", x, { 0, n }) end
 end
 
@@ -431,14 +453,10 @@ end
 ---@return tycho.Tensor # of the sender's dtype and shape
 function M.recv(from, opts)
   local two = pair("recv", 1, from, opts)
-  local head = W.exchange("recv", two, "head", nil, nil, "i64", { 11 }, { 0, 11 }):totable()
-  local dims, n = {}, 1
-  for d = 1, head[2] do
-    dims[d] = head[2 + d]
-    n = n * dims[d]
-  end
-  local dtype, device = DTYPES[head[1]], head[11] == 0 and "cpu" or W.device()
-  if device ~= "cpu" and head[11] ~= W.nccl().count_message("received", from) then
+  local head = W.exchange("recv", two, "head", nil, nil, "i64", { HEAD }, { 0, HEAD })
+  local dtype, dims, n, number = kind_in(head)
+  local device = number == 0 and "cpu" or W.device()
+  if device ~= "cpu" and number ~= W.nccl().count_message("received", from) then
     fail("recv", "rank %d has sent tensors of CUDA devices before this one: they are received in the order in which " ..
       "they were sent, whatever their tags are", from)
   end
@@ -469,7 +487,9 @@ end
 
 local own = { sum_of = sum_of, kind_of = kind_of, places = places, broadcast = broadcast, all_reduce = all_reduce,
   scatter = scatter, others_of = others_of, fold = fold, group_of = group_of, exchangeable = exchangeable,
-  rank_of = rank_of }
-for _, part in ipairs { "replicate", "fully_shard", "shard" } do require("tycho.dist." .. part)(M, own) end
+  head_of = head_of, kind_in = kind_in, HEAD = HEAD }
+for _, part in ipairs { "replicate", "fully_shard", "tensor_parallel", "pipeline", "shard", "clip" } do
+  require("tycho.dist." .. part)(M, own)
+end
 
 return M

@@ -14,7 +14,7 @@ local format, concat = string.format, table.concat
 
 local M = {}
 
-M.KINDS = { agree = 1, data = 2, group = 3, head = 4, body = 5 } -- 0: notices
+M.KINDS = { agree = 1, data = 2, group = 3, head = 4, body = 5, stage_head = 6, stage_body = 7, back = 8 } -- 0: notices
 M.GROUPS, M.TAGS = 4096, 256
 
 local PATIENCE = 300 -- seconds
@@ -120,7 +120,7 @@ function M.is_open() return world ~= nil end
 
 ---------------------------------------------------------------------------------------------------------- agreement
 
-function M.tag(group, kind, own) return (own or 0) * 8 * M.GROUPS + group.number * 8 + M.KINDS[kind] end
+function M.tag(group, kind, own) return (own or 0) * 16 * M.GROUPS + group.number * 16 + M.KINDS[kind] end
 
 --- The group that options name; the world. This process is in it.
 function M.group_of(group)
@@ -150,10 +150,11 @@ function M.disagree(who, group, texts)
   check.fail(who, "the ranks do not agree: %s", concat(parts, ", "))
 end
 
---- What the ranks of the group say: true where all say the same, else the texts in their order.
-function M.compare(who, group, call)
+--- What the ranks of the group say: true where all say the same, else the texts in their order. goes_on: where they do
+--- not, the caller does something else than to raise.
+function M.compare(who, group, call, goes_on)
   local own = #call < 250 and call or call:sub(1, 180) .. "... " .. M.digest(call)
-  return C.agree(who, M.tag(group, "agree"), group.ranks, group.index, own)
+  return C.agree(who, M.tag(group, "agree"), group.ranks, group.index, own, goes_on)
 end
 
 --- All ranks of the group have come to the same call; else all of them raise the same.
@@ -161,6 +162,9 @@ function M.agree(who, group, call)
   local texts = M.compare(who, group, call)
   if texts ~= true then M.disagree(who, group, texts) end
 end
+
+--- Whether exchanges become steps of a plan, since what is called is captured.
+function M.records() return C ~= nil and C.records() end
 
 --- The CUDA device of this rank: the default device if that is one, else "cuda".
 function M.device()

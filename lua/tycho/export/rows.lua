@@ -11,13 +11,13 @@
 local primitives = require "tycho.export.primitives"
 local sizes = require "tycho.export.sizes"
 
-local format, insert, concat = string.format, table.insert, table.concat
+local format, concat = string.format, table.concat
 local ipairs, type = ipairs, type
 local min, max = math.min, math.max
 local text, at_most = sizes.text, sizes.at_most
 local ctype, expression, floating = primitives.ctype, primitives.expression, primitives.floating
 
-local BLOCK = 4096
+local BLOCK, VECTOR, WIDENED = 4096, 16, 65536
 local CHEAP = 4 -- operations that are done again rather than kept
 local costs = { load = 0, iota = 1, gload = 2, add = 1, sub = 1, mul = 1, fma = 1, min = 2, max = 2, sel = 1, neg = 1,
   abs = 1, cvt = 1 }
@@ -84,8 +84,27 @@ return function(Emit, h)
   end
 
   --- How places in a row's memory are told by the number of an element.
-  function Emit.row_index(_, names, part)
-    return function(k, at) return sum_text(names[k + 1], offset_of(part, k + 1, at)) end
+  function Emit:row_index(names, part)
+    return function(k, at)
+      return self.staged[k] and at or sum_text(names[k + 1], offset_of(part, k + 1, at))
+    end
+  end
+
+  --- Halves of a row that lie side by side are widened once: there are instructions for whole vectors alone. Gives the
+  --- bytes of scratch with those for them.
+  function Emit:widened(inner, R, room)
+    local p = self.p
+    for v = 0, p.n - 1 do
+      local ins = p.body[v]
+      local k = ins.imm
+      if self.live[v] and ins.op == "load" and self.class[v] == "elem" and p.operands[k].dtype == "f16"
+        and not self.staged[k] and at_most(R, WIDENED) and #inner.dims == 1 and inner.strides[k + 1][1] == 1 then
+        self.staged[k] = "half"
+        self:line("float *restrict h%d = (float *)(void *)(room + %s);", k, text(room))
+        room = room + self.aligned(R * 4)
+      end
+    end
+    return room
   end
 
   -- Exact results -----------------------------------------------------------------------------------------------------
@@ -115,13 +134,18 @@ return function(Emit, h)
     return self:order_of(v, self:start(ins.op, self.p.body[ins[1]].type))
   end
 
+  --- Text of whether number x comes before accumulator `m`.
+  function Emit:order_better(v, x, m)
+    return format("%s %s %s", x, is_largest[self.p.body[v].op] and ">" or "<", m)
+  end
+
   --- The line by which accumulator `m` of an exact result takes number x in.
   function Emit:order_step(v, m, x)
     local op = self.p.body[v].op
     if op == "rsum" or op == "rprod" then
       self:line("%s = %s;", m, expression({ op = JOINS[op], type = self.p.body[v].type }, m, x, nil, self.use))
     else
-      self:line("%s = %s %s %s ? %s : %s;", m, x, is_largest[op] and ">" or "<", m, x, m)
+      self:line("%s = %s ? %s : %s;", m, self:order_better(v, x, m), x, m)
     end
   end
 
@@ -166,6 +190,7 @@ return function(Emit, h)
       end
     end
     y.lanes = #y.sums > 0 and lanes or nil
+    y.pure = #y.keeps + #y.stores == 0 and not self.gathers -- does nothing but reduce
     y.settles = truths and #y.exact > 0 and #y.positions + #y.keeps + #y.stores == 0
     y.empty = #y.sums + #y.exact + #y.positions + #y.keeps + #y.stores == 0
     return y
@@ -224,6 +249,7 @@ return function(Emit, h)
     for _, list in ipairs { work.exact, work.positions } do
       for _, v in ipairs(list) do
         local x = self:order_of(v, self:name(p.body[v][1]))
+        if self.guard then x = format("%s ? %s : %s", self.guard, x, self:order_start(v)) end
         if x:find "%(" then
           self:line("const %s k%d = %s;", ctype[self:order_type(v)], v, x)
           x = "k" .. v
@@ -235,6 +261,20 @@ return function(Emit, h)
     for _, v in ipairs(work.stores) do self:store(v, at_index) end
   end
 
+  --- A loop of n turns over lanes. Where n is known and no whole vectors, more turns than that, in which nothing is
+  --- read: a narrow store into what is then read as a vector would stall.
+  function Emit:guarded(work, kind, name, n, body)
+    local whole = type(n) == "number" and n > VECTOR and n % VECTOR ~= 0 and work.pure and n + -n % VECTOR
+    self:open("for (%s %s = 0; %s < %s; %s++)", kind, name, name, whole or n, name)
+    if whole then
+      self:line("const int in = %s < %d;", name, n)
+      self.guard = "in"
+    end
+    body()
+    self.guard = nil
+    self:close()
+  end
+
   --- Chunks of a row from `from` to `to`, and what is left behind them.
   function Emit:row_chunks(work, phase, from, to, index, R)
     local L = work.lanes
@@ -242,9 +282,7 @@ return function(Emit, h)
     for _, v in ipairs(work.sums) do halves = halves or lanes_of(self.p.body[v].type) > L end
     local function chunk(n)
       if halves then self:line("const int half = (int)(r / %d %% 2) * %d;", L, L) end
-      self:open("for (int j = 0; j < %s; j++)", n)
-      self:row_elements(work, phase, "(r + j)", index, "j")
-      self:close()
+      self:guarded(work, "int", "j", n, function() self:row_elements(work, phase, "(r + j)", index, "j") end)
     end
     self:line("int64_t r = %s;", from)
     self:open("for (; r + %d <= %s; r += %d)", L, to, L)
@@ -262,9 +300,11 @@ return function(Emit, h)
   end
 
   --- The elements from `from` to `to` one by one; all of them: by loops over the row's dims where there are several.
-  function Emit:row_each(work, phase, from, to, index, part, names)
+  function Emit:row_each(work, phase, from, to, index, part, names, R)
     local n = #part.dims
-    if n < 2 or work.blocks or #work.sums > 0 then
+    if work.one then
+      return self:guarded(work, "int64_t", "j", R, function() self:row_elements(work, phase, "j", index) end)
+    elseif n < 2 or work.blocks then
       self:open("for (int64_t j = %s; j < %s; j++)", from, to)
       self:row_elements(work, phase, "j", index)
       self:close()
@@ -294,8 +334,7 @@ return function(Emit, h)
     end
     self:order_joins(work.positions, work)
     for _, v in ipairs(work.positions) do
-      self:line("if (m%d %s b%d) b%d = m%d, at%d = c * %d;", v, is_largest[self.p.body[v].op] and ">" or "<", v, v, v,
-        v, BLOCK)
+      self:line("if (%s) b%d = m%d, at%d = c * %d;", self:order_better(v, "m" .. v, "b" .. v), v, v, v, BLOCK)
     end
     if work.settles then
       local out = {}
@@ -329,7 +368,12 @@ return function(Emit, h)
     local work = self:row_work(phase)
     if work.empty then return end
     work.one = work.lanes and at_most(R, work.lanes) -- a row is one chunk
-    if work.one then work.lanes = max(R, 1) end
+    if work.one then
+      work.lanes = max(R, 1)
+      if work.pure and R > VECTOR then
+        while math.frexp(work.lanes) ~= 0.5 do work.lanes = work.lanes + 1 end -- a power of two
+      end
+    end
     work.chunks = work.lanes and not work.one
     work.blocks = (#work.sums + #work.positions > 0 or work.settles) and not at_most(R, BLOCK)
     local from, to, index = "0", text(R), self:row_index(names, part)
@@ -345,7 +389,7 @@ return function(Emit, h)
       self:row_chunks(work, phase, from, to, index, R)
       self:close()
     else
-      self:row_each(work, phase, from, to, index, part, names)
+      self:row_each(work, phase, from, to, index, part, names, R)
     end
     if work.blocks then
       self:row_block_ends(work, R)
@@ -373,14 +417,9 @@ return function(Emit, h)
     end
   end
 
-  function Emit:rows()
-    local launch, n = self.launch, self.noperands
-    local outer = merged(launch, 1, launch.no, n)
-    local inner = merged(launch, launch.no + 1, launch.no + launch.nr, n)
-    local R, known = numel(inner), {}
-    self:plan_kept()
-    local base = self:starts()
-    local room = 0
+  --- Rows one by one, from the text `from` on in the last of the outer dims.
+  function Emit:rows_in_turn(outer, inner, base, R, from)
+    local known, room = {}, 0
     for v = 0, self.p.n - 1 do
       if self.kept[v] then
         local t = self.p.body[v].type
@@ -388,10 +427,17 @@ return function(Emit, h)
         room = room + self.aligned(R * primitives.bytes[t])
       end
     end
-    self.room = room
-    self:loops(outer, #outer.dims, base)
-    local names = self:bases(base)
+    self.room = self:widened(inner, R, room)
+    if #outer.dims > 0 then self:over(outer, #outer.dims, base, from) end
+    local names, pointer = self:bases(base), self.pointer
     local function row_index(k) return sum_text(names[k + 1]) end
+    for k = 0, self.noperands - 1 do
+      if self.staged[k] then
+        self.use "halves"
+        self:line("ty_widen_f16(h%d, %s + %s, %s);", k, pointer(k), row_index(k), text(R))
+      end
+    end
+    self.pointer = function(k) return self.staged[k] and "h" .. k or pointer(k) end
     for phase = 0, self.phases do
       self:row_values(phase, known, row_index)
       if phase < self.phases then
@@ -402,6 +448,24 @@ return function(Emit, h)
     for v = 0, self.p.n - 1 do
       if self.live[v] and self.p.body[v].op == "store" and self.class[v] == "row" then self:store(v, row_index) end
     end
-    for _ = 1, #outer.dims do self:close() end
+    self.pointer, self.staged = pointer, {}
+    if #outer.dims > 0 then self:close() end
+  end
+
+  function Emit:rows()
+    local launch, n = self.launch, self.noperands
+    local outer = merged(launch, 1, launch.no, n)
+    local inner = merged(launch, launch.no + 1, launch.no + launch.nr, n)
+    local R, rows = numel(inner), outer.dims[#outer.dims]
+    local base, from = self:starts(), "0"
+    self:plan_kept()
+    self:loops(outer, #outer.dims - 1, base)
+    if rows and self:goes_abreast(R, rows) then
+      self:rows_abreast(outer, inner, base, R)
+      from = type(rows) == "number" and text(rows - rows % self.GROUP)
+        or format("%s / %d * %d", text(rows), self.GROUP, self.GROUP)
+    end
+    if from ~= text(rows or 1) then self:rows_in_turn(outer, inner, base, R, from) end
+    for _ = 1, #outer.dims - 1 do self:close() end
   end
 end

@@ -12,6 +12,7 @@ return function(ty, M, check)
   local is_tensor = ty.is_tensor
   local eager, compile = ty.internals.composite.eager, ty.internals.compile
   local slices = ty.internals.grad.slices
+  local forget = ty.internals.grad.forget
 
   ---@class tycho.Optimizer
   ---@field groups table[] each {params, state, settings...}
@@ -76,7 +77,9 @@ return function(ty, M, check)
   local function make_group(self, params, own, general, seen)
     local who, defaults = self.class_name, self.defaults
     check_params(who, params, seen)
-    if self.single or self.mixes then slices.whole_only(who, params, "its steps mix elements; use AdamW or SGD") end
+    if self.single or self.mixes then
+      slices.whole_only(who, params, "its steps mix elements; use AdamW or SGD", self.single)
+    end
     check_settings(who, own, defaults)
     local g = { params = {}, state = {} }
     for k, v in pairs(defaults) do
@@ -161,6 +164,7 @@ return function(ty, M, check)
     class.class_name, class.__tostring = name, optimizer_text
     class.__index = function(o, k)
       local v = class[k]
+      if k == "param_groups" then return rawget(o, "groups") end -- PyTorch's name of the list
       if v == nil and defaults[k] ~= nil and rawget(o, "groups") then return shared(o.groups, k) end
       return v
     end
@@ -246,7 +250,11 @@ return function(ty, M, check)
   --- Raises never.
   function Optimizer:zero_grad()
     for _, g in ipairs(self.groups) do
-      for _, p in ipairs(g.params) do p.grad = nil end
+      if eager() then
+        forget(g.params)
+      else
+        for _, p in ipairs(g.params) do p.grad = nil end
+      end
     end
   end
 
