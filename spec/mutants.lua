@@ -965,7 +965,7 @@ local M = {
   { file = "core/device/cuda/ptx_fft.c", what = "cuda: lines beyond the last are read",
     from = "  E->guard = guard;\n  return offset;", to = "  return offset;" },
   { file = "core/device/cuda/ptx_fft.c", what = "cuda: factors between two dims of a long line are those of its other part",
-    from = "root(f, FFT_W, product(f, k, block))", to = "root(f, FFT_W, product(f, k, at))" },
+    from = "root(f, FFT_W, product(f, k, block))", to = "root(f, FFT_W, product(f, j, block))" },
   { file = "core/device/cuda/jobs_fft.c", what = "cuda: the second half of Bluestein's sum goes forward too",
     from = "    exchange(a), exchange(b);\n    run(f, p, a, b, cols);\n    exchange(a), exchange(b);\n",
     to = "    run(f, p, a, b, cols);\n" },
