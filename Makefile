@@ -14,6 +14,7 @@
 #   make test-far specs on a second device                        make install, uninstall  PREFIX=/usr/local
 #   make docs     the site: DOCS=build/docs                       make pictures a session at the prompt, as SVG
 #   make bench-dist  several processes beside MPI itself         make deps-dist  Open MPI and MPICH, for these and the specs
+#   make test-net  three hosts, with delays, losses and faults
 #   make hosts    LÖVE, Neovim, nginx ... run a training step
 #   make clean                                                    make bench-ops  every function beside NumPy, PyTorch
 #   make deb      Debian packages in build/deb                    make test-packages  they and luarocks, in a fresh Debian
@@ -131,10 +132,11 @@ $(filter $(B)/obj/lua/% $(B)/obj/embed/%,$(OBJECTS)): override CFLAGS += -fno-pl
 # See the head of attend.c.
 $(B)/obj/device/cpu/attend.o: override CFLAGS += -fno-builtin
 # What runs once where a plan is made, or seldom: small before fast.
-SELDOM  := compile/lower_value device/cpu/x64_ops lua/lua_export lua/lua_linalg lua/lua_complex lua/lua_explain record/complex \
+SELDOM  := compile/lower_value device/cpu/x64_ops lua/lua_export lua/lua_linalg lua/lua_solve lua/lua_complex lua/lua_explain record/complex \
   record/complex_view ir/graph ir/fold compile/lower compile/plan compile/plan_memory compile/fuse record/loop lua/lua_graph \
   lua/lua_capture lua/lua_range lua/lua_profile lua/lua_print lua/lua_account lua/lua_settings lua/lua_open device/cpu/x64_body \
-  device/cpu/x64_asm engine/dump engine/shape_range engine/range_tape engine/range_decided engine/traced_plan
+  device/cpu/x64_asm engine/dump engine/shape_range engine/range_tape engine/range_decided engine/traced_plan lua/lua_random \
+  record/traced_call record/vmap device/cpu/fft_plan
 $(SELDOM:%=$(B)/obj/%.o): override CFLAGS += -Os
 
 $(B)/tycho/core.so: $(OBJ) | $(B)/tycho
@@ -270,8 +272,9 @@ uninstall:
 	rm -f "$(DESTDIR)$(LIBDIR)/libtycho.a" "$(DESTDIR)$(LIBDIR)/libtycho.so"* "$(DESTDIR)$(LIBDIR)/pkgconfig/tycho.pc"
 
 # Packages that a target alone needs, installed where a command of theirs is missing: $(call need,command,packages)
-need = command -v $(1) >/dev/null || { sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; $$sudo apt-get update -qq >/dev/null; \
+need = command -v $(1) >/dev/null || { sudo=""; [ "$$(id -u)" = 0 ] || sudo="$(SUDO)"; $$sudo apt-get update -qq >/dev/null; \
   $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(2) >/dev/null; }
+SUDO := sudo
 
 # lua-tycho, tycho, libtycho0 and libtycho-dev, in build/deb, from a copy of the tree; lintian finds nothing.
 DEB     := $(B)/deb
@@ -402,11 +405,19 @@ $(B)/spec/gpu/%.o: spec/gpu/%.c Makefile
 $(GPU): $(GPU_OBJ)
 	@$(CC) -shared -Wl,-z,nodelete -Wl,-soname,libcuda.so.1 $(GPU_OBJ) -o $@.new -lm -ldl -lpthread && mv $@.new $@
 	@ln -sf libcuda.so $@.1
-gpu: $(GPU)
+# Stand-ins of the toolkit's libraries, on its memory and streams.
+GPU_LIB := $(patsubst spec/gpu/lib/%.c,$(B)/spec/soft_%.so,$(wildcard spec/gpu/lib/*.c))
+$(B)/spec/soft_%.so: spec/gpu/lib/%.c spec/gpu/reach.h $(GPU) Makefile
+	@echo "cc  $<"
+	@$(CC) -std=c11 -D_GNU_SOURCE -O2 -g1 $(WARN) -ffp-contract=off -fPIC -fvisibility=hidden -shared -Wl,-z,nodelete $< \
+	  -L$(B)/spec -l:libcuda.so -Wl,-rpath,'$$ORIGIN' -o $@.new -lm -ldl && mv $@.new $@
+gpu: $(GPU) $(GPU_LIB)
 -include $(GPU_OBJ:.o=.d)
 
 # All specs and fuzzers (run.lua), or some: SPECS="grad nn fuzz_lua". Their output is kept in build/test.
 test: build gpu
+	@$(MAKE) --no-print-directory deps-dist SUDO="sudo -n" 2>/dev/null || \
+	  echo "test: Open MPI or MPICH cannot be installed: claims of several processes are skipped (make deps-dist tells why)"
 	@$(TEST) $(LUAJIT) spec/run.lua $(FIXED) $(N) $(SEED) $(SPECS)
 
 # The claims over many cases, with all of them: `make test` runs a share.
@@ -458,7 +469,7 @@ test-gpu: build
 	@$(LUAJIT) spec/gpu.lua $(GPU_OPTIONS)
 
 # Exported C by each of these compilers: the bits are Tycho's. `make test` has the first of them.
-EXPORT_CC  ?= gcc -O0;gcc -O3;gcc -O3 -mavx2;gcc -O3 -march=native;clang -O0;clang -O3;clang -O3 -mavx2 -mfma;$(EXPORT_SAN)
+EXPORT_CC  ?= gcc -O0;gcc -O3;gcc -O3 -mavx2;gcc -O3 -march=native;clang -O0;clang -O3;clang -O3 -mavx2 -mfma;gcc -O2 -DTY_PLAIN;$(EXPORT_SAN)
 EXPORT_SAN ?= gcc -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
 EXPORT_ARM ?= aarch64-linux-gnu-gcc -O0 -static;aarch64-linux-gnu-gcc -O3 -static
 test-export: build
@@ -537,10 +548,13 @@ bench-dist: build
 	@for m in mpirun.openmpi mpiexec.mpich; do \
 	  command -v $$m >/dev/null && TYCHO_MPIRUN=$$m timeout 300 ./tycho --ranks $(RANKS) -q bench/dist.lua; done; true
 
-# Both MPIs, for specs of several processes, which are skipped without.
+# Claims of several processes on three hosts, namespaces of this machine, with delays, losses, and one that is cut off.
+test-net: build
+	@$(MAKE) --no-print-directory deps-dist; $(call need,ip,iproute2); $(LUAJIT) spec/net.lua
+
+# Both MPIs, for specs of several processes, which are skipped without: 15 MB to fetch, 65 MB on the disk. Each by itself.
 deps-dist:
-	@$(call need,mpirun.openmpi,openmpi-bin)
-	@$(call need,mpiexec.mpich,mpich)
+	@status=0; $(call need,mpirun.openmpi,openmpi-bin) || status=1; $(call need,mpiexec.mpich,mpich) || status=1; exit $$status
 
 # The floors are for the machine that measures, unlike the library.
 $(B)/bench/floor.so: bench/floor.c Makefile
@@ -564,7 +578,7 @@ pictures: build
 	@LUA_PATH="$(CURDIR)/?.lua;;" $(LUAJIT) docs/prompt.lua docs/pictures/prompt.svg
 
 lint: build
-	@clang-format --dry-run -Werror core/*/*.[ch] core/*/*/*.[ch] kernels/*.h bench/*.c spec/*.c spec/gpu/*.[ch]
+	@clang-format --dry-run -Werror core/*/*.[ch] core/*/*/*.[ch] kernels/*.h bench/*.c spec/*.c spec/gpu/*.[ch] spec/gpu/*/*.c
 	@luacheck -q lua spec examples bench editors docs
 	@sh -n tycho && sh -n spec/fresh_debian.sh && sh -n spec/arm_root.sh && sh -n spec/hosts/install.sh && sh -n spec/windows/luajit.sh && sh -n spec/windows/test.sh && bash -n .ci/run
 	@echo "lint: clean"
@@ -616,5 +630,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps deps-dist bench-dist build windows windows-library test-windows docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo gpu test test-long test-far test-cuda test-gpu bench-cuda test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
+.PHONY: all deps deps-dist bench-dist test-net build windows windows-library test-windows docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo gpu test test-long test-far test-cuda test-gpu bench-cuda test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
         coverage covered size clean

@@ -10,6 +10,13 @@ local M = {}
 local fields = {}
 for name in ("shape dtype device ndim requires_grad grad is_leaf nbytes T mT"):gmatch "%S+" do fields[name] = true end
 
+--- What holds the names of a section; the others are functions of the module or methods.
+local holders = {
+  ["torch.linalg"] = ty.linalg, ["numpy.linalg"] = ty.linalg, ["torch.fft"] = ty.fft, ["numpy.fft"] = ty.fft,
+  ["torch.nn"] = ty.nn, ["torch.nn.init"] = ty.nn.init, ["torch.nn.utils"] = ty.nn.utils, ["torch.optim"] = ty.optim,
+  ["torch.optim.lr_scheduler"] = ty.optim, ["torch.utils.data"] = ty.data,
+}
+
 --- Whether there is such a function, method or field: "softmax", "linalg.pinv", "nn.Linear".
 local function is_ours(name, section)
   local group, last = name:match "^(%a+)%.(.*)$"
@@ -18,9 +25,10 @@ local function is_ours(name, section)
     for part in last:gmatch "[^.]+" do at = type(at) == "table" and at[part] or nil end
     return at ~= nil
   end
-  if rawget(ty, name) ~= nil or ty.internals.methods[name] ~= nil or fields[name] then return true end
-  local own = section and section:match "%.(%a+)$"
-  return (own == "linalg" or own == "fft") and ty[own][name] ~= nil
+  local own = section and holders[section]
+  if own and own[name] ~= nil then return true end
+  local of_layers = section == "torch.nn" or section == "torch.optim" or section == "torch.utils.data"
+  return not of_layers and (rawget(ty, name) ~= nil or ty.internals.methods[name] ~= nil or fields[name] == true)
 end
 
 --- Sections {title, names = {{name, instead, reason}}} in their order, and the reasons' texts in theirs.

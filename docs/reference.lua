@@ -62,7 +62,8 @@ local plan = {
 local files = {
   maths = "Mathematics", reductions = "Reductions", products = "Products", neural = "Activations and norms",
   activations = "Activations and norms", losses = "Losses", ctc = "Losses", convolution = "Convolution and pooling",
-  pooling = "Convolution and pooling", resample = "Convolution and pooling",
+  pooling = "Convolution and pooling", blocks = "Convolution and pooling", dims_in_place = "Shapes and views",
+  resample = "Convolution and pooling",
   attention = "Activations and norms", grad = "Gradients", vmap = "Gradients",
   scan = "Gradients", hooks = "Gradients", anomaly = "Gradients", gradcheck = "Gradients", compile = "Compilation",
   graph_passes = "Compilation", files = "Files", checkpoint = "Files", profile = "Looking at work", progress = "Looking at work",

@@ -827,6 +827,72 @@ describe("a function that is made in each call and breaks", function()
 end)
 
 describe("a function that is made in each call", function()
+  it("is called a method where a later variable has its argument's register", function()
+    local tell = ty.disable(function() end)
+    local function f(x)
+      local turns = 3
+      local function fails() turns = turns.none.field end
+      tell(turns)
+      tell(pcall(fails))
+      tell(math.max(1, x:sum():item()), x:sum():item())
+      local p, b, c, d, e, g, h, n = 1, 2, 3, 4, 5, 6, 7, 8
+      local function count() n = n + 1 end
+      count()
+      return p + b + c + d + e + g + h + n
+    end
+    local c = ty.compile(f)
+    for _ = 1, 4 do
+      local _, plain = pcall(f, "text")
+      assert.match("method 'sum'", plain)
+      assert.same({ false, plain }, { pcall(c, "text") })
+      assert.equal(f(ty.ones(2)), c(ty.ones(2)))
+    end
+  end)
+
+  it("has parts of few operations where their fusion saves many bytes", function()
+    finally(function() parts.ANEW = 1 end)
+    parts.ANEW = 3
+    local note = ty.disable(function() end)
+    for size, kept in pairs { [4] = false, [64] = true } do
+      local function f(x)
+        local y = nil
+        local function g()
+          for _ = 1, 8 do x = x * 0.5 end
+          note()
+          for _ = 1, 8 do x = x * 2 end
+          y = x
+        end
+        g()
+        return y
+      end
+      local c, x = ty.compile(function(v) return f(v) end), ty.rand(size, size) -- which itself does nothing
+      for _ = 1, 60 do assert.is_true(c(x):equal(f(x))) end
+      assert.equal(kept, not tostring(ty.explain(c)):find "a part would do too little", tostring(ty.explain(c)))
+    end
+  end)
+
+  it("has parts, however little it does, where what it calls does enough", function()
+    finally(function() parts.ANEW = 1 end)
+    parts.ANEW = 3
+    local function root(x)
+      local y = x * 0.5 + 1
+      while (y * y - x):abs():max():item() > 1e-5 do y = y - (y * y - x) / (y * 2) end
+      return y
+    end
+    local function f(x)
+      local turns = 0
+      local function solve(b)
+        local y = root(b)
+        turns = turns + 1
+        return y
+      end
+      return solve(x) + solve(x + 1) * turns
+    end
+    local c, x = ty.compile(f), ty.arange(1, 101)
+    for _ = 1, 60 do assert.is_true(c(x):equal(f(x))) end
+    assert.equal(60, ty.explain(c).skips, tostring(ty.explain(c)))
+  end)
+
   it("has no parts where these do too little for what it costs to make them", function()
     finally(function() parts.ANEW = 1 end)
     parts.ANEW = 3

@@ -223,7 +223,9 @@ describe("every method that ends in _", function()
     threshold = { 0.5, -1 }, prelu = { ty.rand(4) },
   }
   local only = { fill_ = true, zero_ = true, copy_ = true, uniform_ = true, normal_ = true, requires_grad_ = true,
-    bernoulli_ = true, exponential_ = true, cauchy_ = true, log_normal_ = true, geometric_ = true } -- no form without
+    bernoulli_ = true, exponential_ = true, cauchy_ = true, log_normal_ = true, geometric_ = true, random_ = true,
+    squeeze_ = true, unsqueeze_ = true, transpose_ = true, t_ = true, swapaxes_ = true, swapdims_ = true,
+    fill_diagonal_ = true } -- no form without
 
   for name in pairs(methods) do
     if name:find("[^_]_$") and not only[name] then

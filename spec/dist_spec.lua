@@ -49,8 +49,10 @@ local function count(text, what)
   return n
 end
 
-local CLAIMS = { "sums", "operations", "views", "copies", "messages", "groups", "disagreement", "training", "gradients",
-  "loaders", "shards" }
+local CLAIMS = { "sums", "pieces", "operations", "views", "copies", "messages", "groups", "disagreement", "captured", "training",
+  "steps", "stopped", "gradients", "loaders", "shards" }
+--- Which take longer: with one MPI for each number of ranks, in `make test-long` with both.
+local MODELS = { "units", "memory", "tensors", "stages" }
 if H.long then CLAIMS[#CLAIMS + 1] = "huge" end
 local digests = {} -- claim and ranks to the digest that the first MPI gave
 
@@ -62,6 +64,7 @@ for _, mpi in ipairs(MPIS) do
     describe(("%d ranks on %s"):format(n, mpi.name), function()
       probe("give the bits of one process", function()
         local claims = n == 4 and table.concat(CLAIMS, " "):gsub(" huge", "") or table.concat(CLAIMS, " ")
+        if H.long or (n == 2) == (mpi == some) then claims = claims .. " " .. table.concat(MODELS, " ") end
         local out, status = ranks(mpi, n, ("-q spec/dist_program.lua '%s' %s"):format(folder, claims))
         assert.equal(0, status, out)
         for name in claims:gmatch "%S+" do
@@ -99,10 +102,72 @@ io.write("then: ", message, "\n")
 error(message, 0)
 ]]
 
+--- The same in the middle of a training step that is one plan: the others' gradients are under way, and nothing of theirs
+--- is written. At step 4, rank 1: dies or hangs as its own step begins, is ended by a clock in one of many steps, dies between
+--- two of its exchanges (it runs no plan then), has an error that it alone finds after its messages have left.
+local STEP_FAULTS = [[
+local ty = require "tycho"
+local ffi = require "ffi"
+ffi.cdef "int raise(int); unsigned sleep(unsigned); typedef struct { long is, iu, vs, vu; } span;"
+ffi.cdef "int setitimer(int, const span *, void *);"
+local dist, nn = ty.dist, ty.nn
+local rank = dist.init { timeout = 1.5 }
+local how = arg[1]
+local m = nn.Sequential(nn.Linear(300, 400), nn.Tanh(), nn.Linear(400, 300), nn.Tanh(), nn.Linear(300, 3))
+dist.replicate(m)
+local opt = ty.optim.AdamW(m:parameters(), { lr = 0.01 })
+local function plain(x, at)
+  opt:zero_grad()
+  local loss = (m(x) ^ 2):mean()
+  loss:backward()
+  local sums = dist.all_reduce(m[3].weight:detach() * at)
+  local rows = (sums:sum() * 0 + at):to "i64":reshape(1)
+  opt:step()
+  return loss:detach() + x[1]:gather(1, rows):sum() * 0
+end
+local step = jit.compile(plain)
+if rank == 1 and how == "between" then
+  local W, n = require "tycho.dist.world", 0
+  local exchange = W.exchange
+  step = plain
+  function W.exchange(...)
+    n = n + 1
+    if n == 3 * 7 + 3 then ffi.C.raise(9) end
+    return exchange(...)
+  end
+end
+local x = ty.ones(64, 300)
+local before
+local function run()
+  for i = 1, how == "clock" and 1e6 or 8 do
+    before = m[5].weight:detach():clone()
+    if rank == 1 and i == 4 then
+      if how == "kill" then ffi.C.raise(9) end
+      if how == "hang" then ffi.C.sleep(100) end
+      if how == "clock" then ffi.C.setitimer(2, ffi.new("span", { 0, 0, 0, 30000 }), nil) end
+    end
+    step(x, how == "error" and rank == 1 and i == 4 and 999 or 1)
+  end
+end
+local ok, message = pcall(run)
+assert(not ok)
+local e = ty.explain(step)
+io.write("whole: ", tostring(e.skips >= 3 and not tostring(e):find("up to", 1, true)), "\n")
+io.write("kept: ", tostring(before:eq(m[5].weight):all():item()), "\n")
+io.write("first: ", message, "\n")
+ok, message = pcall(step, x, 1)
+assert(not ok)
+io.write("then: ", message, "\n")
+error(message, 0)
+]]
+
 describe("a rank", function()
   local probe = some and it or pending
-  local path
-  setup(function() path = file("faults.lua", FAULTS) end)
+  local path, step_path
+  setup(function()
+    path = file("faults.lua", FAULTS)
+    step_path = file("step_faults.lua", STEP_FAULTS)
+  end)
 
   local function fails(how, sentence, code)
     for _, mpi in ipairs(MPIS) do
@@ -118,6 +183,39 @@ describe("a rank", function()
       end
     end
   end
+
+  local function step_fails(how, sentence, code)
+    for _, mpi in ipairs(MPIS) do
+      if mpi.there and (mpi == some or how == "kill" or H.long) then
+        local out, status = ranks(mpi, 3, ("'%s' %s"):format(step_path, how), "TYCHO_DIST_GRACE=0.3")
+        assert.equal(code, status, out)
+        for _, r in ipairs { 0, 2 } do
+          for _, text in ipairs { "whole: true", "kept: true" } do
+            assert.truthy(out:find(("[%d] %s\n"):format(r, text), 1, true), out)
+          end
+          assert.truthy(out:find(("%%[%d%%] first: [^\n]*step_faults.lua:%%d+: [%%w_]+: %s\n"):format(r, sentence)), out)
+          assert.truthy(out:find(("%%[%d%%] then: [^\n]*: %s\n"):format(r, sentence)), out)
+        end
+        assert.truthy(out:find(("\ntycho: %s\n"):format(sentence)), out)
+      end
+    end
+  end
+
+  probe("that dies while gradients travel is named on all others", function()
+    step_fails("kill", "rank 1 was ended by signal 9, Killed", 137)
+  end)
+  probe("that dies in a step is named on all others", function()
+    step_fails("clock", "rank 1 was ended by signal 27, [^\n]+", 155)
+  end)
+  probe("that dies between two exchanges of a step is named on all others", function()
+    step_fails("between", "rank 1 was ended by signal 9, Killed", 137)
+  end)
+  probe("that hangs while gradients travel is named after the time that is allowed", function()
+    step_fails("hang", "rank 1 did not answer within 1%.5 s", 143)
+  end)
+  probe("that leaves a step when its gradients have left ends the exchange on all", function()
+    step_fails("error", "rank 1 has left a step undone: gather: index 999 [^\n]+", 1)
+  end)
 
   probe("that raises is named on all others", function() fails("error", "rank 1 has exited with status 1", 1) end)
   probe("that exits is named, and its code is the run's", function() fails("exit", "rank 1 has exited with status 7", 7) end)
@@ -144,6 +242,158 @@ describe("a rank", function()
   end)
 
   probe("that has ended is named", function() fails("end", "rank 1 has ended, and takes no part", 1) end)
+end)
+
+--- Each rank has a software GPU of its own, and NCCL's functions from nccl.c.
+local function exists(path)
+  local f = io.open(path)
+  if f then f:close() end
+  return f ~= nil
+end
+local build = H.root .. (os.getenv "TYCHO_BUILD" or "build")
+local soft = some and exists(build .. "/spec/libcuda.so") and exists(build .. "/spec/soft_nccl.so")
+
+describe("tensors of CUDA devices", function()
+  local probe = soft and it or pending
+  local env = ("DIST_DEVICE=cuda TYCHO_CUDA_DRIVER='%s/spec/libcuda.so' TYCHO_NCCL='%s/spec/soft_nccl.so' TMPDIR='%s' " ..
+    "TYCHO_CACHE=off TYCHO_NVJITLINK=off TYCHO_CUDA_LATE=0 TYCHO_DIST_GRACE=0.3"):format(build, build, folder)
+  local PROGRAM = [[
+    local ty = require "tycho"
+    local ffi = require "ffi"
+    ffi.cdef "unsigned sleep(unsigned);"
+    assert(ty.cuda.is_available())
+    local dist = ty.dist
+    local rank = dist.init { timeout = 1.5 }
+    local x = ty.ones(1000, { device = "cuda" })
+    local function try(f, ...)
+      local ok, y = pcall(f, ...)
+      io.write(ok and y and ("sum %g"):format(y:sum():item()) or ok and "sent" or y, "\n")
+    end
+    try(dist.all_reduce, x)
+    if arg[1] == "order" then
+      if rank == 0 then
+        for tag = 0, 2 do try(dist.send, x, 1, { tag = tag }) end
+      else
+        try(dist.recv, 0)
+        try(dist.recv, 0, { tag = 2 })
+      end
+      os.exit(rank == 0 and 0 or 3)
+    end
+    if arg[1] == "hang" and rank == 1 then ffi.C.sleep(100) end
+    try(dist.all_reduce, x)
+    try(dist.barrier)
+    print(("device: %g"):format(x:sum():item())) -- it goes on
+    os.exit(3)
+  ]]
+  local script
+  setup(function() script = file("devices.lua", PROGRAM) end)
+
+  probe("give the CPU's bits", function()
+    local claims = "operations messages groups training units"
+    if H.long then claims = claims .. " sums views copies gradients shards" end
+    for _, n in ipairs(H.long and { 2, 4 } or { 2 }) do
+      local out, status = ranks(some, n, ("-q spec/dist_program.lua '%s' devices %s"):format(folder, claims), env)
+      assert.equal(0, status, out)
+      for name in claims:gmatch "%S+" do
+        assert.equal(digests[name .. n], out:match(("%s\t(%%d+ letters %%d+ %%d+)"):format(name)), name)
+      end
+    end
+  end)
+
+  probe("are gathered and broadcast by NCCL's own functions, summed from slices that are sent", function()
+    local log = folder .. "/nccl.log"
+    local calls = file("calls.lua", [[
+      local ty = require "tycho"
+      assert(ty.cuda.is_available())
+      ty.device "cuda"
+      local x = ty.ones(40001)
+      ty.dist.all_reduce(x)
+      ty.dist.all_reduce(x, { fast = true })
+      ty.dist.all_gather(x)
+      ty.dist.broadcast(x, 1)
+    ]])
+    local out, status = ranks(some, 2, ("'%s'"):format(calls), env .. (" FAKE_NCCL_LOG='%s'"):format(log))
+    assert.equal(0, status, out)
+    local seen = {}
+    for line in io.lines(log) do
+      if line:find "rank 0$" then seen[#seen + 1] = line:match "^%S+ %d+" end
+    end
+    assert.same({ "Send 80000", "Recv 80000", "AllGather 80000", "Send 4", "Recv 4", "AllReduce 160004", "AllGather 160004",
+      "Broadcast 160004" }, seen)
+  end)
+
+  local function fails(how, sentence, more)
+    local out = ranks(some, 3, ("'%s' %s"):format(script, how), env .. " " .. (more or ""))
+    for _, r in ipairs { 0, 2 } do
+      assert.equal(1, count(out, ("[%d] sum 3000\n"):format(r)), out)
+      local _, times = out:gsub(("%%[%d%%] [^\n]*devices.lua:%%d+: all_reduce: %s\n"):format(r, sentence), "")
+      assert.equal(2, times, out) -- of the barrier, too
+    end
+    assert.equal(2, count(out, "device: 1000\n"), out)
+  end
+
+  probe("wait for no rank that is killed while it exchanges them", function()
+    fails("kill", "rank 1 was ended by signal 9, Killed", "FAKE_NCCL_KILL=6")
+  end)
+  probe("wait for no rank that hangs", function() fails("hang", "rank 1 did not answer within 1%.5 s") end)
+  probe("that NCCL loses on its way are an error of NCCL's", function()
+    local out = ranks(some, 2, ("'%s' lost"):format(script), env .. " FAKE_NCCL_FAIL=3")
+    assert.truthy(out:find("all_reduce: rank %d has an error of NCCL: remote process exited or there was a network error\n"), out)
+  end)
+  probe("are received in the order in which they were sent, whatever their tags are", function()
+    local out = ranks(some, 2, ("'%s' order"):format(script), env)
+    assert.truthy(out:find("recv: rank 0 has sent tensors of CUDA devices before this one", 1, true), out)
+  end)
+  probe("need NCCL, and say so on all ranks", function()
+    for text, more in pairs { ["and rank 0 has none: libnone.so was not found: is NCCL installed? (TYCHO_NCCL names it; or use " ..
+      ":to(\"cpu\"))\n"] = "TYCHO_NCCL=libnone.so", ["has none: NCCL is too old: its version is 20602"] = "FAKE_NCCL_VERSION=20602" } do
+      local out = ranks(some, 2, ("'%s' none"):format(script), env .. " " .. more)
+      assert.equal(4, count(out, text), out)
+    end
+  end)
+end)
+
+describe("a training step", function()
+  local probe = some and it or pending
+
+  probe("begins exchanges while backward goes on, and writes nothing in place before all have ended", function()
+    local script = file("order.lua", [[
+      local ty = require "tycho"
+      local nn = ty.nn
+      local m = ty.dist.replicate(nn.Sequential(nn.Linear(300, 400), nn.Tanh(), nn.Linear(400, 300), nn.Tanh(), nn.Linear(300, 3)))
+      local opt = ty.optim.AdamW(m:parameters(), { lr = 0.01 })
+      local step = jit.compile(function(x)
+        opt:zero_grad()
+        local loss = (m(x) ^ 2):mean()
+        loss:backward()
+        opt:step()
+        return loss:detach()
+      end)
+      for _ = 1, 3 do step(ty.ones(64, 300)) end
+    ]])
+    local out = ranks(some, 2, ("-q '%s'"):format(script), "TYCHO_DUMP=p")
+    local plan
+    for text in out:gsub("%[1%][^\n]*\n", ""):gsub("%-%- plan\n", "\1"):gmatch "[^\1]+" do
+      plan = text:find(" call ", 1, true) and text or plan
+    end
+    assert.truthy(plan, out)
+    local calls, products, written, last = {}, {}, {}, 0
+    local in_place = {}
+    for name in plan:gmatch "(out%d+) [^\n]*, in place" do in_place[name] = true end
+    for number, kind, op, gives in plan:gmatch "\n  (%d+) +(%w+) +%%%d+ (%w+)[^\n]*%->([^\n]*)" do
+      number = tonumber(number)
+      if op == "call" then calls[#calls + 1] = number end
+      if kind == "gemm" then products[#products + 1] = number end
+      for name in gives:gmatch "out%d+" do
+        if in_place[name] then written[#written + 1] = number end
+      end
+      last = number
+    end
+    assert.equal(2 * (1 + 2 + 2 + 1), #calls) -- what ranks agree on; two large gradients there and back; the others at once
+    assert.truthy(#products == 8 and calls[3] < products[7] and calls[4] < products[8], plan)
+    assert.truthy(#written >= 6 and math.min(unpack(written)) > calls[#calls], plan)
+    assert.truthy(last > calls[#calls], plan)
+  end)
 end)
 
 describe("tycho --ranks", function()
@@ -174,17 +424,25 @@ describe("tycho --ranks", function()
       "-q -e 'print(ty.dist.size(), ty.threads())'", "TYCHO_THREADS=")))
   end)
 
-  probe("ends all ranks on Ctrl-C, also those that compute", function()
-    local script = file("endless.lua", [[
+  local function ends(sum)
+    os.remove(folder .. "/begun.2")
+    local script = file("endless.lua", ([[
       local ty = require "tycho"
+      local x, sum = ty.ones(30000), %s
+      for _ = 1, 4 do sum(x) end
       io.open(arg[1] .. "/begun." .. ty.dist.rank(), "w"):close()
-      while true do ty.dist.all_reduce(ty.ones(3)) end
-    ]])
+      while true do sum(x) end
+    ]]):format(sum))
     local out, status = run(([[cd '%s'; TYCHO_MPIRUN=%s setsid ./tycho --ranks 3 '%s' '%s' & p=$!
       for i in $(seq 100); do [ -f '%s/begun.2' ] && break; sleep 0.1; done
       kill -INT $p; wait $p]]):format(H.root, some.mpirun, script, folder, folder))
     assert.equal(130, status, out)
     assert.equal("", (run(("ps -eo args | grep '[e]ndless.lua %s'"):format(folder))))
+  end
+
+  probe("ends all ranks on Ctrl-C, also those that compute", function()
+    ends "ty.dist.all_reduce"
+    ends "jit.compile(function(a) return ty.dist.all_reduce(a) + 1 end)"
   end)
 
   probe("starts again with fewer ranks from the last checkpoint", function()
@@ -225,6 +483,25 @@ describe("tycho --ranks", function()
   end)
 end)
 
+describe("the cost of all_reduce", function()
+  it("is by the formula what a simulation of its messages gives, on 8 to 4,096 ranks", function()
+    local cost = dofile "bench/dist_model.lua"
+    local slow = { latencies = {}, each = 1e-6, rate = 1e9, fold = 5e9, block = 2 ^ 20 }
+    local fast = { latencies = {}, each = 0.3e-6, rate = 12.5e9, fold = 10e9, block = 2 ^ 20 }
+    for i = 1, 100 do -- some messages take much longer
+      slow.latencies[i], fast.latencies[i] = 3e-5 * (1 + (i / 100) ^ 8), 5e-6 * (1 + (i / 100) ^ 8)
+    end
+    for _, m in ipairs { slow, fast } do
+      for _, n in ipairs { 8, 64, 512, 4096 } do
+        for _, bytes in ipairs { 4, 4096, 4e5, 1e8 } do
+          local ratio = cost.formula(bytes, n, m) / cost.simulate(bytes, n, m)
+          assert.truthy(ratio > 0.8 and ratio < 1.25, ("%d bytes on %d ranks: %g"):format(bytes, n, ratio))
+        end
+      end
+    end
+  end)
+end)
+
 describe("one process", function()
   it("is rank 0 of 1, and needs no MPI", function()
     local rank, size = dist.init()
@@ -247,6 +524,7 @@ describe("one process", function()
     assert.truthy(rawequal(m, dist.replicate(m)))
     local opt = ty.optim.SGD(m:parameters(), { lr = 1 })
     assert.truthy(rawequal(opt, dist.shard(opt)))
+    assert.truthy(rawequal(m, dist.fully_shard(m, { keep = true })))
     dist.release(m)
     assert.same({ 0 }, dist.group({ 0 }).ranks)
   end)
@@ -276,6 +554,20 @@ describe("one process", function()
       { "replicate: argument 1 must be a module, got table", dist.replicate, {} },
       { "shard: argument 1 must be an optimiser of ty.optim, got nil", dist.shard },
       { "save_checkpoint: argument 1 must be a path", dist.save_checkpoint, 3, {} },
+      { "fully_shard: argument 1 must be a module, got number 3", dist.fully_shard, 3 },
+      { "fully_shard: unknown option kept; known: group keep", dist.fully_shard, ty.nn.Linear(1, 1), { kept = true } },
+      { "tensor_parallel: argument 1 must be a module, got nil", dist.tensor_parallel },
+      { "tensor_parallel: argument 2 must be a table of styles by path, got string", dist.tensor_parallel, ty.nn.Linear(1, 1), "x" },
+      { "pipeline: argument 1 must be an nn.Sequential or a list of modules, got nil", dist.pipeline },
+      { "backward: the pipeline was made without a loss", function() dist.pipeline({ ty.nn.Tanh() }):backward(ty.ones(4)) end },
+      { "backward: the first dim of the batch must divide by 4 micro-batches, got f32[3]", function()
+        dist.pipeline({ ty.nn.Tanh() }, { loss = ty.mse_loss }):backward(ty.ones(3), ty.ones(3))
+      end },
+      { "pipeline: the loss must be a tensor of one element, got f32[2]", function()
+        dist.pipeline({ ty.nn.Tanh() }, { loss = function(y) return y end }):backward(ty.ones(8), ty.ones(8))
+      end },
+      { "cross_entropy: argument 1 must be a tensor, got nil", dist.cross_entropy },
+      { "clip_grad_norm_: argument 1 must be a list of tensors, got nil", dist.clip_grad_norm_ },
     } do
       local ok, message = pcall(case[2], case[3], case[4])
       assert.falsy(ok, case[1])

@@ -212,11 +212,11 @@ describe("the page of others' names", function()
   it("is true of each name: it is there, another is used, or a reason is told", function()
     local text = others.load()
     local page = others.page(text)
-    for _, title in ipairs { "torch", "Tensor", "torch.linalg", "numpy" } do
+    for _, title in ipairs { "torch", "Tensor", "torch.linalg", "torch.nn", "torch.optim", "torch.utils.data", "numpy" } do
       assert.truthy(page:find("\n## " .. title .. "\n", 1, true), title)
     end
     assert.truthy(H.raises(others.read, text .. "no_such_name\n"):find("it is not there", 1, true))
-    assert.truthy(H.raises(others.read, text .. "softmax - rare\n"):find("it is there", 1, true))
+    assert.truthy(H.raises(others.read, text .. "# torch\nsoftmax - rare\n"):find("it is there", 1, true))
     assert.truthy(H.raises(others.read, text .. "nothing > no_such_name\n"):find("there is no", 1, true))
     assert.truthy(H.raises(others.read, text .. "nothing - whim\n"):find("no reason", 1, true))
   end)

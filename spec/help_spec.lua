@@ -122,13 +122,19 @@ describe("help", function()
     assert.equal(ty.help "==", ty.help "~=")
     assert.truthy(ty.help("<"):find("x:lt(1)", 1, true))
     assert.truthy(ty.help("tonumber"):find("x:item()", 1, true))
-    assert.truthy(ty.help("squeeze_"):find("x = x:squeeze(...) is a view", 1, true))
-    assert.truthy(ty.help("unsqueeze_"):find("a tensor keeps its sizes", 1, true))
-    assert.truthy(H.raises(function() return ty.tensor(1).squeeze_ end):find("did you mean \"squeeze\"", 1, true))
+    assert.truthy(ty.help("reshape_"):find("x = x:reshape(...) is a view", 1, true))
+    assert.truthy(H.raises(function() return ty.tensor(1).reshape_ end):find("did you mean \"reshape\"", 1, true))
     assert.equal(ty.help "tonumber", ty.help(tonumber))
     local x = ty.tensor(1) -- and it is so
     assert.same({ false, true }, { x == 1, x:eq(1):item() })
     assert.is_nil(tonumber(x))
+  end)
+
+  it("explains the properties of tensors", function()
+    for name in ("shape dtype ndim requires_grad is_leaf nbytes T mT"):gmatch "%S+" do
+      assert.truthy(ty.help(name):find("^x%." .. name .. "\n  %u"), name)
+      assert.truthy(pcall(function() return ty.ones(2, 2)[name] end), name)
+    end
   end)
 
   it("of nothing prints all groups and names", function()

@@ -426,6 +426,12 @@ describe("other names of functions", function()
     { "take_along_axis", function() return a:take_along_axis(k, 2), a:take_along_dim(k, 2) end },
     { "clamp_min", function() return a:clamp_min(0), a:maximum(0) end },
     { "clamp_max", function() return a:clamp_max(0), a:minimum(0) end },
+    { "swapaxes_", function() return a:clone():swapaxes_(1, 2), a:t() end },
+    { "swapdims_", function() return a:clone():swapdims_(2, 1), a:t() end },
+    { "binary_cross_entropy_with_logits", function()
+      return ty.binary_cross_entropy_with_logits(a, b), ty.bce_with_logits(a, b)
+    end },
+    { "ravel", function() return a:ravel(), a:flatten() end },
     { "ger", function() return a[1]:ger(b[1]), a[1]:outer(b[1]) end },
   }
 
@@ -607,6 +613,7 @@ describe("draws", function()
   local kinds = { -- by name: the draw, its mean and variance
     bernoulli_ = { function(x) return x:bernoulli_(0.3) end, 0.3, 0.21 },
     exponential_ = { function(x) return x:exponential_(2) end, 0.5, 0.25 },
+    random_ = { function(x) return x:random_(-2, 3) end, 0.5, 35 / 12 },
     geometric_ = { function(x) return x:geometric_(0.4) end, 2.5, 3.75 },
     log_normal_ = { function(x) return x:log_normal_(0.2, 0.5):log() end, 0.2, 0.25 },
     cauchy_ = { function(x) return x:cauchy_(1, 2):sub_(1):div_(2):atan_() end, 0, math.pi ^ 2 / 12 },
@@ -651,6 +658,102 @@ describe("draws", function()
     assert.truthy(H.raises(function() ty.zeros(2):long():exponential_() end):find "^exponential_: argument 1 must be of floats")
     assert.truthy(H.raises(function() ty.zeros(2):requires_grad_():cauchy_() end):find "^cauchy_: ")
     assert.truthy(H.raises(function() ty.zeros(2):log_normal_(0, 0) end):find "^log_normal_: ")
+  end)
+
+  it("random_ draws both bounds, what the dtype holds without them, and wants both or none", function()
+    assert.same({ 1, 2, 3 }, (ty.zeros(200, { dtype = "i8" }):random_(1, 3):unique():totable()))
+    for dtype, most in pairs { bool = 1, u8 = 255, f16 = 2048, u32 = 2 ^ 32 - 1, f32 = 2 ^ 24, u64 = 2 ^ 53 - 1 } do
+      local x = ty.zeros(4000, { dtype = dtype }):random_():double()
+      assert.truthy(x:min():item() >= 0 and x:max():item() <= most, dtype)
+      assert.near(0.5, (x / most):mean():item(), 0.05, dtype)
+    end
+    assert.truthy(H.raises(function() ty.zeros(2):random_(6) end):find "both bounds are drawn, or none is given")
+    assert.truthy(H.raises(function() ty.zeros(2):random_(2, 1) end):find "^random_: ")
+    assert.truthy(H.raises(function() ty.zeros(2):cfloat():random_() end):find "^random_: argument 1 must not be complex")
+  end)
+end)
+
+describe("short names", function()
+  local x = ty.arange(24):reshape(2, 4, 3)
+
+  it("of parts, sizes, dtypes, devices give what they stand for", function()
+    for i, part in ipairs(x:hsplit(2)) do H.same(x:narrow(2, 2 * i - 1, 2), part) end
+    for i, part in ipairs(x:vsplit(2)) do H.same(x:narrow(1, i, 1), part) end
+    for i, part in ipairs(x:dsplit { 1 }) do H.same(x:narrow(3, i == 1 and 1 or 2, i == 1 and 1 or 2), part) end
+    H.same(ty.arange(4):chunk(2)[2], ty.hsplit(ty.arange(4), 2)[2])
+    assert.truthy(H.raises(x.hsplit, x, 3):find "^hsplit: 4 places %(dim 2%) do not divide into 3")
+    assert.truthy(H.raises(ty.vsplit, ty.arange(3), 3):find "^vsplit: argument 1 must have at least 2 dims")
+    assert.truthy(H.raises(ty.dsplit, ty.ones(2, 2), 2):find "^dsplit: argument 1 must have at least 3 dims")
+    H.same(ty.arange(3):expand(2, 3), ty.arange(3):expand_as(ty.ones(2, 3)))
+    H.same(x:reshape(6, 4), x:reshape_as(ty.ones(6, 4)))
+    assert.same({ true, false, false }, { x:is_floating_point(), x:long():is_floating_point(), x:cfloat():is_floating_point() })
+    assert.equal(x, x:cpu())
+    if not ty.cuda.is_available() then assert.truthy(select(2, x:cuda()):find "cuda") end
+  end)
+
+  it("fill_diagonal_ writes where all positions are the same", function()
+    assert.same({ { 9, 0, 0 }, { 0, 9, 0 } }, ty.zeros(2, 3):fill_diagonal_(9):totable())
+    local y = ty.zeros(3, 3, 3):fill_diagonal_(1)
+    assert.same({ 3, 1, 1, 1 }, { y:sum():item(), y:get(1, 1, 1), y:get(2, 2, 2), y:get(3, 3, 3) })
+    assert.truthy(H.raises(function() ty.zeros(2, 3, 3):fill_diagonal_(1) end):find "all dims must have the same size")
+    assert.truthy(H.raises(function() ty.zeros(3):fill_diagonal_(1) end):find "at least 2 dims")
+    local f = ty.compile(function(a) return (a * 2):fill_diagonal_(0) end)
+    H.same((ty.ones(3, 3) * 2):fill_diagonal_(0), f(ty.ones(3, 3)))
+    local w = ty.ones(2, 2):requires_grad_();
+    (w * 3):fill_diagonal_(5):sum():backward()
+    assert.same({ { 0, 3 }, { 3, 0 } }, w.grad:totable())
+  end)
+end)
+
+describe("dims in place", function()
+  it("change the tensor itself, and leave its views and its memory", function()
+    local x = ty.arange(6):reshape(1, 2, 3)
+    local view = x[1]
+    assert.equal(x, x:squeeze_(1))
+    assert.same({ { 0, 1, 2 }, { 3, 4, 5 } }, x:totable())
+    assert.same({ { 0, 3 }, { 1, 4 }, { 2, 5 } }, x:t_():totable())
+    assert.same({ 3, 1, 2 }, x:unsqueeze_(2).shape)
+    assert.same({ 2, 1, 3 }, x:transpose_(1, 3).shape)
+    assert.same({ 1, 2, 3 }, x:swapaxes_(1, 2).shape)
+    x:fill_(7)
+    assert.same({ { 7, 7, 7 }, { 7, 7, 7 } }, view:totable())
+    assert.truthy(H.raises(function() x:squeeze_(2) end):find "^squeeze_: dim 2 of f32%[1,2,3%] is not of size 1")
+  end)
+
+  it("have gradients, but for a leaf, and are batched", function()
+    local w = ty.ones(2, 1):requires_grad_()
+    assert.truthy(H.raises(w.squeeze_, w):find "^squeeze_: a leaf that requires a gradient keeps its dims")
+    local y = w * 3
+    y:squeeze_();
+    (y * ty.tensor { 1, 2 }):sum():backward()
+    assert.same({ { 3 }, { 6 } }, w.grad:totable())
+    local x = ty.arange(6):reshape(2, 3)
+    local z = ty.vmap(function(a)
+      local b = a * 1
+      return b:unsqueeze_(1):t_() * a
+    end)(x)
+    assert.same({ 2, 3, 3 }, z.shape)
+    H.same(x:unsqueeze(3) * x:unsqueeze(2), z)
+  end)
+
+  it("end a capture: what it read before and after is right, whatever sizes come", function()
+    local f = ty.compile(function(a) return a:unsqueeze_(1) + a:size(1) end)
+    for _ = 1, 3 do
+      for _, sizes in ipairs { { 2 }, { 1, 2 }, { 3, 2 } } do
+        local x = ty.ones(sizes)
+        local y = f(x)
+        assert.same({ 1, unpack(sizes) }, y.shape)
+        assert.same({ 1, unpack(sizes) }, x.shape)
+        assert.equal(2, y:flatten():get(1))
+      end
+    end
+    local outer = ty.ones(1, 3)
+    local g = ty.compile(function(a) return a + outer end)
+    assert.same({ 1, 3 }, g(ty.ones(3)).shape)
+    outer:squeeze_()
+    assert.same({ 3 }, g(ty.ones(3)).shape)
+    outer:unsqueeze_(2)
+    assert.same({ 3, 3 }, g(ty.ones(3)).shape)
   end)
 end)
 

@@ -29,6 +29,9 @@ local functions = {
   ["tanhshrink"] = ty.tanhshrink,
   ["softmin"] = function(x) return ty.softmin(x, 1) end,
   ["normalize"] = ty.normalize,
+  ["fold"] = function(x)
+    return ty.fold(x, { 4, 5 }, { 2, 3 }, { dilation = { 2, 1 }, padding = 1, stride = { 1, 2 } })
+  end,
   ["normalize dim"] = function(x) return ty.normalize(x, { p = 3, dim = 2 }) end,
   ["cosine_similarity"] = ty.cosine_similarity,
   ["cosine_similarity dim"] = function(x, y) return ty.cosine_similarity(x, y, { dim = 2 }) end,
@@ -107,6 +110,11 @@ for name, opts in pairs {
   ["nearest of three dims"] = { size = { 3, 2, 5 } },
   ["bilinear antialias"] = { size = { 3, 10 }, mode = "bilinear", antialias = true },
   ["bicubic antialias"] = { size = { 3, 4 }, mode = "bicubic", antialias = true },
+  ["scale linear"] = { scale = 1.75, mode = "linear" }, ["scale nearest"] = { scale = { 1.1, 2.9 } },
+  ["scale nearest of one dim"] = { scale = 1.3 }, ["scale exact"] = { scale_factor = 1.6, mode = "nearest-exact" },
+  ["scale bicubic"] = { scale_factor = { 0.6, 1.3 }, mode = "bicubic" },
+  ["scale antialias"] = { scale = { 0.6, 1.2 }, mode = "bilinear", antialias = true },
+  ["scale recomputed"] = { scale = 0.6, mode = "bilinear", recompute_scale_factor = true },
 } do
   windows("interpolate " .. name, function(x) return ty.interpolate(x, opts) end)
 end
@@ -192,6 +200,11 @@ local modules = {
     return nn.Transformer(4, 2, { encoder_layers = 1, decoder_layers = 1, inner = 6, dropout = 0 })
   end,
   ["MultiHeadAttention grouped"] = function() return nn.MultiHeadAttention(8, 4, { kv_heads = 2, causal = true }) end,
+  ["MultiheadAttention"] = function() return nn.MultiheadAttention(8, 2) end,
+  ["MultiheadAttention of others"] = function()
+    return nn.MultiheadAttention(8, 2, { kdim = 6, vdim = 5, batch_first = false })
+  end,
+  ["MultiheadAttention masks"] = function() return nn.MultiheadAttention(8, 4, { bias = false }) end,
   ["LSTM packed"] = function() return nn.LSTM(3, 2, { layers = 2, bidirectional = true }) end,
   ["GRU packed"] = function() return nn.GRU(3, 2, { batch_first = false }) end,
   ["RNN packed"] = function() return nn.RNN(3, 2, { bidirectional = true }) end,
@@ -223,6 +236,13 @@ local calls = {
   ["TransformerDecoderLayer"] = function(m, x, memory) return m(x, memory, { causal = true }) end,
   ["TransformerDecoderLayer padding"] = function(m, x, memory, padding) return m(x, memory, { memory_padding = padding }) end,
   ["Transformer"] = function(m, x, y) return m(x, y, { causal = true }) end,
+  ["MultiheadAttention of others"] = function(m, q, k, v, mask)
+    return m(q, k, v, { attn_mask = mask, average_attn_weights = false })
+  end,
+  ["MultiheadAttention masks"] = function(m, x, padding)
+    local later = ty.tri(4, 4, 0, { dtype = "bool" }):logical_not()
+    return (m(x, x, x, { key_padding_mask = padding, attn_mask = later, need_weights = false }))
+  end,
   ["LSTM packed"] = packed, ["GRU packed"] = packed, ["RNN packed"] = packed,
 }
 

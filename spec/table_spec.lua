@@ -101,13 +101,13 @@ describe("the table of operations", function()
   end)
 
   it("stays a table of about 70 rows", function()
-    assert.truthy(#ops <= 86, #ops)
+    assert.truthy(#ops <= 87, #ops)
     assert.equal(13, #dtypes)
   end)
 
   -- Who must tell operations apart may do so by the enum, a handful at a time. A long list of them elsewhere would be a
   -- second table. Allowed at most, for each file: different operations named.
-  local allowed = { ["core/ir/fold.c"] = 26, ["core/record/record.c"] = 26, ["core/ir/graph.c"] = 23, ["core/compile/fuse.c"] = 18,
+  local allowed = { ["core/ir/fold.c"] = 26, ["core/record/record.c"] = 26, ["core/ir/graph.c"] = 24, ["core/compile/fuse.c"] = 18,
     ["core/compile/lower_value.c"] = 26, ["core/lua/lua_ops.c"] = 22, ["core/lua/lua_random.c"] = 20,
     ["core/record/value_range.c"] = 26, ["core/record/grad_attend.c"] = 17 }
 

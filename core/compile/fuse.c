@@ -152,8 +152,7 @@ static void learn(Fuse *F) {
     F->first[n] = F->of[n] = -1;
     for (int i = 0; i < ty_ops[N->op].arity; i++) F->dead[n] |= F->dead[N->src[i]];
     F->dead[n] |= N->op == OP_PARAM; /* of a loop's body, which runs elsewhere */
-    F->must[n] |=
-        N->op == OP_POSITIONS && !F->dead[n]; /* a check is made, whoever reads what it gives */
+    F->must[n] |= ty_node_acts(N) && !F->dead[n];
     F->numel[n] = ty_type_numel(&N->type);
     Role role = role_of(F, n);
     F->role[n] = (u8)role;
@@ -743,15 +742,18 @@ static void root_host(Fuse *F, LoopNest *G) {
   const Node *N = &F->g->node[G->root];
   bool scatter = N->op == OP_SCATTER || N->op == OP_SCATTER_ADD;
   bool attend = N->op == OP_ATTEND || N->op == OP_ATTEND_GRAD, loop = N->op == OP_LOOP;
+  bool call = N->op == OP_CALL;
   G->kind = G_ROUTINE;
   memset(G->operand, -1, sizeof G->operand);
-  for (int i = scatter; i < ty_ops[N->op].arity; i++) {
+  for (int i = scatter || call; i < ty_ops[N->op].arity; i++) {
+    if (call && N->src[i] == N->src[0]) continue;
     const bool absent = !F->numel[N->src[i]] || !F->g->node[N->src[i]].type.rank;
     if ((attend || loop) && absent) continue;
     if (attend || (scatter && i == 1 && F->numel[N->src[1]])) factor(F, G, i, N->src[i], true);
     else G->operand[i] = contiguous(F, N->src[i], false);
   }
   if (scatter) G->base = G->operand[0] = contiguous(F, N->src[0], true);
+  if (call) G->base = G->operand[0] = base_of(F, N->src[0]);
 }
 
 /* Whether the one group that reads product n, element by element and in order, can be its epilogue.

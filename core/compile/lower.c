@@ -426,6 +426,7 @@ static bool lower_gemm(Arena *A, Lower *L) {
   int rank = N->type.rank;
   y->dtype = ty_dtype_stored(N->type.dtype);
   y->amx = N->arg.k2 == PRODUCT_BF16;
+  y->library = N->arg.k2 & PRODUCT_LIBRARY ? (u8)N->arg.k2 : 0;
   y->m = N->type.dims[rank - 2], y->n = N->type.dims[rank - 1], y->k = t[0]->dims[t[0]->rank - 1];
   y->nlead = rank - 2, y->batch = 1;
   for (int d = 0; d < y->nlead; d++) y->lead[d] = N->type.dims[d], y->batch *= y->lead[d];
@@ -441,7 +442,7 @@ static bool lower_attend(Arena *A, Lower *L) {
   const int rank = q->rank;
   *y = (Attend){.dtype = N->type.dtype, .nlead = rank - 2, .batch = 1};
   y->grad = N->op == OP_ATTEND_GRAD;
-  y->causal = N->arg.k;
+  y->causal = N->arg.k & ATTEND_CAUSAL, y->fast = N->arg.k & ATTEND_FAST;
   y->drop = (u32)N->arg.k2;
   y->scale = ty_elem_load(N->type.dtype, &N->arg.bits);
   for (int d = 0; d < y->nlead; d++) y->lead[d] = q->dims[d], y->batch *= q->dims[d];

@@ -159,7 +159,7 @@ static bool group_fails(const Make *M, i32 gi) {
   const int op = M->g->node[gr->root].op;
   if (op == OP_POSITIONS) return !M->g->node[gr->root].type.device; /* others tell it later */
   return gr->kind == G_GEMM || op == OP_ARGSORT || op == OP_FFT || op == OP_TO || op == OP_LOOP ||
-         M->work[gi].attend.batch;
+         op == OP_CALL || M->work[gi].attend.batch;
 }
 
 /* --- order */
@@ -170,10 +170,13 @@ typedef struct Order {
   i32 *breaders; /* the same per buffer, counting inputs */
   bool *written; /* per buffer: an output overwrites it */
   i32 fails;     /* groups yet to run that can fail */
+  CallOrder calls;
+  i32 begun; /* calls */
 } Order;
 
 static bool ready(const Make *M, const Order *o, i32 gi) {
   const Group *gr = &M->gs.group[gi];
+  if (o->calls.n && o->begun < o->calls.begun[gi]) return false;
   for (i32 j = 0, node; (node = group_dep(gr, j)) >= 0; j++) {
     i32 maker = is_input(M, gi, node) ? -1 : M->gs.of[node];
     if (maker >= 0 && maker != gi && !o->done[maker]) return false;
@@ -211,29 +214,43 @@ static void order_run(Make *M, Order *o, i32 gi, i32 step) {
     else o->breaders[b] += step;
   }
   o->fails += step * group_fails(M, gi);
+  o->begun += step < 0 && ty_node_begins(&M->g->node[M->gs.group[gi].root]);
 }
 
-/* The given order, but those that overwrite wait for readers as long as others can run. */
+static i32 group_at(const Order *o, i32 k) { return o->calls.n ? o->calls.group[k] : k; }
+
+/* The group that runs next: of those for the next call one that need not wait. */
+static i32 pick_group(const Make *M, const Order *o, i32 low) {
+  i32 pick = -1, least = 3;
+  for (i32 k = low; k < M->gs.n; k++) {
+    const i32 gi = group_at(o, k);
+    if (o->done[gi]) continue;
+    if (pick >= 0 && o->calls.n && o->calls.level[gi] > o->calls.level[pick]) break;
+    if (!ready(M, o, gi)) continue;
+    const bool awaits = ty_node_awaits(&M->g->node[M->gs.group[gi].root]);
+    const i32 waits = awaits ? 1 : blocked(M, o, gi) ? 2 : 0;
+    if (waits < least) pick = gi, least = waits;
+    if (!waits) break;
+  }
+  return pick;
+}
+
+/* The given order, or that of calls, but those that overwrite wait for readers as long as others can run. */
 static bool plan_order(Make *M) {
   i32 n = M->gs.n, low = 0;
-  Order o = {scratch(M, n, 1), scratch(M, M->g->n, sizeof(i32)), scratch(M, M->nin, sizeof(i32)),
-             scratch(M, M->nin, 1), 0};
+  Order o = {.done = scratch(M, n, 1),
+             .readers = scratch(M, M->g->n, sizeof(i32)),
+             .breaders = scratch(M, M->nin, sizeof(i32)),
+             .written = scratch(M, M->nin, 1)};
   M->order = scratch(M, n, sizeof(i32));
   if (!o.done || !o.readers || !o.breaders || !o.written || !M->order) return false;
+  if (!ty_plan_calls(M->A, M->g, &M->gs, &o.calls)) return false;
   for (i32 gi = 0; gi < n; gi++) order_run(M, &o, gi, 1);
   for (i32 k = 0; k < M->nout; k++)
     if (M->out[k].write >= 0) o.written[M->buffer[M->out[k].write]] = true;
   for (i32 t = 0; t < n; t++) {
-    while (o.done[low]) low++;
-    i32 pick = -1;
-    for (i32 gi = low; gi < n; gi++) {
-      if (o.done[gi] || !ready(M, &o, gi)) continue;
-      if (pick < 0) pick = gi;
-      if (!blocked(M, &o, gi)) {
-        pick = gi;
-        break;
-      }
-    }
+    while (o.done[group_at(&o, low)]) low++;
+    const i32 pick = pick_group(M, &o, low);
     M->order[t] = pick;
     o.done[pick] = true;
     order_run(M, &o, pick, -1);
@@ -638,6 +655,8 @@ static void step_routine(const Make *M, Pack *P, i32 gi) {
                  : root->op == OP_POSITIONS    ? JOB_POSITIONS
                  : root->op == OP_TO           ? JOB_TO
                  : root->op == OP_LOOP         ? JOB_LOOP
+                 : ty_node_begins(root)        ? JOB_CALL
+                 : ty_node_awaits(root)        ? JOB_AWAIT
                                                : JOB_SCATTER;
   s->job->node = root;
   s->job->bytes = node_bytes(M->g, gr->root);

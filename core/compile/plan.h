@@ -87,6 +87,16 @@ bool ty_lower(Arena *A, LowerRoom **room, const Graph *g, const Groups *gs, i32 
 /* list.c: fills list, nlist, store, listed. */
 void ty_list_find(Work *w);
 
+/* plan_calls.c: the order of groups where there are calls of other libraries. */
+typedef struct CallOrder {
+  i32 n;      /* calls; where there are none the rest is NULL */
+  i32 *group; /* groups in the order in which they are taken, if they can run */
+  i32 *
+      level; /* per group: which call, by the order in which they begin, needs it first; n: none does */
+  i32 *begun; /* per group: so many calls begin before it */
+} CallOrder;
+bool ty_plan_calls(Arena *A, const Graph *g, const Groups *gs, CallOrder *y);
+
 /* layout.c: pieces of memory by their lifetimes. */
 typedef enum { PIECE_NONE, PIECE_GUEST, PIECE_OWNER } PieceKind;
 typedef struct Piece {
@@ -184,16 +194,17 @@ struct Plan {
   Step *step;
   Slot *slot;
   Output *output;
-  u8 device;       /* the arena's: other devices' temporaries are blocks of their own */
-  bool apart;      /* there are such */
-  bool checks;     /* a device may find an error as it runs: JOB_POSITIONS */
-  i64 arena;       /* bytes of temporaries that lie in no output */
-  i32 nkernels;    /* kernel steps */
-  i64 bytes_moved; /* read and written by the steps */
-  i64 bytes_saved; /* by unfused operations beyond that */
-  i64 nops;        /* operations the user wrote, as nodes */
-  double time;     /* attached: nanoseconds of the steps on one thread, roughly */
-  i64 bytes;       /* of the plan itself */
+  u8 device;   /* the arena's: other devices' temporaries are blocks of their own */
+  bool apart;  /* there are such */
+  bool checks; /* a device may find an error as it runs: JOB_POSITIONS */
+  const struct CallLibrary *library; /* attached: who carries out its calls, or NULL */
+  i64 arena;                         /* bytes of temporaries that lie in no output */
+  i32 nkernels;                      /* kernel steps */
+  i64 bytes_moved;                   /* read and written by the steps */
+  i64 bytes_saved;                   /* by unfused operations beyond that */
+  i64 nops;                          /* operations the user wrote, as nodes */
+  double time;                       /* attached: nanoseconds of the steps on one thread, roughly */
+  i64 bytes;                         /* of the plan itself */
   Source *source;
 };
 

@@ -6,47 +6,10 @@
 ** Sends and receives are given as lists of pairs, one for each rank of a list: at which element, how many. Messages to
 ** the rank itself are copies.
 */
-#include <lua.h>
-#include <lauxlib.h>
 #include "base/system.h"
-#include "dist/dist.h"
-#include "lua/lua_seam.h"
+#include "dist/dist_lua.h"
 
-enum { AGREE_TEXT = 256 };
-
-static Seam lent;
-
-/* A hook for instructions that was not there when the function was called: Ctrl-C. */
-static lua_Hook hook_before;
-
-static bool is_interrupted(void *L) {
-  lua_Hook hook = lua_gethook(L);
-  return hook && hook != hook_before && lua_gethookmask(L) & LUA_MASKCOUNT;
-}
-
-static void enter(lua_State *L) {
-  lent.enter(L, "exchanges tensors with other ranks");
-  hook_before = lua_gethook(L);
-  ty_world.interrupted = is_interrupted;
-  ty_world.ctx = L;
-}
-
-/* What messages of an exchange that failed may still read and write stays. */
-static int fail(lua_State *L, int from) {
-  for (int i = from; i <= lua_gettop(L); i++) {
-    lua_pushvalue(L, i);
-    luaL_ref(L, LUA_REGISTRYINDEX);
-  }
-  if (is_interrupted(L)) return 0; /* the hook raises at the next instruction */
-  return lent.fail(L, ty_world.failure);
-}
-
-static i64 number_at(lua_State *L, int list, int i) {
-  lua_rawgeti(L, list, i);
-  const i64 v = (i64)lua_tonumber(L, -1);
-  lua_pop(L, 1);
-  return v;
-}
+static i64 bytes_of(const Type *t) { return ty_type_numel(t) * ty_dtypes[t->dtype].bytes; }
 
 /* open(names) -> rank, size, version of the library; nil and why not */
 static int l_open(lua_State *L) {
@@ -69,44 +32,87 @@ static int l_open(lua_State *L) {
   return 3;
 }
 
-/* settings(seconds of patience, the launcher's file, ranks on this machine) */
+/* settings(seconds of patience, the launcher's file, ranks on this machine, bytes of a message if others than it has) */
 static int l_settings(lua_State *L) {
   ty_world.patience = (i64)(luaL_checknumber(L, 1) * 1e9);
   ty_system_format(ty_world.file, sizeof ty_world.file, "%.511s", luaL_optstring(L, 2, ""));
   const int processors = ty_system_processors();
   ty_world.crowded = processors && luaL_optnumber(L, 3, 1) > processors;
+  ty_world.piece = (i64)luaL_optnumber(L, 4, (double)ty_world.piece);
   return 0;
 }
 
-/* agree(who, tag, ranks, own index, text) -> true where all ranks gave the same text, else the texts by rank */
+/* The ranks of the list at index i, as messages of which nothing else is set. */
+static Message *ranks_at(lua_State *L, int i, int *n) {
+  *n = (int)lua_objlen(L, i);
+  Message *m = lua_newuserdata(L, (size_t)*n * sizeof *m + 1);
+  memset(m, 0, (size_t)*n * sizeof *m);
+  for (int k = 0; k < *n; k++) m[k].rank = (int)ty_dist_number(L, i, k + 1);
+  return m;
+}
+
+/* The head of an exchange: who, tag and own index are the arguments 1, 2, 4. */
+static ExchangeHead head_of(lua_State *L, int n) {
+  ExchangeHead h;
+  memset(&h, 0, sizeof h);
+  ty_system_format(h.who, sizeof h.who, "%.31s", luaL_checkstring(L, 1));
+  h.tag = (i32)luaL_checknumber(L, 2);
+  h.own = (i32)luaL_checknumber(L, 4) - 1;
+  h.n = n;
+  return h;
+}
+
+/* Pushes the result of a call in the capture in progress. */
+static void push_call(lua_State *L, const ExchangeHead *h, const Message *m, const Type *t,
+                      int base, int x) {
+  const i64 takes = x ? bytes_of(ty_dist_lent.type(L, h->who, x)) : 0;
+  const i32 number = ty_exchange_call(h, m, takes, bytes_of(t), ty_dist_lent.add_call);
+  if (!number) ty_dist_lent.enter(L, "has more different exchanges than are kept");
+  ty_dist_lent.call(L, h->who, number, t, base, x);
+}
+
+/* records() -> whether what is called is captured, for plans */
+static int l_records(lua_State *L) {
+  ty_dist_lent.enter(L, NULL);
+  lua_pushboolean(L, ty_dist_lent.calls(L) >= 0);
+  return 1;
+}
+
+/* agree(who, tag, ranks, own index, text, again) -> true where all ranks gave the same text, else the texts by rank. again:
+** the caller goes on where they did not; a plan can have it so at its first exchange alone. */
 static int l_agree(lua_State *L) {
-  enter(L);
   const char *who = luaL_checkstring(L, 1), *text = luaL_checkstring(L, 5);
   const int tag = (int)luaL_checknumber(L, 2), own = (int)luaL_checknumber(L, 4);
-  const int n = (int)lua_objlen(L, 3);
-  char(*all)[AGREE_TEXT] = lua_newuserdata(L, (size_t)n * AGREE_TEXT);
-  Message *m = lua_newuserdata(L, 2 * (size_t)n * sizeof *m);
-  int count = 0;
-  memset(all[own - 1], 0, AGREE_TEXT);
-  ty_system_format(all[own - 1], AGREE_TEXT, "%.255s", text);
-  for (int i = 0; i < n; i++) {
-    if (i == own - 1) continue;
-    const int rank = (int)number_at(L, 3, i + 1);
-    m[count++] = (Message){all[own - 1], AGREE_TEXT, rank, true};
-    m[count++] = (Message){all[i], AGREE_TEXT, rank, false};
-  }
-  if (!ty_world_exchange(who, m, count, tag)) return fail(L, 6);
-  bool same = true;
-  for (int i = 0; i < n; i++) same = same && !memcmp(all[i], all[own - 1], AGREE_TEXT);
-  if (same) {
+  int n;
+  bool same;
+  ty_dist_lent.enter(L, NULL);
+  const int calls = ty_dist_lent.calls(L);
+  if (calls > 0 && lua_toboolean(L, 6))
+    ty_dist_lent.enter(L, "exchanges something before it knows what other ranks do");
+  Message *ranks = ranks_at(L, 3, &n);
+  if (calls >= 0) {
+    ExchangeHead h = head_of(L, n);
+    const Type t = {.dtype = T_U8, .rank = 1, .dims = {1}};
+    h.agrees = true;
+    ty_system_format(h.text, sizeof h.text, "%.255s", text);
+    push_call(L, &h, ranks, &t, 0, 0);
     lua_pushboolean(L, 1);
     return 1;
   }
-  lua_createtable(L, n, 0);
-  for (int i = 0; i < n; i++) {
-    lua_pushlstring(L, all[i], strnlen(all[i], AGREE_TEXT));
-    lua_rawseti(L, -2, i + 1);
+  ty_dist_enter(L);
+  Agreeing *a = ty_agree_begin(who, tag, ranks, n, own - 1, text, 0);
+  if (!a || !ty_agree_wait(a, &same)) return ty_dist_fail(L, 6);
+  if (same) {
+    lua_pushboolean(L, 1);
+  } else {
+    lua_createtable(L, n, 0);
+    for (int i = 0; i < n; i++) {
+      const char *of = ty_agree_text(a, i);
+      lua_pushlstring(L, of, strnlen(of, AGREE_TEXT));
+      lua_rawseti(L, -2, i + 1);
+    }
   }
+  ty_agree_end(a);
   return 1;
 }
 
@@ -116,65 +122,99 @@ static Type result_type(lua_State *L, int i) {
   const int dtype = ty_dtype_find(luaL_checkstring(L, i));
   t.dtype = (u8)(dtype < 0 ? T_U8 : dtype);
   t.rank = (u8)TY_MIN((int)lua_objlen(L, i + 1), MAX_RANK);
-  for (int d = 0; d < t.rank; d++) t.dims[d] = number_at(L, i + 1, d + 1);
+  for (int d = 0; d < t.rank; d++) t.dims[d] = ty_dist_number(L, i + 1, d + 1);
   return t;
+}
+
+/* The messages of l_exchange with other ranks, p being offsets; what goes to the rank itself is in the head. */
+static Message *places_at(lua_State *L, ExchangeHead *h, bool sends, bool receives, i64 size) {
+  const int n = (int)lua_objlen(L, 3);
+  Message *m = lua_newuserdata(L, 2 * (size_t)n * sizeof *m + 1);
+  memset(m, 0, 2 * (size_t)n * sizeof *m);
+  for (int i = 0; i < n; i++) {
+    const int rank = (int)ty_dist_number(L, 3, i + 1);
+    const i64 out = sends ? size * ty_dist_number(L, 6, 2 * i + 2) : 0;
+    const i64 in = receives ? size * ty_dist_number(L, 9, 2 * i + 2) : 0;
+    const i64 from = out ? size * ty_dist_number(L, 6, 2 * i + 1) : 0;
+    const i64 to = in ? size * ty_dist_number(L, 9, 2 * i + 1) : 0;
+    if (i == h->own) {
+      h->from = from, h->to = to, h->copies = TY_MIN(in, out);
+      continue;
+    }
+    for (int way = 0; way < 2; way++) {
+      if (!(way ? in : out)) continue;
+      Message *y = &m[h->n++];
+      y->p = (void *)(uintptr_t)(way ? to : from);
+      y->bytes = way ? in : out;
+      y->rank = rank;
+      y->sends = !way;
+    }
+  }
+  return m;
+}
+
+/* The same of a capture: a result over one that is there sends from it, if it sends. */
+static int record_exchange(lua_State *L) {
+  const bool sends = !lua_isnoneornil(L, 5), receives = !lua_isnoneornil(L, 7);
+  if (!sends || !receives) ty_dist_lent.enter(L, "sends or receives a single message");
+  const bool into = ty_dist_lent.is_tensor(L, 7);
+  const Type *x = ty_dist_lent.type(L, luaL_checkstring(L, 1), 5);
+  const Type t = into ? *ty_dist_lent.type(L, luaL_checkstring(L, 1), 7) : result_type(L, 7);
+  if (ty_is_complex(t.dtype) || x->device) ty_dist_lent.enter(L, "exchanges complex numbers");
+  ExchangeHead h = head_of(L, 0);
+  const Message *m = places_at(L, &h, true, true, ty_dtypes[t.dtype].bytes);
+  push_call(L, &h, m, &t, into ? 7 : 0, into && lua_rawequal(L, 5, 7) ? 0 : 5);
+  return 1;
 }
 
 /* exchange(who, tag, ranks, own index, x or nil, sends, to, dims or nil, receives) -> what was received, or nothing.
 ** sends, receives: {at, count, at, count ...} in elements, a pair for each rank; nil: none at all. to: a dtype, for a new
-** tensor of these dims; or a tensor to receive into, which the caller has made, contiguous, and shares with nobody. */
+** tensor of these dims; or a tensor to receive into, which the caller has made, contiguous, and shares with nobody. In
+** captures such a tensor stays as it is, and the result is another one. */
 static int l_exchange(lua_State *L) {
-  enter(L);
+  ty_dist_lent.enter(L, NULL);
+  if (ty_dist_lent.calls(L) >= 0) return record_exchange(L);
+  ty_dist_enter(L);
   const char *who = luaL_checkstring(L, 1);
-  const int tag = (int)luaL_checknumber(L, 2), own = (int)luaL_checknumber(L, 4);
-  const int n = (int)lua_objlen(L, 3);
   const bool sends = !lua_isnoneornil(L, 5), receives = !lua_isnoneornil(L, 7);
   const u8 *from = NULL;
   u8 *to = NULL;
   Type type = {0};
-  Message *m = lua_newuserdata(L, 2 * (size_t)n * sizeof *m);
-  if (sends) from = lent.read(L, who, 5, &type);
-  if (receives && lent.is_tensor(L, 7)) {
-    to = (u8 *)(uintptr_t)lent.read(L, who, 7, &type);
+  if (sends) from = ty_dist_lent.read(L, who, 5, &type);
+  if (receives && ty_dist_lent.is_tensor(L, 7)) {
+    to = (u8 *)(uintptr_t)ty_dist_lent.read(L, who, 7, &type);
     lua_pushvalue(L, 7);
   } else if (receives) {
     const Type t = result_type(L, 7);
-    if (!(to = lent.make(L, &t))) {
+    if (!(to = ty_dist_lent.make(L, &t))) {
       ty_world_fail_here(who, "is out of memory");
-      return lent.fail(L, "out of memory");
+      return ty_dist_lent.fail(L, "out of memory");
     }
     type.dtype = t.dtype;
   }
-  const i64 size = ty_dtypes[type.dtype].bytes;
-  int count = 0;
-  for (int i = 0; i < n; i++) {
-    const int rank = (int)number_at(L, 3, i + 1);
-    const i64 out = sends ? number_at(L, 6, 2 * i + 2) : 0;
-    const i64 in = receives ? number_at(L, 9, 2 * i + 2) : 0;
-    const u8 *p = out ? from + size * number_at(L, 6, 2 * i + 1) : NULL;
-    u8 *q = in ? to + size * number_at(L, 9, 2 * i + 1) : NULL;
-    if (i == own - 1) {
-      if (out && in) memcpy(q, p, (size_t)(size * TY_MIN(in, out)));
-      continue;
-    }
-    if (out) m[count++] = (Message){(void *)p, size * out, rank, true};
-    if (in) m[count++] = (Message){q, size * in, rank, false};
+  ExchangeHead h = head_of(L, 0);
+  Message *m = places_at(L, &h, sends, receives, ty_dtypes[type.dtype].bytes);
+  for (int i = 0; i < h.n; i++) {
+    const i64 at = (i64)(uintptr_t)m[i].p;
+    m[i].p = m[i].sends ? (void *)(from + at) : to + at;
   }
-  if (!ty_world_exchange(who, m, count, tag)) return fail(L, 5);
+  if (h.copies) memcpy(to + h.to, from + h.from, (size_t)h.copies);
+  if (!ty_world_exchange(who, m, h.n, h.tag)) return ty_dist_fail(L, 5);
+  if (receives) lua_pushvalue(L, -2); /* the messages lie above it */
   return receives ? 1 : 0;
 }
 
 /* team(ranks, tag) -> the number of a team for reduce; 0: there are too many */
 static int l_team(lua_State *L) {
-  enter(L);
+  ty_dist_enter(L);
   int number = 0;
   const int n = (int)lua_objlen(L, 1);
   int *ranks = lua_newuserdata(L, (size_t)n * sizeof *ranks);
-  for (int i = 0; i < n; i++) ranks[i] = (int)number_at(L, 1, i + 1);
+  for (int i = 0; i < n; i++) ranks[i] = (int)ty_dist_number(L, 1, i + 1);
   const int e = ty_world.mpi->team(ranks, n, (int)luaL_checknumber(L, 2), &number);
   if (e) {
     ty_world_fail_mpi("group", e);
-    return fail(L, 1);
+    return ty_dist_fail(L, 1);
   }
   lua_pushnumber(L, number);
   return 1;
@@ -190,27 +230,27 @@ static int l_takes(lua_State *L) {
 /* reduce(who, team, x, op) -> MPI's own reduction of x over the team's ranks */
 static int l_reduce(lua_State *L) {
   static const char *const ops[] = {"sum", "max", "min", "prod", NULL};
-  enum { MOST = 1 << 28 };
-  enter(L);
+  ty_dist_enter(L);
   const char *who = luaL_checkstring(L, 1);
   const int team = (int)luaL_checknumber(L, 2), op = luaL_checkoption(L, 4, NULL, ops);
   Type t;
-  const u8 *x = lent.read(L, who, 3, &t);
-  u8 *y = lent.make(L, &t);
+  const u8 *x = ty_dist_lent.read(L, who, 3, &t);
+  u8 *y = ty_dist_lent.make(L, &t);
   if (!y) {
     ty_world_fail_here(who, "is out of memory");
-    return lent.fail(L, "out of memory");
+    return ty_dist_lent.fail(L, "out of memory");
   }
   const i64 n = ty_type_numel(&t), size = ty_dtypes[t.dtype].bytes;
-  for (i64 at = 0; at < n; at += MOST) {
+  const i64 most = ty_world.piece / size;
+  for (i64 at = 0; at < n; at += most) {
     Request r;
-    const int e = ty_world.mpi->reduce(x + at * size, y + at * size, (int)TY_MIN(MOST, n - at),
+    const int e = ty_world.mpi->reduce(x + at * size, y + at * size, (int)TY_MIN(most, n - at),
                                        t.dtype, (MpiOp)op, team, &r);
     if (e) {
       ty_world_fail_mpi(who, e);
-      return fail(L, 3);
+      return ty_dist_fail(L, 3);
     }
-    if (!ty_world_wait(who, &r, "a rank")) return fail(L, 3);
+    if (!ty_world_wait(who, &r, "a rank")) return ty_dist_fail(L, 3);
   }
   return 1;
 }
@@ -224,22 +264,14 @@ static int l_failure(lua_State *L) {
 
 TY_EXPORT int luaopen_tycho_dist(lua_State *L);
 int luaopen_tycho_dist(lua_State *L) {
-  static const luaL_Reg fns[] = {
-      {"open", l_open},         {"settings", l_settings}, {"agree", l_agree},
-      {"exchange", l_exchange}, {"team", l_team},         {"takes", l_takes},
-      {"reduce", l_reduce},     {"failure", l_failure},   {NULL, NULL}};
-  lua_getfield(L, LUA_REGISTRYINDEX, SEAM_KEY);
-  const Seam *seam = (const Seam *)lua_touserdata(L, -1);
-  if (!seam || lua_objlen(L, -1) != sizeof *seam || seam->magic != SEAM_MAGIC ||
-      seam->size != sizeof *seam)
-    return luaL_error(L, "tycho: dist.so does not belong to this core.so");
-  lent = *seam;
+  static const luaL_Reg fns[] = {{"open", l_open},         {"settings", l_settings},
+                                 {"agree", l_agree},       {"records", l_records},
+                                 {"exchange", l_exchange}, {"team", l_team},
+                                 {"takes", l_takes},       {"reduce", l_reduce},
+                                 {"failure", l_failure},   {NULL, NULL}};
+  if (!ty_dist_borrow(L)) return luaL_error(L, "tycho: dist.so does not belong to this core.so");
   lua_newtable(L);
-  for (const luaL_Reg *f = fns; f->name; f++) {
-    lua_getfield(L, LUA_REGISTRYINDEX, SEAM_STATE);
-    lua_getfield(L, LUA_REGISTRYINDEX, SEAM_META);
-    lua_pushcclosure(L, f->func, 2);
-    lua_setfield(L, -2, f->name);
-  }
+  ty_dist_functions(L, fns);
+  ty_dist_open_nccl(L);
   return 1;
 }

@@ -10,6 +10,8 @@
 ** 4. MPI waits in its finalizing for all ranks, and for ever. So a process that exits tells the others, and finalizes MPI
 **    only where all ranks have ended well.
 ** 5. A message of more bytes than an int counts goes in pieces, which MPI keeps in order.
+** 6. Messages travel while other work is done: what has begun is a Flight, which goes on wherever somebody waits or says
+**    so (ty_world_go_on). One thread at a time calls MPI.
 */
 #include "base/system.h"
 #include "dist/dist.h"
@@ -17,12 +19,12 @@
 #include <stdio.h>
 
 enum { NOTICE_TAG = 0, NOTICE_TEXT = 240, RANKS_NAMED = 8 };
-#define PIECE ((i64)1 << 30)
-#define LOOK_EVERY 2000000    /* nanoseconds */
-#define FILE_EVERY 20000000   /* nanoseconds between looks at the launcher's file */
+enum { BUSY = 500, BUSY_CROWDED = 50 }; /* tests before a wait sleeps */
+#define LOOK_EVERY 2000000              /* nanoseconds */
+#define FILE_EVERY 20000000             /* nanoseconds between looks at the launcher's file */
 #define ENDED_GRACE 500000000 /* for messages of a rank that has ended, which are under way */
 
-World ty_world;
+World ty_world = {.piece = (i64)1 << 30};
 
 typedef struct Notice {
   i32 rank, failed; /* failed: 0 where the rank has ended */
@@ -139,22 +141,26 @@ typedef struct Pending {
   bool sends;
 } Pending;
 
-typedef struct Wait {
-  const char *who, *about;
-  Pending *p;
-  int n;
+struct Flight {
+  const char *about; /* stands for ranks in errors, or NULL */
+  Flight *next;
   i64 moved; /* when the last request was done */
-} Wait;
+  int n;
+  char who[64];
+  Pending p[];
+};
+
+static Flight *flights; /* those that have begun, the last one first */
 
 /* Whether a rank is waited for: those whose messages do not come count, if there are any. */
-static bool is_waiting_for(const Wait *w, int rank, bool receives) {
+static bool is_waiting_for(const Flight *w, int rank, bool receives) {
   for (int i = 0; i < w->n; i++)
     if (w->p[i].rank == rank && w->p[i].sends != receives) return true;
   return false;
 }
 
 /* The ranks that are waited for: "rank 2", "ranks 1, 3". */
-static void name_ranks(const Wait *w, char *text, size_t room) {
+static void name_ranks(const Flight *w, char *text, size_t room) {
   bool receives = false;
   int count = 0, named = 0;
   if (w->about) {
@@ -170,7 +176,7 @@ static void name_ranks(const Wait *w, char *text, size_t room) {
   if (count > named) ty_system_format(text + at, room - at, " and others");
 }
 
-static void stall(const Wait *w, const char *after) {
+static void stall(const Flight *w, const char *after) {
   char ranks[120] = "", text[NOTICE_TEXT];
   name_ranks(w, ranks, sizeof ranks);
   ty_system_format(text, sizeof text, "%.119s %.60s", ranks, after);
@@ -178,14 +184,14 @@ static void stall(const Wait *w, const char *after) {
 }
 
 /* Whether a rank that is waited for has ended. */
-static bool is_waiting_for_ended(const Wait *w) {
+static bool is_waiting_for_ended(const Flight *w) {
   for (int i = 0; i < w->n; i++)
     if (w->p[i].rank >= 0 && ended[w->p[i].rank]) return true;
   return false;
 }
 
 /* False: the wait has failed. */
-static bool look(const Wait *w) {
+static bool look(const Flight *w) {
   const i64 now = ty_system_now();
   char text[60];
   if (!hear(w->who) || !read_file(w->who, now)) return false;
@@ -205,37 +211,41 @@ static bool look(const Wait *w) {
   return false;
 }
 
-/* Ranks may outnumber processors: then who waits lets others work soon. Else a yield may cost a whole turn of another
-** process, and comes where a message is not under way. */
+/* A message that is under way comes while tests spin, in some 50 microseconds. Else the other rank works, or another process
+** has its processor: then who sleeps lets others work, and goes on soon when he wakes, where a yield may cost a whole turn of
+** another process. Ranks may outnumber processors. */
 static void pause_after(int spins) {
-  const int busy = ty_world.crowded ? 50 : 4000;
+  const int busy = ty_world.crowded ? BUSY_CROWDED : BUSY;
   if (spins < busy) ty_relax();
-  else if (spins < 2 * busy) ty_thread_yield();
-  else ty_dist_sleep(spins < 3 * busy ? 20000 : 200000);
+  else ty_dist_sleep(spins < 2 * BUSY ? 20000 : 200000);
+}
+
+/* Takes out what is done. False: MPI has an error. */
+static bool test(Flight *w, bool *moves) {
+  for (int i = 0; i < w->n;) {
+    int done = 0;
+    const int e = ty_world.mpi->test(&w->p[i].request, &done);
+    if (e) {
+      ty_world_fail_mpi(w->who, e);
+      return false;
+    }
+    if (done) w->p[i] = w->p[--w->n], *moves = true;
+    else i++;
+  }
+  return true;
 }
 
 /* Until none is left. */
-static bool finish(Wait *w) {
+static bool finish(Flight *w) {
   i64 next_look = ty_system_now() + LOOK_EVERY;
   w->moved = next_look;
   for (int spins = 0; w->n; spins++) {
-    for (int i = 0; i < w->n;) {
-      int done = 0, e = ty_world.mpi->test(&w->p[i].request, &done);
-      if (e) {
-        ty_world_fail_mpi(w->who, e);
-        return false;
-      }
-      if (!done) {
-        i++;
-        continue;
-      }
-      w->p[i] = w->p[--w->n];
-      w->moved = next_look - LOOK_EVERY;
-      spins = 0;
-    }
+    bool moves = false;
+    if (!test(w, &moves)) return false;
+    if (moves) w->moved = next_look - LOOK_EVERY, spins = 0;
     if (!w->n) break;
     pause_after(spins);
-    if (spins % 64 && spins < 4000) continue;
+    if (spins % 64 && spins < BUSY) continue;
     if (ty_system_now() < next_look) continue;
     next_look = ty_system_now() + LOOK_EVERY;
     if (!look(w)) return false;
@@ -247,8 +257,8 @@ static bool finish(Wait *w) {
 
 static bool post(const char *who, const Message *m, int tag, Pending *p) {
   int e = 0;
-  for (i64 at = 0; at < m->bytes && !e; at += PIECE, p++) {
-    const int bytes = (int)TY_MIN(PIECE, m->bytes - at);
+  for (i64 at = 0; at < m->bytes && !e; at += ty_world.piece, p++) {
+    const int bytes = (int)TY_MIN(ty_world.piece, m->bytes - at);
     *p = (Pending){.rank = m->rank, .sends = m->sends};
     e = m->sends ? ty_world.mpi->send((const u8 *)m->p + at, bytes, m->rank, tag, &p->request)
                  : ty_world.mpi->receive((u8 *)m->p + at, bytes, m->rank, tag, &p->request);
@@ -258,34 +268,86 @@ static bool post(const char *who, const Message *m, int tag, Pending *p) {
   return false;
 }
 
-static i64 pieces(i64 bytes) { return (bytes + PIECE - 1) / PIECE; }
+static i64 pieces(i64 bytes) { return (bytes + ty_world.piece - 1) / ty_world.piece; }
 
-bool ty_world_exchange(const char *who, const Message *m, int n, int tag) {
-  if (ty_world.failure[0]) return false;
-  Pending few[32];
+static Flight *flight_new(const char *who, i64 n) {
+  Flight *f = ty_mem_zalloc(sizeof *f + (size_t)n * sizeof *f->p);
+  if (!f) {
+    ty_world_fail_here(who, "is out of memory");
+    return NULL;
+  }
+  ty_system_format(f->who, sizeof f->who, "%.63s", who);
+  f->n = (int)n;
+  f->next = flights;
+  return flights = f;
+}
+
+/* Of a flight that is over. */
+static void flight_free(Flight *f) {
+  Flight **at = &flights;
+  while (*at != f) at = &(*at)->next;
+  *at = f->next;
+  ty_mem_free(f);
+}
+
+Flight *ty_world_begin(const char *who, const Message *m, int n, int tag) {
+  if (ty_world.failure[0]) return NULL;
   i64 count = 0, at = 0;
   for (int i = 0; i < n; i++) count += pieces(m[i].bytes);
-  Wait w = {.who = who, .p = few, .n = (int)count};
-  if (count > TY_COUNT(few) && !(w.p = ty_mem_alloc((size_t)count * sizeof *w.p))) {
-    ty_world_fail_here(who, "is out of memory");
-    return false;
-  }
-  bool ok = true;
+  Flight *f = flight_new(who, count);
   for (int sends = 0; sends < 2; sends++) /* what arrives finds its place */
-    for (int i = 0; i < n && ok; i++)
+    for (int i = 0; i < n && f; i++)
       if (m[i].sends == sends) {
-        ok = post(who, &m[i], tag, w.p + at);
+        if (!post(who, &m[i], tag, f->p + at)) return NULL;
         at += pieces(m[i].bytes);
       }
-  ok = ok && finish(&w);
-  if (w.p != few) ty_mem_free(w.p);
-  return ok;
+  return f;
+}
+
+bool ty_world_end(Flight *f) {
+  if (ty_world.failure[0] || !finish(f)) return false;
+  flight_free(f);
+  return true;
+}
+
+void ty_world_go_on(void) {
+  bool moves = false;
+  if (ty_world.failure[0]) return;
+  for (Flight *f = flights; f; f = f->next)
+    if (!test(f, &moves)) return;
+}
+
+bool ty_world_exchange(const char *who, const Message *m, int n, int tag) {
+  Flight *f = ty_world_begin(who, m, n, tag);
+  return f && ty_world_end(f);
 }
 
 bool ty_world_wait(const char *who, Request *r, const char *about) {
-  Pending p = {.request = *r, .rank = -1};
-  Wait w = {.who = who, .about = about, .p = &p, .n = 1};
-  return finish(&w);
+  Flight *f = flight_new(who, 1);
+  if (!f) return false;
+  f->about = about;
+  f->p[0] = (Pending){.request = *r, .rank = -1};
+  return ty_world_end(f);
+}
+
+bool ty_world_until(const char *who, const int *ranks, int n, bool (*done)(void *), void *ctx) {
+  Flight *f = flight_new(who, n); /* it has no requests, and nobody tests it */
+  if (!f) return false;
+  flights = f->next;
+  f->n = 0;
+  for (int i = 0; i < n; i++)
+    if (ranks[i] != ty_world.rank) f->p[f->n++] = (Pending){.rank = ranks[i]};
+  i64 next_look = ty_system_now() + LOOK_EVERY;
+  bool ok = true;
+  f->moved = next_look;
+  for (int spins = 0; ok && !done(ctx); spins++) {
+    pause_after(spins);
+    if (ty_system_now() < next_look) continue;
+    next_look = ty_system_now() + LOOK_EVERY;
+    ok = look(f);
+  }
+  ty_mem_free(f);
+  return ok;
 }
 
 /* --- beginning and end */

@@ -8,6 +8,7 @@
 #include "device/cpu/cpu.h"
 #include "engine/engine.h"
 #include "ir/body.h"
+#include "ir/call.h"
 
 /* --- kernels */
 
@@ -27,7 +28,7 @@ static bool kernel_on(Step *s, const Device *d) {
 /* Who does the step: its device, or where that refuses the CPU. */
 static bool attach_step(Step *s) {
   const Device *d = ty_devices[s->device];
-  const bool own = s->job && (s->job->kind == JOB_TO || s->job->kind == JOB_LOOP);
+  const bool own = s->job && s->job->kind >= JOB_TO; /* the engine's */
   s->away = d != ty_cpu && s->job && !own && !d->takes(s->job);
   if (s->program && (s->away || !kernel_on(s, d))) {
     s->away = d != ty_cpu;
@@ -119,6 +120,7 @@ static bool attach(State *S, Plan *p) {
     if (s->away) keep_written(p, i);
     if (s->job && s->job->kind == JOB_LOOP && !attach_loop(S, p, s)) return false;
     if (s->job && s->job->kind == JOB_POSITIONS) p->checks = true;
+    if (s->job && s->job->kind == JOB_CALL) p->library = ty_call_find(s->job->node->arg.k)->library;
     if (s->kind != STEP_GEMM) continue;
     s->job->gemm->amx = s->job->gemm->amx && ty_bf16_unit();
     i64 (*panels)(const Gemm *) = s->away ? NULL : ty_devices[s->device]->panels;

@@ -111,6 +111,7 @@ static void node_list(Text *t, const i32 *list, i32 n) {
 /* Which code runs a product, where it is not ours. */
 static const char *by_whom(const Node *n) {
   if (n->arg.k2 == PRODUCT_BLAS) return " by OpenBLAS";
+  if (n->arg.k2 & PRODUCT_LIBRARY) return " by the device's library";
   if (n->arg.k2 != PRODUCT_BF16 || !ty_bf16_unit()) return "";
   return ty_amx_refusal() ? " by AVX512-BF16" : " by AMX";
 }
@@ -168,8 +169,10 @@ static void plan_step(Text *t, const Plan *p, i32 i) {
   snprintf(node, sizeof node, "%%%d %s%s", s->node, s->op == OP_INPUT ? "copy" : ty_ops[s->op].name,
            s->kind == STEP_GEMM && s->job->blas        ? " (blas)"
            : s->kind == STEP_GEMM && s->job->gemm->amx ? s->kernel ? " (bf16), epilogue" : " (bf16)"
-           : s->kind == STEP_GEMM && s->kernel         ? ", epilogue"
-                                                       : "");
+           : s->kind == STEP_GEMM && s->job->gemm->library
+               ? s->kernel ? " (fast), epilogue" : " (fast)"
+           : s->kind == STEP_GEMM && s->kernel ? ", epilogue"
+                                               : "");
   for (i32 j = 0; j < s->noperands; j++) bytes += p->slot[s->slot[j]].bytes;
   ty_text_printf(t, "  %-4d %-6s  %-18s %-24s -> %-14s %12" PRId64, i, step_kinds[s->kind], node,
                  reads, writes, bytes);

@@ -18,7 +18,8 @@ enum { TRIAL_CALLS = 16, REST_CALLS = 4096, COLD_MOST = 32 };
 u32 ty_entry_word(const State *S) {
   return (u32)S->default_dtype | (u32)S->blas << 8 | (u32)S->fast << 9 |
          (u32)S->deterministic << 10 | (u32)S->amx << 11 | (u32)S->grad_mode << 12 |
-         (u32)S->cast << 13 | (u32)S->default_device << 20 | (u32)(S->hooks > 0) << 31;
+         (u32)S->cast << 13 | (u32)S->reduced << 18 | (u32)S->default_device << 20 |
+         (u32)(S->hooks > 0) << 31;
 }
 
 static const char *const kind_names[] = {

@@ -14,6 +14,7 @@
 */
 #include "engine/engine.h"
 #include "base/events.h"
+#include "device/call_library.h"
 #include "ir/body.h"
 
 enum { FEW = 96 }; /* slots and outputs for which the stack has room */
@@ -30,6 +31,7 @@ typedef struct Bound {
   u8 *wanted;    /* per buffer of inputs; see wanted_later */
   i32 careful;   /* steps behind this one may not fail: the first write in place */
   void **packed; /* per step, of a loop's turns: weights packed ahead, or NULL */
+  bool lost;     /* other libraries still use its memory, which is left to them */
 } Bound;
 
 /* --- may an output take a buffer that is there? */
@@ -288,8 +290,32 @@ static bool run_away(const Bound *B, const Step *s, const char **err) {
 
 static bool run_loop(const Bound *B, const Step *s, const char **err);
 
+static bool ask(void *ctx) {
+  State *S = ctx;
+  return S->interrupted(S);
+}
+
+/* A call begins or ends. */
+static bool run_call(const Bound *B, const Step *s, const char **err) {
+  State *S = B->S;
+  const bool begins = s->job->kind == JOB_CALL;
+  const AsyncCall *c = ty_call_find(s->job->node->arg.k);
+  void *buf[MAX_OPERANDS];
+  u64 scalar[MAX_OPERANDS * 2];
+  CallRun r = {.run = S->runs.run, .interrupted = S->interrupted ? ask : NULL, .ctx = S};
+  gather(B, s, buf, scalar);
+  void *y = buf[s->noperands - 1];
+  const CallAnswer a =
+      begins ? c->library->begin(c, buf[s->noperands - 3], y, &r) : c->library->end(c, y, &r);
+  *err = r.err;
+  S->stopped |= a == CALL_STOPPED;
+  S->out_of_range |= a == CALL_AGAIN;
+  return a == CALL_DONE;
+}
+
 static bool run_other(const Bound *B, const Step *s, const char **err) {
   if (s->away) return run_away(B, s, err);
+  if (s->job->kind >= JOB_CALL) return run_call(B, s, err);
   if (s->job->kind == JOB_LOOP) return run_loop(B, s, err);
   return s->job->kind == JOB_TO ? run_to(B, s, err) : run_job(B, s, err);
 }
@@ -443,29 +469,33 @@ static bool has_faulty_input(const Bound *B) {
   return false;
 }
 
-static bool ask(void *ctx) {
-  State *S = ctx;
-  return S->interrupted(S);
-}
-
 /* Somebody may want an end of it. */
 static bool takes_long(const Bound *B) {
   enum { SHORT = 3000000 }; /* nanoseconds */
   return TY_UNLIKELY(B->p->time > SHORT) && B->S->interrupted;
 }
 
-/* The steps where that is so. */
-static bool run_watched(const Bound *B, const char **err) {
+/* What is asked meanwhile where calls are under way. */
+static bool go_on(void *ctx) {
+  const Bound *B = ctx;
+  B->p->library->go_on();
+  return B->S->interrupted && B->S->interrupted(B->S);
+}
+
+/* The steps where that is so, and those with calls, which go on between steps. */
+static bool run_watched(Bound *B, const char **err) {
   State *S = B->S;
-  Watch w = {.ask = ask, .ctx = S, .every = STOP_LOOKS};
+  const bool calls = B->p->library != NULL;
+  Watch w = {.ask = calls ? go_on : ask, .ctx = calls ? (void *)B : S, .every = STOP_LOOKS};
   bool ok = true;
   ty_watch(&w);
   for (i32 i = 0; i < B->p->nsteps && ok; i++) {
     if (i == B->careful) ty_watch(NULL);
     ok = run_step(B, &B->p->step[i], err) && !w.stopped;
+    if (calls) B->p->library->go_on();
   }
   ty_watch(NULL);
-  S->stopped = w.stopped;
+  S->stopped = w.stopped || (calls && S->stopped);
   return ok;
 }
 
@@ -506,10 +536,16 @@ static bool run_timed(const Bound *B, const char **err) {
                      ty_ops[s->op].name, (double)(ty_event_now() - start) * 1e-3);
   }
   if (watched) ty_watch(NULL);
-  B->S->stopped = w.stopped;
+  B->S->stopped |= w.stopped;
   if (noted) ty_event_note(EV_RUN, begin, plan, 0, 0, sites);
   ty_dump_say(B->S, "time", &t);
   return ok;
+}
+
+/* See call_library.h. */
+static bool leave(const Bound *B, const char *err) {
+  const char *why = B->S->stopped ? NULL : err ? err : "out of memory";
+  return B->p->library->leave(B->S->runs.run, why);
 }
 
 static bool run_steps(Bound *B, Buffer *const *now) {
@@ -519,19 +555,21 @@ static bool run_steps(Bound *B, Buffer *const *now) {
   if (TY_UNLIKELY(B->S->slicing != NULL)) ok = run_sliced(B, &err);
   else if (TY_UNLIKELY(B->S->engine->dump & (DUMP_PROFILE | 1u << ('t' - 'a')) || B->b->timed))
     ok = run_timed(B, &err);
-  else if (takes_long(B)) ok = run_watched(B, &err);
+  else if (B->p->library || takes_long(B)) ok = run_watched(B, &err);
   else
     for (i32 i = 0; i < B->p->nsteps && ok; i++) ok = run_step(B, &B->p->step[i], &err);
   if (ok && B->p->checks) copy_written(B, now);
   if (B->device->end) B->device->end();
   if (ok) return true;
+  if (B->p->library) B->lost = !leave(B, err);
   if (B->S->stopped) return ty_fail(B->S, "interrupted: what ran was left undone");
   if (B->S->runs.failed) { /* of an earlier run */
     B->S->out_of_range = false;
     return ty_device_failed(B->S, ty_cpu, err);
   }
   if (B->S->out_of_range) return ty_fail(B->S, "%s", err);
-  return err ? ty_fail(B->S, "run: %s", err) : ty_fail_memory(B->S, "run", 0);
+  return err ? ty_fail(B->S, B->p->library ? "%s" : "run: %s", err)
+             : ty_fail_memory(B->S, "run", 0);
 }
 
 /* The page of calls. */
@@ -549,18 +587,18 @@ bool ty_exec_run(State *S, Plan *p, Recording *b, Buffer **outbuf) {
             bind_outputs(&B, outbuf) && reserve(&B);
   if (ok) {
     bind_slots(&B);
-    if (TY_UNLIKELY(ty_guarded || p->apart))
-      ok = bind_apart(&B) && run_steps(&B, outbuf), free_apart(&B);
+    if (TY_UNLIKELY(ty_guarded || p->apart)) ok = bind_apart(&B) && run_steps(&B, outbuf);
     else ok = run_steps(&B, outbuf);
+    if (TY_UNLIKELY((ty_guarded || p->apart) && !B.lost)) free_apart(&B);
   }
   for (i32 k = 0; k < B.nmade; k++) {
     if (!B.made[k]) continue;     /* there was no memory */
     ty_buffer_changed(B.made[k]); /* it may have been there, and others know it */
     if (ok) outbuf[k] = B.made[k];
-    else ty_buffer_drop(B.made[k]);
+    else if (!B.lost) ty_buffer_drop(B.made[k]);
   }
   if (B.wanted) ty_mem_free(B.wanted);
-  if (B.arena) B.device->free(B.arena, p->arena);
+  if (B.arena && !B.lost) B.device->free(B.arena, p->arena);
   if (TY_UNLIKELY(B.addr != few)) ty_buf_free(B.addr, room);
   ty_plan_drop(p);
   return ok;

@@ -150,7 +150,7 @@ static bool run_product(State *S, const Tensor *a, const Tensor *b, Tensor *y) {
   if (TY_MAX(TY_MAX(m, n), k) > SMALL || m * k > SMALL || k * n > SMALL || m * n > SMALL)
     return false;
   if (!m || !n || !k) return false;
-  if (S->blas || (d != T_F32 && d != T_F64)) return false;
+  if (S->blas || S->reduced == REDUCED_TF32 || (d != T_F32 && d != T_F64)) return false;
   Type t = {.dtype = (u8)d, .rank = 2, .device = a->type.device, .dims = {m, n}};
   const Device *device = ty_devices[t.device];
   Gemm g = {.dtype = d, .m = m, .n = n, .k = k, .batch = 1};

@@ -10,6 +10,7 @@
 */
 #include "base/system.h"
 #include "ir/body.h"
+#include "ir/call.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -64,6 +65,7 @@ static int arg_parts(int op) {
       [OP_ATTEND] = A_K | A_K2 | A_BITS,
       [OP_ATTEND_GRAD] = A_K | A_K2 | A_BITS,
       [OP_LOOP] = A_K | A_K2 | A_BITS,
+      [OP_CALL] = A_K | A_K2,
   };
   switch (ty_ops[op].class) {
   case MAP: return 0;
@@ -90,7 +92,9 @@ static u64 node_hash(const Graph *g, const Node *n) {
 }
 
 /* Nodes that stay apart although their bytes may be equal. */
-static bool never_merged(int op) { return op == OP_EMPTY || ty_ops[op].flags & F_RANDOM; }
+static bool never_merged(int op) {
+  return op == OP_EMPTY || op == OP_CALL || ty_ops[op].flags & F_RANDOM;
+}
 
 /* Index slots of all nodes anew; they are numbered in the order of insertion (see clear). */
 static void index_fill(Graph *g) {
@@ -265,7 +269,7 @@ static const char *verify_form(const Graph *g, const Node *n, i32 self) {
 
 bool ty_graph_checks(const Graph *g) {
   for (i32 i = 0; i < g->n; i++)
-    if (g->node[i].op == OP_POSITIONS) return true;
+    if (ty_node_acts(&g->node[i])) return true;
   return false;
 }
 
@@ -384,7 +388,8 @@ static __attribute__((cold)) const char *verify_attend(const Graph *g, const Nod
         (!line && memcmp(t[i]->dims, t[0]->dims, (size_t)(last - 1) * sizeof(i64))))
       return "attend: operands do not go together";
   }
-  if (n->arg.k & ~1 || n->arg.k2 < 0 || n->arg.k2 > DROP_ONE) return "attend: no such argument";
+  if (n->arg.k & ~(ATTEND_CAUSAL | ATTEND_FAST) || n->arg.k2 < 0 || n->arg.k2 > DROP_ONE)
+    return "attend: no such argument";
   if (dtype == T_F32 && n->arg.bits >> 32) return "attend: bits beyond the dtype";
   const i64 all = grad ? lead * (rows * d + m * (d + dv)) : flat;
   return y->rank == 1 && y->dims[0] == all ? NULL : "attend: wrong dims";
@@ -432,6 +437,26 @@ static __attribute__((cold)) const char *verify_fft(const Node *n, const Type *a
   return ty_type_same_dims(&want, gives ? a : y) ? NULL : "fft: wrong dims";
 }
 
+static i64 bytes_of(const Type *t) { return ty_type_numel(t) * ty_dtypes[t->dtype].bytes; }
+
+static const char *verify_call(const Graph *g, const Node *n) {
+  const AsyncCall *c = ty_call_find(n->arg.k);
+  const bool given = n->src[1] != n->src[0];
+  if (!c) return "call: there is none of this number";
+  if (n->arg.k2 == CALL_AWAITED) {
+    const Node *b = &g->node[n->src[0]];
+    return ty_node_begins(b) && b->arg.k == n->arg.k && ty_type_same_dims(&b->type, &n->type)
+               ? NULL
+               : "call: what is awaited has not begun";
+  }
+  if (n->type.device) return "call: not on the CPU";
+  if (!ty_type_same_dims(&g->node[n->src[0]].type, &n->type)) return "call: wrong dims";
+  if (bytes_of(&n->type) != c->gives) return "call: its result has other bytes";
+  return (given ? bytes_of(&g->node[n->src[1]].type) : 0) == c->takes
+             ? NULL
+             : "call: it is given other bytes";
+}
+
 static const char *verify_move(const Graph *g, const Node *n) {
   const Type *y = &n->type, *a = &g->node[n->src[0]].type;
   const Type *b = n->src[1] < 0 ? NULL : &g->node[n->src[1]].type;
@@ -477,6 +502,7 @@ static const char *verify_move(const Graph *g, const Node *n) {
   case OP_ATTEND:
   case OP_ATTEND_GRAD: return verify_attend(g, n);
   case OP_LOOP: return verify_loop(g, n);
+  case OP_CALL: return verify_call(g, n);
   default: return NULL;
   }
 }
@@ -504,7 +530,9 @@ static const char *verify_node(const Graph *g, const Node *n, i32 self) {
     if (n->arg.k < 0 || n->arg.k >= a->rank) return "scan: dim not within the rank";
     return ty_type_same_dims(a, &n->type) ? NULL : "scan: wrong dims";
   case DOT:
-    if (n->arg.k2 < 0 || n->arg.k2 > PRODUCT_BF16) return "matmul: no such code";
+    if (n->arg.k2 < 0 || n->arg.k2 >= PRODUCT_END ||
+        (n->arg.k2 > PRODUCT_BF16 && (n->arg.k2 & 7) != PRODUCT_LIBRARY))
+      return "matmul: no such code";
     if (n->arg.k2 == PRODUCT_BLAS && n->type.dtype != T_F32 && n->type.dtype != T_F64)
       return "matmul: OpenBLAS is for f32 and f64";
     if (n->arg.k2 == PRODUCT_BF16 && n->type.dtype != T_BF16)

@@ -48,12 +48,26 @@
 **                 Operands: the carried values, in one dim; the sequences [turns, elements of a row]; constants,
 **                 each in one dim, or a bool without dims: none. The result, in one dim: the last carried values;
 **                 the rows of results
+**   CALL          k = its number (call.h); k2 = CALL_*: it begins, or its end is awaited. Operands: the base, what it is
+**                 given, what it comes after; then the CALL that began, what that was given. The first one again: nothing.
+**                 Never merged; nobody but its end reads what has begun
 */
 enum { PRODUCT_OWN, PRODUCT_BLAS, PRODUCT_BF16 }; /* BF16: on the matrix unit of the processor */
+/* By a library of the device, with how the operands lay for the user, which its algorithm may go by, so that all modes take the
+** same: columns side by side along rows; B_SHARED: one matrix for all leading dims. */
+enum {
+  PRODUCT_LIBRARY = 4,
+  PRODUCT_A_COLUMNS = 8,
+  PRODUCT_B_COLUMNS = 16,
+  PRODUCT_B_SHARED = 32,
+  PRODUCT_END = 64
+};
+enum { ATTEND_CAUSAL = 1, ATTEND_FAST = 2 }; /* FAST: on tensor cores, where the device has them */
 enum { SORT_ASCENDING, SORT_DESCENDING };
 enum { SIDE_LEFT, SIDE_RIGHT };
 enum { FFT_FORWARD, FFT_INVERSE, FFT_REAL, FFT_REAL_BACK, FFT_HALF, FFT_HALF_BACK, FFT_KINDS };
 enum { FFT_AS_IT_IS, FFT_BY_N, FFT_BY_ROOT, FFT_NORMS }; /* divided by nothing, n, its root */
+enum { CALL_BEGINS, CALL_AWAITED };
 enum { RANDOM_WORDS = 4, DROP_ONE = 1 << 30 };
 
 /* The dtype to which a type rule casts operands that were promoted to d; `floating`: that stands for numbers without
@@ -105,7 +119,17 @@ typedef struct Node {
 ** PUT    operand 1 has the dtype of operand 0; arg's view over dims of operand 1 lies inside, and
 **        its elements do not overlap each other
 ** ATTEND floats of the result's dtype, f32 or f64
+** CALL   bytes of the base and of what is given as the call says, on the CPU; one that begins is awaited once
 */
+/* Whether it does something, whoever reads what it gives. */
+static inline bool ty_node_acts(const Node *n) { return n->op == OP_POSITIONS || n->op == OP_CALL; }
+static inline bool ty_node_begins(const Node *n) {
+  return n->op == OP_CALL && n->arg.k2 == CALL_BEGINS;
+}
+static inline bool ty_node_awaits(const Node *n) {
+  return n->op == OP_CALL && n->arg.k2 == CALL_AWAITED;
+}
+
 typedef struct Graph {
   Node *node;
   i32 n, cap;
@@ -131,7 +155,7 @@ void ty_graph_free(Graph *g);
 /* NULL when the graph keeps the rules, else what is wrong (static text). */
 const char *ty_graph_verify(const Graph *g);
 bool ty_graph_checks(
-    const Graph *g); /* there is a POSITIONS: it runs even if nobody wants a result */
+    const Graph *g); /* there is a node that acts: it runs even if nobody wants a result */
 
 /* Text: one node a line, `%3 = add %1 %2 : f32[2,3]`; arguments in braces. Parse reads it back into
 ** an empty graph and returns NULL or what is wrong. Print returns the length it wanted. */

@@ -132,7 +132,8 @@ _(POSITIONS,     0,               MOVE,   1, TR_INDEX, F_ROUTINE,  0,           
 _(TO,            0,               MOVE,   1, TR_KEEP,  F_ROUTINE,  0,                  0, "the elements on another device", D1(g)) \
 _(ATTEND,        0,               MOVE,   5, TR_KEEP,  F_ROUTINE,  0,                  0, "attention in blocks; then maxima and sums of its scores", D3(ATTENDED, ATTENDED, ATTENDED)) \
 _(ATTEND_GRAD,   0,               MOVE,   7, TR_KEEP,  F_ROUTINE,  0,                  0, "the gradients of attention's queries, keys and values", D0) \
-_(LOOP,          0,               MOVE,   7, TR_NONE,  F_ROUTINE,  0,                  0, "a body for each row of sequences in turn: the last carried values, then rows of results", D0)
+_(LOOP,          0,               MOVE,   7, TR_NONE,  F_ROUTINE,  0,                  0, "a body for each row of sequences in turn: the last carried values, then rows of results", D0) \
+_(CALL,          0,               MOVE,   3, TR_KEEP,  F_ROUTINE,  0,                  0, "what another library makes of its first operand: as it begins, and when it has ended", D0)
 /* clang-format on */
 
 typedef enum {

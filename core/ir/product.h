@@ -38,6 +38,7 @@ typedef struct Gemm {
   const Im2col *a_im2col, *b_im2col; /* or NULL */
   i64 k0, kstep;                     /* item i begins at this element of their k, plus i * kstep */
   bool amx;                          /* bf16 on a unit of its own, in its own order (gemm_amx.c) */
+  u8 library; /* not 0: by the device's library where it has one; PRODUCT_* bits of graph.h */
 } Gemm;
 /* An operation on every sum: with one number, one of each row or column, or one of each element.
 ** Row i and column j of the product (rows counted through the batch) go with x[i * rs + j * cs]; cs
@@ -60,9 +61,9 @@ typedef struct GemmList {
 enum { AT_Q, AT_K, AT_V, AT_MASK, AT_KEY, AT_R, AT_G, AT_OPERANDS };
 typedef struct Attend {
   i32 dtype, nlead;
-  bool grad, causal;
-  bool mask, bits, key; /* there is a mask, it is of bools; weights are dropped */
-  u32 drop;             /* by chance drop / 2^30 */
+  bool grad, causal, fast; /* fast: by tensor cores, where the device has them */
+  bool mask, bits, key;    /* there is a mask, it is of bools; weights are dropped */
+  u32 drop;                /* by chance drop / 2^30 */
   i64 lead[MAX_RANK], batch, n, m, d, dv;
   i64 start[AT_OPERANDS], strides[AT_OPERANDS][MAX_RANK];
   double scale;

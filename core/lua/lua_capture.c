@@ -708,13 +708,15 @@ static bool draws_and_checks(const Trace *T, const State *S) {
   return T->late_guards < T->nguards && ty_graph_checks(&S->capture->recording->g);
 }
 
-/* Answers for finish: true, how many operations the instance has, about how many nanoseconds they take. */
+/* Answers for finish: true, how many operations the instance has, about how many nanoseconds they take, how many bytes
+** their fusion saves. */
 static int installed(lua_State *L, const Instance *I) {
   ty_lua_session_done(L, (Binding *)ty_lua_state(L));
   lua_pushboolean(L, true);
   lua_pushinteger(L, I->plan ? I->plan->nops : 0);
   lua_pushnumber(L, I->plan ? I->plan->time : 0);
-  return 3;
+  lua_pushnumber(L, I->plan ? (lua_Number)I->plan->bytes_saved : 0);
+  return 4;
 }
 
 /* The session's graph becomes one more instance of a trace: the function was evaluated and its

@@ -55,8 +55,8 @@ static int capture_graph(lua_State *L) {
   }
   const Recording *b = S->capture->recording;
   for (i32 i = 0; i < b->g.n; i++)
-    if (b->g.node[i].op == OP_LOOP)
-      ty_capture_refuse(S, "has a scan, of which passes and backends know nothing");
+    if (b->g.node[i].op == OP_LOOP || b->g.node[i].op == OP_CALL)
+      ty_capture_refuse(S, "has a scan or an exchange, of which passes and backends know nothing");
   if (S->capture->refused || !ty_instance_outputs(S, made, nmade, node, &n) ||
       !push_text(L, &b->g)) {
     lua_pushnil(L);

@@ -119,7 +119,7 @@ static void set_gemm(lua_State *L, const Job *j) {
   set_im2col(L, "a_im2col", g->a_im2col);
   set_im2col(L, "b_im2col", g->b_im2col);
   set_flag(L, "blas", j->blas);
-  set_flag(L, "amx", g->amx);
+  set_flag(L, "amx", g->amx || g->library);
   set_list(L, "start", j->start, 2);
   set_number(L, "product", j->product);
   set_number(L, "nrows", j->nrows);

@@ -4,13 +4,14 @@
 ** and addresses of their elements. Raises or answers NULL as the header says.
 */
 #include "lua/lua_seam.h"
+#include "ir/call.h"
 #include "record/capture.h"
 #include "lua/lua_view.h"
 
 /* What other objects do is no part of a trace. */
 static void seam_enter(lua_State *L, const char *does) {
   State *S = ty_lua_enter(L);
-  if (!S->capture) return;
+  if (!S->capture || !does) return;
   ty_capture_refuse(S, does);
   ty_lua_fail(L, S);
 }
@@ -39,7 +40,8 @@ static bool seam_foreign(lua_State *L, const Type *t, void *data, void (*drop)(v
   return false;
 }
 
-static const void *seam_read(lua_State *L, const char *who, int i, Type *t) {
+static const void *elements(lua_State *L, const char *who, int i, Type *t,
+                            const void *(*address)(State *, const Tensor *)) {
   State *S = ty_lua_state(L);
   Tensor *x = ty_lua_check(L, who, i);
   if (!ty_tensor_is_contiguous(x)) {
@@ -49,9 +51,41 @@ static const void *seam_read(lua_State *L, const char *who, int i, Type *t) {
     x = y;
   }
   *t = x->type;
-  const void *p = ty_tensor_bits(S, x);
+  const void *p = address(S, x);
   if (!p) ty_lua_fail(L, S);
   return p;
+}
+
+static const void *seam_read(lua_State *L, const char *who, int i, Type *t) {
+  return elements(L, who, i, t, ty_tensor_bits);
+}
+
+static const void *seam_place(lua_State *L, const char *who, int i, Type *t) {
+  return elements(L, who, i, t, ty_tensor_place);
+}
+
+static void *seam_queue(int device) {
+  const Device *d = ty_devices[device];
+  return d->queue ? d->queue() : NULL;
+}
+
+static int seam_idle(int device) {
+  const Device *d = ty_devices[device];
+  return d->idle ? d->idle() : -1;
+}
+
+static int seam_calls(lua_State *L) { return ty_record_calls(ty_lua_state(L)); }
+
+static void seam_call(lua_State *L, const char *who, int number, const Type *t, int base, int x) {
+  State *S = ty_lua_state(L);
+  const Tensor *of = base ? ty_lua_check(L, who, base) : NULL;
+  const Tensor *given = x ? ty_lua_check(L, who, x) : NULL;
+  Tensor *y = ty_lua_push(L);
+  TY_LUA_MUST(L, S, ty_record_call(S, who, number, t, of, given, y));
+}
+
+static const Type *seam_type(lua_State *L, const char *who, int i) {
+  return &ty_lua_check(L, who, i)->type;
 }
 
 void ty_lua_open_seam(lua_State *L) {
@@ -61,7 +95,8 @@ void ty_lua_open_seam(lua_State *L) {
   lua_pushlightuserdata(L, p);
   lua_setfield(L, LUA_REGISTRYINDEX, DEVICE_KEY);
   Seam *seam = (Seam *)lua_newuserdata(L, sizeof *seam);
-  *seam = (Seam){SEAM_MAGIC,     sizeof *seam, seam_enter,   seam_fail,
-                 seam_is_tensor, seam_make,    seam_foreign, seam_read};
+  *seam = (Seam){SEAM_MAGIC, sizeof *seam, seam_enter, seam_fail,  seam_is_tensor,
+                 seam_make,  seam_foreign, seam_read,  seam_place, seam_queue,
+                 seam_idle,  seam_calls,   seam_call,  seam_type,  ty_call_register};
   lua_setfield(L, LUA_REGISTRYINDEX, SEAM_KEY);
 }

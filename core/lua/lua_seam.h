@@ -9,6 +9,7 @@
 #define TY_LUA_SEAM_H
 
 #include <lua.h>
+#include "ir/call.h"
 #include "ir/type.h"
 
 #define SEAM_KEY "tycho.seam"
@@ -19,7 +20,7 @@
 typedef struct Seam {
   u64 magic, size;
   /* The first call of each function: Ctrl-C, and which of Lua's coroutines records. does: what it does that no capture
-  ** can hold. Raises. */
+  ** can hold; NULL: nothing. Raises. */
   void (*enter)(lua_State *L, const char *does);
   /* Raises a text at the user's file:line. */
   int (*fail)(lua_State *L, const char *text);
@@ -34,6 +35,18 @@ typedef struct Seam {
   ** is replaced by a copy where they do not lie so. Raises when it is no tensor or when out of memory.
   ** The address holds until Lua code runs. */
   const void *(*read)(lua_State *L, const char *who, int i, Type *t);
+  /* The same on the tensor's own device, t->device, where they lie; and that device's queue (device.h). */
+  const void *(*place)(lua_State *L, const char *who, int i, Type *t);
+  void *(*queue)(int device);
+  int (*idle)(int device);
+  /* How many calls (ir/call.h) the capture in progress has; -1: there is none. */
+  int (*calls)(lua_State *L);
+  /* Pushes the result of a call in this capture: a tensor of type t, or over what the tensor at index `base` holds; x: of
+  ** what it is given. 0: nothing. Raises. */
+  void (*call)(lua_State *L, const char *who, int number, const Type *t, int base, int x);
+  /* The type of the tensor at index i, whose elements are not looked at. Raises when it is none. */
+  const Type *(*type)(lua_State *L, const char *who, int i);
+  i32 (*add_call)(const AsyncCall *c); /* ty_call_register */
 } Seam;
 
 #endif

@@ -45,17 +45,21 @@ static int l_blas(lua_State *L) {
 
 /* precision(name) */
 static int l_precision(lua_State *L) {
+  static const char *const names[] = {"exact", "fast", "tf32"}; /* by REDUCED_* */
   State *S = ty_lua_enter(L);
   if (!lua_isnoneornil(L, 1)) {
     const char *name = lua_type(L, 1) == LUA_TSTRING ? lua_tostring(L, 1) : "";
-    bool fast = !strcmp(name, "fast");
-    if (!fast && strcmp(name, "exact"))
-      return ty_lua_error(L, "precision: argument 1 must be \"exact\" or \"fast\", got %s",
+    int i = 0;
+    while (i < TY_COUNT(names) && strcmp(name, names[i])) i++;
+    if (i == TY_COUNT(names))
+      return ty_lua_error(L,
+                          "precision: argument 1 must be \"exact\", \"fast\" or \"tf32\", got %s",
                           ty_lua_show(L, 1));
-    S->fast = fast;
-    S->amx = fast && ty_bf16_unit();
+    S->reduced = (u8)i;
+    S->fast = i > 0;
+    S->amx = i > 0 && ty_bf16_unit();
   }
-  lua_pushstring(L, S->fast ? "fast" : "exact");
+  lua_pushstring(L, names[S->reduced]);
   return 1;
 }
 
@@ -137,7 +141,7 @@ static void put_transforms(lua_State *L) {
 /* Which code runs products of bf16: `bf16_unit` names it, where it is not that of the others; `amx` true,
 ** or "emulated"; else `no_amx` says why not. */
 static void put_amx(lua_State *L, const State *S) {
-  const char *refusal = S->fast ? ty_amx_refusal() : "precision is exact";
+  const char *refusal = S->reduced ? ty_amx_refusal() : "precision is exact";
   if (S->amx) lua_pushstring(L, ty_bf16_unit()), lua_setfield(L, -2, "bf16_unit");
   if (refusal) lua_pushstring(L, refusal);
   else if (ty_bf16_emulated()) lua_pushliteral(L, "emulated");
@@ -198,7 +202,9 @@ void ty_lua_open_settings(lua_State *L, int m, int t) {
       {"precision", l_precision, 'm', "name = nil",
        "\"exact\", the default: every operation rounds once; \"fast\": products of bf16 may run "
        "on the processor's matrix unit (AMX) or by its dot products (AVX512-BF16), which flush "
-       "denormals; compiled equals eager in both"},
+       "denormals, and those of half floats on a CUDA device's tensor cores, by cuBLASLt; "
+       "\"tf32\": "
+       "there those of f32 too, whose operands keep 10 bits; compiled equals eager in all"},
       {"deterministic", l_deterministic, 'm', "on = nil",
        "whether only operations whose results repeat exactly are used; they all do on the CPU"},
       {"default_dtype", l_default_dtype, 'm', "name = nil",

@@ -55,7 +55,7 @@ bool ty_slice_can_wait(lua_State *L) { return lua_isyieldable(L); }
 
 bool ty_slice_may(const Instance *I) {
   const Plan *p = I->plan;
-  if (!p || I->foreign) return false;
+  if (!p || I->foreign || p->library) return false;
   for (i32 i = 0; i < p->nsteps; i++)
     if (ty_devices[p->step[i].device] != ty_cpu || p->step[i].away) return false;
   return true;

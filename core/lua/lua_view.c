@@ -750,6 +750,19 @@ static int l_take(lua_State *L) {
   return push_taken(L, S, "take", ty_lua_view_reshape(L, S, x, &flat), 0, index);
 }
 
+/* set_view(x, y) -> x, which has the dims and places of y from now on: a view of its own storage. */
+static int l_set_view(lua_State *L) {
+  ty_lua_enter(L);
+  Tensor *x = ty_lua_check(L, "view", 1);
+  const Tensor *y = ty_lua_check(L, "view", 2);
+  if (x->st != y->st) return ty_lua_error(L, "view: it shares no memory with the tensor");
+  x->type = y->type;
+  x->offset = y->offset;
+  memcpy(x->strides, y->strides, sizeof x->strides);
+  lua_settop(L, 1);
+  return 1;
+}
+
 void ty_lua_open_view(lua_State *L, int m, int t) {
   static const LuaFunction rows[] = {
       {"reshape", l_reshape, 'b', "x, sizes",
@@ -801,5 +814,9 @@ void ty_lua_open_view(lua_State *L, int m, int t) {
       {"stack", l_stack, 'm', "list, dim = 1",
        "the tensors of a list, of equal shape, along a new dim"},
       {NULL, NULL, 0, NULL, NULL}};
+  static const luaL_Reg fns[] = {{"set_view", l_set_view}, {NULL, NULL}};
   ty_lua_define(L, m, t, rows);
+  lua_getfield(L, m, "internals");
+  ty_lua_register(L, fns);
+  lua_pop(L, 1);
 }

@@ -35,15 +35,23 @@ const void *ty_tensor_read(State *S, const Tensor *x) {
   return ty_tensor_bits(S, x);
 }
 
-const void *ty_tensor_bits(State *S, const Tensor *x) {
+/* Whether its elements are there. */
+static bool tensor_settle(State *S, const Tensor *x) {
   Storage *st = x->st;
-  if (TY_UNLIKELY(st->batched != NULL)) return ty_vmap_refuse(S);
+  if (TY_UNLIKELY(st->batched != NULL)) return ty_vmap_refuse(S) != NULL;
   if (TY_UNLIKELY(S->capture != NULL) && (st->recording || !ty_capture_is_fresh(S, st))) {
     ty_capture_refuse(S, "reads the elements of a tensor");
-    return NULL;
+    return false;
   }
-  if (st->recording && !S->cut(S, st->recording, st)) return NULL;
-  return tensor_window(S, x);
+  return !st->recording || S->cut(S, st->recording, st);
+}
+
+const void *ty_tensor_bits(State *S, const Tensor *x) {
+  return tensor_settle(S, x) ? tensor_window(S, x) : NULL;
+}
+
+const void *ty_tensor_place(State *S, const Tensor *x) {
+  return tensor_settle(S, x) ? tensor_address(x) : NULL;
 }
 
 void *ty_tensor_write(State *S, const Tensor *x) {

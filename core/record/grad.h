@@ -49,9 +49,10 @@ struct Record {
   bool pure;    /* the same, and the rule reads nothing else */
   bool retains; /* of its hooks one keeps the gradient, as `grad` of the tensor, which is no leaf */
   u8 room;      /* for so many edges, see ty_record_alloc */
-  i32 n;        /* edges */
-  i32 site;     /* where it was recorded, see State.site */
-  u64 seq;      /* ascends in the order of recording */
+  u8 cast; /* autocast's dtype + 1 where it was recorded: its gradient's products are computed as it was */
+  i32 n;    /* edges */
+  i32 site; /* where it was recorded, see State.site */
+  u64 seq;  /* ascends in the order of recording */
   Record *next_dead;
   Pending *pending;
   Tensor

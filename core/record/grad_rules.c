@@ -414,6 +414,15 @@ static bool product(State *S, const Record *r, const Tensor *gy, int i, Tensor *
   return ok;
 }
 
+/* Within the autocast of the product that it is the gradient of. */
+static bool product_cast(State *S, const Record *r, const Tensor *gy, int i, Tensor *y) {
+  const u8 outer = S->cast;
+  S->cast = r->cast;
+  const bool ok = product(S, r, gy, i, y);
+  S->cast = outer;
+  return ok;
+}
+
 /* --- moves */
 
 static bool spread(State *S, const Record *r, const Tensor *index, const Tensor *x, Tensor *y) {
@@ -602,8 +611,8 @@ __attribute__((noinline)) static bool run_word(State *S, const Record *r, const 
     case I_PLACE: ok = place(S, r, &y); break;
     case I_OTHERS: ok = others(S, r, &y); break;
     case I_RUNNING: ok = running(S, r, gy, &y); break;
-    case I_DOT_A: ok = product(S, r, gy, 0, &y); break;
-    case I_DOT_B: ok = product(S, r, gy, 1, &y); break;
+    case I_DOT_A: ok = product_cast(S, r, gy, 0, &y); break;
+    case I_DOT_B: ok = product_cast(S, r, gy, 1, &y); break;
     case I_REST: ok = rest(S, r, gy, &y); break;
     case I_UNDER: ok = under(S, r, gy, &y); break;
     case I_UNWRITTEN: ok = unwritten(S, r, gy, &y); break;

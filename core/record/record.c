@@ -336,6 +336,28 @@ static bool product_type(State *S, const char *who, const Type *a, const Type *b
 #define BLAS_WORK (64 * 64 * 64) /* smaller products stay ours even when OpenBLAS is wished */
 #define AMX_WORK (32 * 32 * 32)  /* the same for the matrix unit */
 
+/* Where x, seen as matrices t, lies column by column. *shared: one matrix for all leading dims. */
+static bool lies_by_columns(const Tensor *x, const Type *t, int in, bool *shared) {
+  i64 s[MAX_RANK];
+  const int rows = t->rank - 2;
+  *shared = true;
+  if (!ty_tensor_reshape(x, t, s)) memset(s, 0xff, sizeof s);
+  for (int d = 0; d < rows; d++) *shared &= t->dims[d] == 1 || s[d] == 0;
+  return x->type.dtype == in && t->dims[rows + 1] > 1 && s[rows + 1] != 1 &&
+         (s[rows] == 1 || (s[rows] == 0 && t->dims[rows] == 1));
+}
+
+/* Whether a library of the device may compute it, and how its operands lie, as the user sees them: PRODUCT_*. */
+static i32 library_of(const State *S, const Given *src, const Type t[2], int in) {
+  const bool half = in == T_F16 || in == T_BF16;
+  bool shared;
+  if (half ? !ty_reduces_halves(S) : in != T_F32 || S->reduced != REDUCED_TF32) return PRODUCT_OWN;
+  i32 y = PRODUCT_LIBRARY;
+  if (lies_by_columns(src[0].t, &t[0], in, &shared)) y |= PRODUCT_A_COLUMNS;
+  if (lies_by_columns(src[1].t, &t[1], in, &shared)) y |= PRODUCT_B_COLUMNS;
+  return shared ? y | PRODUCT_B_SHARED : y;
+}
+
 /* The product of src seen as matrices t, whose type is r but for the dtype; the user sees `shown`. */
 static bool append_product(State *S, const char *who, const Given *src, const Type t[2], Type r,
                            Type shown, Tensor *y) {
@@ -353,7 +375,8 @@ static bool append_product(State *S, const char *who, const Given *src, const Ty
   Node node = ty_node_new(OP_MATMUL, &r, id[0], id[1], -1);
   double work = (double)t[0].dims[t[0].rank - 1];
   for (int d = 0; d < r.rank; d++) work *= (double)r.dims[d];
-  if (S->amx && in == T_BF16 && work >= AMX_WORK) node.arg.k2 = PRODUCT_BF16;
+  if (r.device) node.arg.k2 = library_of(S, src, t, in);
+  else if (S->amx && in == T_BF16 && work >= AMX_WORK) node.arg.k2 = PRODUCT_BF16;
   if (S->blas && (in == T_F32 || in == T_F64) && work >= BLAS_WORK) node.arg.k2 = PRODUCT_BLAS;
   return ty_record_finish_as(S, b, ty_node_append(b, &node), &shown, y, who);
 }

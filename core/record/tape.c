@@ -28,6 +28,7 @@ Record *ty_record_new(State *S, int kind, i32 n, const Given *src) {
                 .refs = 1,
                 .kind = (u16)kind,
                 .room = (u8)TY_MIN(n, UINT8_MAX),
+                .cast = S->cast,
                 .n = n,
                 .site = S->site,
                 .seq = ++S->record_seq};

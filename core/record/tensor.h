@@ -141,7 +141,8 @@ typedef struct Window {
   void *data;
 } Window;
 
-enum { RECORD_SPARES = 3 }; /* records of fewer edges are kept for reuse */
+enum { REDUCED_NONE, REDUCED_HALF, REDUCED_TF32 }; /* half floats; f32 too */
+enum { RECORD_SPARES = 3 };                        /* records of fewer edges are kept for reuse */
 
 struct State {
   char err[ERR_MAX]; /* what the last call that answered false has to say; no position */
@@ -158,8 +159,9 @@ struct State {
   u8 default_device; /* of leaves that are asked for without one */
   u8 default_dtype;  /* of numbers and of integers that become floats: f32 */
   u8 blas, fast, deterministic;
-  u8 amx;                  /* precision is fast and the processor has a unit for bf16 */
-  u64 seed, stream;        /* Philox key; next stream number */
+  u8 amx;           /* precision is fast and the processor has a unit for bf16 */
+  u8 reduced;       /* REDUCED_*: what products a device's library may compute at less precision */
+  u64 seed, stream; /* Philox key; next stream number */
   u64 nops, nviews, nlazy; /* counters */
   u64 stamps;              /* given to buffers so far */
   u32 origins;             /* given to tensors by captures that have ended */
@@ -217,6 +219,11 @@ bool ty_fail_memory(State *S, const char *who, i64 bytes);
 /* Whether so many bytes more may be in use. */
 static inline bool ty_within_limit(const State *S, i64 bytes) {
   return TY_LIKELY(!S->limit) || (bytes <= S->limit && S->held <= S->limit - bytes);
+}
+
+/* Whether a device's tensor cores may compute with half floats. */
+static inline bool ty_reduces_halves(const State *S) {
+  return S->reduced || S->cast == T_F16 + 1 || S->cast == T_BF16 + 1;
 }
 
 #define BLOCK_BYTES 104 /* room for a Storage or a Buffer */
@@ -278,6 +285,8 @@ bool ty_tensor_reshape(const Tensor *x, const Type *t, i64 *strides);
 const void *ty_tensor_read(State *S, const Tensor *x);
 /* The same of complex numbers, too, for who moves whole elements. */
 const void *ty_tensor_bits(State *S, const Tensor *x);
+/* The same on x's own device. */
+const void *ty_tensor_place(State *S, const Tensor *x);
 /* The same for writing outside the engine: the storage owns its buffer alone afterwards. */
 void *ty_tensor_write(State *S, const Tensor *x);
 /* As ty_tensor_write, and the address stays valid and live for ever. */
@@ -329,7 +338,7 @@ bool ty_record_attend(State *S, const char *who, int op, const Tensor *const *x,
 /* grad_attend.c: attention of queries, keys, values under a mask with dropout by a key, which may be NULL; taped. x: of
 ** f32 or f64, at least 2 dims, sizes that go together. */
 typedef struct Attention {
-  bool causal;
+  bool causal, fast;  /* fast: by a device's tensor cores */
   double scale, drop; /* drop: the chance that a weight is dropped */
 } Attention;
 bool ty_attention(State *S, const char *who, const Tensor *const *x, const Attention *how,
@@ -354,6 +363,11 @@ bool ty_record_assign(State *S, const char *who, const Tensor *dst, const Given 
 /* Copies of the list one behind the other along dim: the fused form of cat. All of one dtype and
  * rank. */
 bool ty_record_cat(State *S, const char *who, int n, const Tensor *const *x, int dim, Tensor *y);
+/* record_call.c: how many calls (ir/call.h) the capture in progress has; -1: there is none. */
+i32 ty_record_calls(const State *S);
+/* The result of a call in a capture, of type t, over what `base` holds, or anything; x: what it is given. NULL: nothing. */
+bool ty_record_call(State *S, const char *who, i32 number, const Type *t, const Tensor *base,
+                    const Tensor *x, Tensor *y);
 /* The node of x in the open recording (INPUT, a pending node, or a VIEW of one), or -1. */
 i32 ty_record_node(State *S, Recording *b, const Tensor *x);
 

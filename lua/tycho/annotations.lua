@@ -771,7 +771,7 @@ function ty.threads(n) end
 function ty.blas(on) end
 
 --- Raises for other names.
----@param name? "exact"|"fast"
+---@param name? "exact"|"fast"|"tf32"
 ---@return string # the precision so far
 function ty.precision(name) end
 

@@ -136,6 +136,69 @@ return function(ty, check, row, _, as_one)
     single = true }
   row { "atleast_3d", "x", atleast_3d, "x with three dims at least", shape = "x, [1, n, 1] or [n, m, 1]",
     single = true }
+  --- A table of so many parts of equal size along a dim, or of those between places.
+  local function split_evenly(who, x, parts, dim)
+    check.tensor(who, 1, x)
+    if dim > x.ndim then fail(who, "argument 1 must have at least %d dims, got %s", dim, check.text(x)) end
+    if type(parts) == "number" and parts >= 1 and x:size(dim) % parts ~= 0 then
+      fail(who, "%d places (dim %d) do not divide into %d parts of equal size", x:size(dim), dim, parts)
+    end
+    return check.named(who, "tensor_split", tensor_split, x, parts, dim)
+  end
+
+  --- Parts of equal size along dim 2, of a vector along its only one; or those between places, each beginning behind
+  --- the place before. Raises where x has no dims, or they do not divide.
+  ---@param x tycho.Tensor
+  ---@param parts integer|integer[]
+  ---@return tycho.Tensor[] # views
+  local function hsplit(x, parts)
+    return split_evenly("hsplit", x, parts, check.tensor("hsplit", 1, x).ndim == 1 and 1 or 2)
+  end
+
+  --- Parts of equal size along dim 1, or those between places. Raises where x has fewer than 2 dims, or they do not
+  --- divide.
+  ---@param x tycho.Tensor
+  ---@param parts integer|integer[]
+  ---@return tycho.Tensor[] # views
+  local function vsplit(x, parts)
+    if check.tensor("vsplit", 1, x).ndim < 2 then
+      fail("vsplit", "argument 1 must have at least 2 dims, got %s", check.text(x))
+    end
+    return split_evenly("vsplit", x, parts, 1)
+  end
+
+  --- Parts of equal size along dim 3, or those between places. Raises where x has fewer than 3 dims, or they do not
+  --- divide.
+  ---@param x tycho.Tensor
+  ---@param parts integer|integer[]
+  ---@return tycho.Tensor[] # views
+  local function dsplit(x, parts) return split_evenly("dsplit", x, parts, 3) end
+
+  --- x with the sizes of another tensor, as a view that repeats. Raises where it does not broadcast to them.
+  ---@param x tycho.Tensor
+  ---@param other tycho.Tensor
+  ---@return tycho.Tensor # the sizes of other
+  local function expand_as(x, other)
+    check.tensor("expand_as", 1, x)
+    return check.named("expand_as", "expand", ty.expand, x, check.tensor("expand_as", 2, other).shape)
+  end
+
+  --- x with the sizes of another tensor of as many elements. Raises where it has others.
+  ---@param x tycho.Tensor
+  ---@param other tycho.Tensor
+  ---@return tycho.Tensor # the sizes of other
+  local function reshape_as(x, other)
+    check.tensor("reshape_as", 1, x)
+    return check.named("reshape_as", "reshape", ty.reshape, x, check.tensor("reshape_as", 2, other).shape)
+  end
+
+  row { "hsplit", "x, parts", hsplit, "a table of parts along dim 2", shape = "a table", single = true }
+  row { "vsplit", "x, parts", vsplit, "a table of parts along dim 1", shape = "a table", single = true }
+  row { "dsplit", "x, parts", dsplit, "a table of parts along dim 3", shape = "a table", single = true }
+  row { "expand_as", "x, other", expand_as, "x repeated to the sizes of another tensor, a view", shape = "other",
+    only = "method", single = true }
+  row { "reshape_as", "x, other", reshape_as, "x with the sizes of another tensor", shape = "other", only = "method",
+    single = true }
   row { "tensor_split", "x, parts, dim = 1", tensor_split, "a table of so many parts, or of those between places",
     shape = "x cut along the dim", single = true }
 

@@ -40,6 +40,7 @@ local forward_of = setmetatable({}, { __mode = "kv" }) -- of compiled modules: w
 local compiled_by = {}
 local disabled = setmetatable({}, { __mode = "k" })
 local budget = huge -- milliseconds that one capture may take
+local stance = "default" -- what jit.stance was told last
 local recaptures = os and os.getenv and os.getenv "TYCHO_CHECK" == "capture" -- see oracle.lua
 
 local function check_options(opts)
@@ -152,7 +153,10 @@ local function parts_of(core, h)
         h.stands = compiled and handle_of[compiled]
         if not run then h.parts, h.uncut = false, TOO_LITTLE end
       end,
-      does_enough = function(compiled) return handle_of[compiled].does_enough end,
+      does_enough = function(compiled, seen)
+        local of = handle_of[compiled].stands or handle_of[compiled]
+        return of.does_enough or of.parts and of.parts:pays(seen)
+      end,
       has_code = core._has_code, instances = core._instances, within = core._inside, renews = core._renews,
       is_disabled = function(fn) return disabled[fn] end,
       part_of = function(compiled) return core._part(handle_of[compiled].fn, handle_of[compiled].handle) end,
@@ -197,9 +201,9 @@ local function capture_call(core, h, otherwise, ...)
     parts = h.parts or nil, may_cut = function() return parts_of(core, h) end,
     deadline = in_time and started + budget / 1e3 or nil }, h.fn, ...)
   if done and why.operations then
-    h.does_enough = h.does_enough or capture.does_enough(why.operations, why.time)
+    h.does_enough = h.does_enough or capture.does_enough(why)
   end
-  if done and h.parts and why.operations and not h.parts:captured(why.operations, why.time, why.ended) then
+  if done and h.parts and why.operations and not h.parts:captured(why, why.ended) then
     forget_parts(core, h)
     done, why = false, why.why
   end
@@ -347,7 +351,7 @@ function M.open(core)
     local compiled = M.compile_function(core, f, { parts = false })
     handle_of[compiled].told = true
     return function(...)
-      if core._stance() == "default" then return compiled(...) end
+      if stance == "default" then return compiled(...) end
       return f(...)
     end
   end
@@ -493,6 +497,7 @@ function M.open(core)
     if name ~= nil and name ~= "default" and name ~= "eager" and name ~= "no_recompile" then
       fail(format("stance: argument 1 must be \"default\", \"eager\" or \"no_recompile\", got %s", show(name)))
     end
+    stance = name or stance
     return core._stance(name)
   end
 
@@ -578,14 +583,14 @@ function M.open(core)
   --- Gives {source, header, weights (paths), inputs, outputs, workspace (bytes)}; nil and a message where a file cannot
   --- be written.
   --- Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its
-  --- arguments, or needs what C cannot be written for, and says what; where an option is not known; nothing is written
-  --- then.
+  --- arguments, or needs what C cannot be written for, and says what; where an option is not known or stands in
+  --- another argument; nothing is written then.
   ---@param f function|table a function, compiled or not, or a module
   ---@param path string "model.c"; beside it stand model.h and perhaps model.bin
   ---@param given? table example arguments and options: {x, 0.5, weights = "beside"}
   ---@return table? written, string? message
-  function api.export(f, path, given)
-    return core.internals.load("tycho.export").export(core, original, f, path, given)
+  function api.export(f, path, given, ...)
+    return core.internals.load("tycho.export").export(core, original, f, path, given, ...)
   end
 
   function api.pass(name, fn) return core.internals.load("tycho.graph").pass(name, fn) end

@@ -89,6 +89,30 @@ return function(ty, check, row, _, as_one)
     return check.named(who, "copy_", x.copy_, x, floats[x.dtype] and y or y:to(x.dtype))
   end
 
+  --- The largest whole number from 0 on that a dtype holds together with all below it; int64 takes what a double does.
+  local largest = { bool = 1, u8 = 255, i8 = 127, i16 = 32767, u16 = 65535, i32 = 2 ^ 31 - 1, u32 = 2 ^ 32 - 1,
+    i64 = 2 ^ 53 - 1, u64 = 2 ^ 53 - 1, f16 = 2 ^ 11, bf16 = 2 ^ 8, f32 = 2 ^ 24, f64 = 2 ^ 53 - 1 }
+
+  --- Writes whole numbers from `from` to `to`, both of them among these, each as likely. Without them: from 0 to the
+  --- largest that the dtype holds together with all below it (2^53 - 1 at most).
+  --- Raises where only one bound is given, from is above to, or x is complex or a leaf that requires a gradient.
+  ---@param x tycho.Tensor
+  ---@param from? integer 0
+  ---@param to? integer the dtype's largest; it is drawn, too, as by math.random
+  ---@return tycho.Tensor # x itself
+  local function random_in_place(x, from, to)
+    local who = "random_"
+    check.tensor(who, 1, x)
+    local most = largest[x.dtype] or fail(who, "argument 1 must not be complex, got %s", check.text(x))
+    if from ~= nil and to == nil then
+      fail(who, "argument 3 (to) is missing: both bounds are drawn, or none is given")
+    end
+    from = check.whole(who, 2, from, "from", 0)
+    to = check.whole(who, 3, to, "to", most)
+    local options = { dtype = "i64", device = x.device }
+    return check.named(who, "copy_", x.copy_, x, check.named(who, "randint", ty.randint, from, to, x.shape, options))
+  end
+
   local function in_place(name, args, fn, help)
     row { name, args, fn, help .. ", returns it", shape = "x", single = true }
   end
@@ -96,6 +120,7 @@ return function(ty, check, row, _, as_one)
   in_place("exponential_", "x, lambda = 1", exponential_in_place, "writes exponential numbers to x")
   in_place("cauchy_", "x, median = 0, sigma = 1", cauchy_in_place, "writes Cauchy's numbers to x")
   in_place("log_normal_", "x, mean = 1, std = 2", log_normal_in_place, "writes numbers with normal logarithms to x")
+  in_place("random_", "x, from = 0, to", random_in_place, "writes whole numbers, each as likely, to x")
   in_place("geometric_", "x, p", geometric_in_place, "writes how many draws it takes until one succeeds to x")
 
   local MOST, LARGEST = 400, 1e6 -- exp(-400) is a normal number; a mean in all

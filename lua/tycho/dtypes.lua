@@ -198,6 +198,30 @@ return function(ty, check, row)
     return (formats[dtype] or integers[dtype] or { 8 })[1] / 8
   end
 
+  --- Whether its elements are real floats. Raises where x is no tensor.
+  ---@param x tycho.Tensor
+  ---@return boolean
+  local function is_floating_point(x) return formats[check.tensor("is_floating_point", 1, x).dtype] ~= nil end
+
+  --- x on the CPU: the same tensor where it is there. Raises where x is no tensor.
+  ---@param x tycho.Tensor
+  ---@return tycho.Tensor # the sizes of x
+  local function cpu(x) return check.tensor("cpu", 1, x):to "cpu" end
+
+  --- x on a CUDA card: the same tensor where it is there; nil and a message where there is no such card.
+  --- Raises where x is no tensor, or the number is none.
+  ---@param x tycho.Tensor
+  ---@param card? integer 0: the driver's ordinal
+  ---@return tycho.Tensor? y, string? message # the sizes of x
+  local function cuda(x, card)
+    check.tensor("cuda", 1, x)
+    return x:to(("cuda:%d"):format(check.whole("cuda", 2, card, "card", 0)))
+  end
+
+  row { "is_floating_point", "x", is_floating_point, "whether the elements are real floats", shape = "a boolean",
+    single = true }
+  row { "cpu", "x", cpu, "x on the CPU", shape = "x", only = "method", single = true }
+  row { "cuda", "x, card = 0", cuda, "x on a CUDA card", shape = "x", only = "method", single = true }
   row { "type_as", "x, other", type_as, "x in the dtype of another tensor", shape = "x", only = "method",
     single = true }
   row { "element_size", "x", element_size, "bytes of an element", shape = "a number", only = "method", single = true }

@@ -23,7 +23,7 @@ local files = require "tycho.export.text"
 local models = require "tycho.export.model"
 
 local type, pairs, ipairs, unpack = type, pairs, ipairs, unpack
-local pcall, error, setmetatable, getmetatable = pcall, error, setmetatable, getmetatable
+local pcall, error, select, setmetatable, getmetatable = pcall, error, select, setmetatable, getmetatable
 local format, gsub, match, find, lower = string.format, string.gsub, string.match, string.find, string.lower
 local max = math.max
 
@@ -176,7 +176,14 @@ local known = { weights = true, dynamic = true, most = true, name = true, output
 --- Writes f(...) as C.
 ---@param core table
 ---@param origin fun(f): any the function or module that a compiled one was made of
-function M.export(core, origin, f, path, given)
+function M.export(core, origin, f, path, given, ...)
+  for i = 1, select("#", ...) do
+    local v = select(i, ...)
+    if v ~= nil then
+      fail(format("export: there is no argument %d (%s): example arguments and options stand together in argument 3, "
+        .. "{x, 0.5, weights = \"beside\"}", i + 3, ty.is_tensor(v) and "a tensor" or "a " .. type(v)))
+    end
+  end
   local args, opts = arguments.read("export", given, known, "{x, 0.5, weights = \"beside\"}")
   if opts.most ~= nil and not (type(opts.most) == "number" and opts.most >= 128 and opts.most < 2 ^ 31
     and opts.most % 1 == 0) then

@@ -346,6 +346,12 @@ end
 --- Writes tensors by name. metadata: texts by name.
 local function save_safetensors(who, path, tensors, metadata, durable)
   local names, header, parts, at = names_of(who, tensors), {}, { "" }, 0
+  for _, name in ipairs(names) do
+    local dtype = tensors[name].dtype
+    if not safe_types[dtype] then
+      check.fail(who, "safetensors have no %s, of which %s is (use ty.view_as_real, or .npz)", dtype, name)
+    end
+  end
   table.sort(names, function(a, b)
     local p, q = safe_order[tensors[a].dtype], safe_order[tensors[b].dtype]
     if p ~= q then return p > q end
@@ -355,9 +361,6 @@ local function save_safetensors(who, path, tensors, metadata, durable)
   for _, name in ipairs(names) do
     if name == "__metadata__" then check.fail(who, "no tensor can have the name __metadata__") end
     local t = tensors[name]
-    if not safe_types[t.dtype] then
-      check.fail(who, "safetensors have no %s, of which %s is (use ty.view_as_real, or .npz)", t.dtype, name)
-    end
     local bytes, sizes = t:numel() * widths[t.dtype], t.shape
     for d, n in ipairs(sizes) do sizes[d] = ("%d"):format(n) end
     header[#header + 1] = ('%s:{"dtype":"%s","shape":[%s],"data_offsets":[%.0f,%.0f]}'):format(quoted(name),

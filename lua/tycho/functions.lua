@@ -111,8 +111,8 @@ return function(ty)
   local complex = require("tycho.complex")(ty, check, as_one)
 
   for _, group in ipairs { "maths", "reductions", "products", "neural", "activations", "losses", "ctc",
-    "convolution", "pooling", "resample", "attention", "arrangement", "special", "dtypes", "complex_rows",
-    "places", "statistics", "draws", "fourier" } do
+    "convolution", "pooling", "blocks", "resample", "attention", "arrangement", "dims_in_place", "special", "dtypes",
+    "complex_rows", "places", "statistics", "draws", "fourier" } do
     require("tycho." .. group)(ty, check, row, complex, as_one)
   end
   require("tycho.aliases")(alias)

@@ -593,18 +593,57 @@ return function(ty, define)
 
   ------------------------------------------------------------------------------------------------------------ clipping
 
+  --- of: parameters that dist/cut.lua knows as parts of others, as keys; stages: those of one stage of several
+  --- (dist/pipeline.lua). Both nil where there are none.
+  local slices = {}
+
+  --- The gradients of a list of parameters, which norm_of, where there is one, takes by parameter.
   local function gradients_of(who, params)
     if is_tensor(params) then params = { params } end
     if type(params) ~= "table" then fail(who, "argument 1 must be a list of tensors, got %s", show(params)) end
-    local list = {}
-    for i, p in ipairs(params) do list[#list + 1] = check.tensor(who, i, p).grad end
-    return list
+    local list, of = {}, {}
+    for i, p in ipairs(params) do
+      local g = check.tensor(who, i, p).grad
+      if g ~= nil then list[#list + 1], of[#of + 1] = g, p end
+    end
+    return list, of
+  end
+
+  --- A norm is that of all elements, and a part has some. instead: what to do; all: of all parameters, and a stage has
+  --- some.
+  local function whole_only(who, params, instead, all)
+    local parts, stages = slices.of, all and slices.stages or nil
+    if not parts and not stages then return end
+    for i, p in ipairs(is_tensor(params) and { params } or type(params) == "table" and params or {}) do
+      if parts and parts[p] then
+        fail(who, "parameter %d, %s, is this rank's part of one that ty.dist has cut (%s)", i, text(p), instead)
+      end
+      if stages and stages[p] then
+        fail(who, "parameter %d, %s, is one of a stage of a pipeline (%s)", i, text(p), instead)
+      end
+    end
   end
 
   --- A number that is not below 0.
   local function bound(who, v, what)
     check.number(who, 2, v, what)
     if v < 0 or v ~= v then fail(who, "argument 2 (%s) must not be negative, got %.14g", what, v) end
+  end
+
+  --- norm_of(p, g, kind): the norm of a parameter's gradient; all_of(norms): those of all that count. nil: as they are.
+  local function clip_by(params, limit, p, norm_of, all_of)
+    local list, of = gradients_of("clip_grad_norm_", params)
+    bound("clip_grad_norm_", limit, "limit")
+    p = check.number("clip_grad_norm_", 3, p, "p", 2)
+    return no_grad(function()
+      local norms = {}
+      for i, g in ipairs(list) do norms[i] = norm_of and norm_of(of[i], g, p) or g:norm(p) end
+      if #norms == 0 and not all_of then return ty.zeros({}) end
+      local norm = (all_of and all_of(norms) or ty.stack(norms)):norm(p)
+      local scale = (limit / (norm + 1e-6)):minimum(1)
+      for _, g in ipairs(list) do g:mul_(scale) end
+      return norm
+    end)
   end
 
   --- Scales the gradients so that their p-norm together is at most `limit`. Gives the norm before.
@@ -614,18 +653,10 @@ return function(ty, define)
   ---@param p? number 2
   ---@return tycho.Tensor # the norm before, no dims
   local function clip_grad_norm(params, limit, p)
-    local list = gradients_of("clip_grad_norm_", params)
-    bound("clip_grad_norm_", limit, "limit")
-    p = check.number("clip_grad_norm_", 3, p, "p", 2)
-    return no_grad(function()
-      local norms = {}
-      for i, g in ipairs(list) do norms[i] = g:norm(p) end
-      if #norms == 0 then return ty.zeros({}) end
-      local norm = ty.stack(norms):norm(p)
-      local scale = (limit / (norm + 1e-6)):minimum(1)
-      for _, g in ipairs(list) do g:mul_(scale) end
-      return norm
-    end)
+    if slices.of or slices.stages then
+      whole_only("clip_grad_norm_", params, "use that of ty.dist or of the pipeline", true)
+    end
+    return clip_by(params, limit, p)
   end
 
   --- Cuts each element of the gradients to -v .. v.
@@ -650,6 +681,7 @@ return function(ty, define)
   -- users or uses gradients; functions of the core that may be called; those that end a backward pass.
   core.around, core.pure, core.inline, core.captured = around, pure_grad, {}, {}
   core.exchange_by = exchange_by
+  core.slices, slices.clip, slices.whole_only = slices, clip_by, whole_only
   core.ends = { [core.step] = true } -- with nil
   core.kept = { [core.join] = 1, [core.hooks] = 2 } -- the argument that step gives back
   core.again = { [custom_back] = true, [checkpoint_back] = true, [scan_back] = true } -- run a user's function
@@ -658,7 +690,7 @@ return function(ty, define)
     directions, rows_of, jacobian, hessian, callable, no_grad, enable_grad, restore, watch, gather, differentiate,
     value_and_grad, grad, jvp, custom_grad, custom_back, by_rule, call, again, take_out, put_in, results_among,
     kinds_of, checkpoint, checkpoint_back, keep_together, repeated, taped, ruled, join, same, keep,
-    gradients_of, bound, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
+    gradients_of, whole_only, bound, clip_by, clip_grad_norm, clip_grad_value, mark, unpack(inline) } do
     core.inline[f] = true
   end
   for _, f in ipairs(scans) do core.inline[f] = true end

@@ -123,7 +123,7 @@ local function name_of(f)
   end
 end
 
---- What Lua does with tensors otherwise than may be expected.
+--- What Lua does with tensors otherwise than may be expected, and what fields of tensors are.
 local of_lua = {
   ["=="] = "a == b\n  Whether both are the same tensor: x == 1 is false, whatever x holds, since Lua compares values "
     .. "of different types without asking them.\n  x:eq(1) compares each element, ty.equal(a, b) all of two tensors, "
@@ -133,12 +133,22 @@ local of_lua = {
   tonumber = "tonumber(x)\n  nil for a tensor: Lua's function knows numbers and texts alone.\n  x:item() is the "
     .. "number of a tensor of one element, x:get(i, j) that of an element, x:totable() all as tables.",
 }
-for _, name in ipairs { "squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims", "permute", "reshape",
-  "expand", "as_strided", "resize" } do
+for _, name in ipairs { "permute", "reshape", "expand", "as_strided", "resize" } do
   local instead = help[name] and "x = x:" .. name .. "(...) is a view of the same memory: writes to it are writes to x."
     or "x = x:reshape(...) has others, ty.cat and x:pad more elements."
-  of_lua[name .. "_"] = "x:" .. name .. "_()\n  There is none: a tensor keeps its sizes, so that nobody who has it "
-    .. "sees others.\n  " .. instead
+  of_lua[name .. "_"] = "x:" .. name .. "_()\n  There is none.\n  " .. instead
+end
+for name, text in pairs {
+  shape = "The sizes of its dims, in a table of its own: writing to that changes nothing.",
+  dtype = "The name of its elements' type, such as \"f32\"; ty.help \"promotion\" names all.",
+  ndim = "How many dims it has; x:dim() is the same.",
+  requires_grad = "Whether backward computes its gradient, or goes through it. x:requires_grad_() asks for one.",
+  is_leaf = "Whether it was made by no operation that gradients go through.",
+  nbytes = "How many bytes its elements take: x:numel() * x:element_size().",
+  T = "A view with its dims in reverse order, as in NumPy.",
+  mT = "A view with its last two dims exchanged: the transposes of matrices [..., n, m].",
+} do
+  if not help[name] then of_lua[name] = "x." .. name .. "\n  " .. text end
 end
 of_lua["~="], of_lua[">"], of_lua["<="], of_lua[">="] = of_lua["=="], of_lua["<"], of_lua["<"], of_lua["<"]
 

@@ -584,6 +584,15 @@ function Tensor:bfloat16() end
 ---@return tycho.Tensor # 0-d, or the sizes of x
 function Tensor:binary_cross_entropy(y, opts) end
 
+---the same as bce_with_logits: cross entropy of chances y under sigmoid(x)
+---Shape of the result: 0-d, or the broadcast of x and y
+---Formula: max(x, 0) - x y + log(1 + exp(-|x|))
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param y tycho.Tensor|number # broadcasts to x, or x to it
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, weight: tycho.Tensor|number|nil, pos_weight: tycho.Tensor|number|nil} # tensors or numbers that broadcast with x
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function Tensor:binary_cross_entropy_with_logits(y, opts) end
+
 ---How often each of the numbers 1, 2, ... comes, or the sums of their weights. Reads the largest number.
 ---Shape of the result: [the largest number]
 ---Raises where x is no vector of integers, or a number is below 1.
@@ -1033,6 +1042,12 @@ function Tensor:count_nonzero(dims, keepdim) end
 ---@return tycho.Tensor # [variables, variables], 0-d of one; floats
 function Tensor:cov(opts) end
 
+---x on the CPU: the same tensor where it is there.
+---Shape of the result: x
+---Raises where x is no tensor.
+---@return tycho.Tensor # the sizes of x
+function Tensor:cpu() end
+
 ---The cross product of vectors of three elements along a dim.
 ---Shape of the result: broadcast of a and b
 ---Raises where sizes do not broadcast, or the dim has not three places.
@@ -1065,6 +1080,14 @@ function Tensor:cross_entropy(target, opts) end
 ---@param opts? {blank: integer?, reduction: "mean"|"sum"|"none"|nil, zero_infinity: boolean?}
 ---@return tycho.Tensor # 0-d, or [batch]
 function Tensor:ctc_loss(target, times, lengths, opts) end
+
+---x on a CUDA card: the same tensor where it is there; nil and a message where there is no such card.
+---Shape of the result: x
+---Raises where x is no tensor, or the number is none.
+---@param card? integer # 0: the driver's ordinal
+---@return tycho.Tensor? y
+---@return string? message # the sizes of x
+function Tensor:cuda(card) end
 
 ---running maximum along a dim; NaN stays
 ---Raises where the dim is out of range.
@@ -1254,6 +1277,13 @@ function Tensor:dropout(p, training) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:dropout_(p, training) end
 
+---Parts of equal size along dim 3, or those between places.
+---Shape of the result: a table
+---Raises where x has fewer than 3 dims, or they do not divide.
+---@param parts integer|integer[]
+---@return tycho.Tensor[] # views
+function Tensor:dsplit(parts) end
+
 ---Bytes of an element.
 ---Shape of the result: a number
 ---Raises where x is no tensor.
@@ -1362,6 +1392,13 @@ function Tensor:exp_() end
 ---@return tycho.Tensor # these sizes, sharing the memory of x
 function Tensor:expand(sizes, ...) end
 
+---x with the sizes of another tensor, as a view that repeats.
+---Shape of the result: other
+---Raises where it does not broadcast to them.
+---@param other tycho.Tensor
+---@return tycho.Tensor # the sizes of other
+function Tensor:expand_as(other) end
+
 ---the same as unsqueeze: a new dim of size 1 at that place
 ---Raises where the place is out of range.
 ---@param dim integer # where the new dim will be, 1 to ndim + 1; negative from the end
@@ -1398,6 +1435,13 @@ function Tensor:exponential_(lambda) end
 ---@param value number|boolean|tycho.Tensor # a tensor: of one element
 ---@return tycho.Tensor # x itself
 function Tensor:fill_(value) end
+
+---Writes a number to the diagonal of x: the elements whose positions are the same in all dims.
+---Shape of the result: x
+---Raises where x has fewer than 2 dims, or more than 2 of different sizes, or is a leaf that requires a gradient.
+---@param value number
+---@return tycho.Tensor # x itself
+function Tensor:fill_diagonal_(value) end
 
 ---the same as trunc: the whole part, towards zero
 ---Accuracy: exact, or rounded once.
@@ -1503,6 +1547,15 @@ function Tensor:fmod(b) end
 ---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function Tensor:fmod_(b) end
+
+---Columns as windows of an image, which are added up where they overlap: the transpose of nn.Unfold.
+---Shape of the result: [batch, channels, height, width]
+---Raises where x has not so many columns, or an option is out of range.
+---@param size integer|integer[] # height and width of the image
+---@param kernel integer|integer[] # rows and columns
+---@param opts? {dilation: integer|integer[]|nil, padding: integer|integer[]|nil, stride: integer|integer[]|nil}
+---@return tycho.Tensor # [batch, channels, height, width]
+function Tensor:fold(size, kernel, opts) end
 
 ---What stands behind the point: x - trunc(x), of the sign of x.
 ---Shape of the result: x
@@ -1738,6 +1791,14 @@ function Tensor:histc(bins, min, max) end
 ---@return tycho.Tensor edges # [bins] and [bins + 1]; floats
 function Tensor:histogram(bins, opts) end
 
+---Parts of equal size along dim 2, of a vector along its only one; or those between places, each beginning behind
+---the place before.
+---Shape of the result: a table
+---Raises where x has no dims, or they do not divide.
+---@param parts integer|integer[]
+---@return tycho.Tensor[] # views
+function Tensor:hsplit(parts) end
+
 ---Half the squared difference up to delta, beyond it delta * (|difference| - delta / 2). Huber 1964.
 ---Shape of the result: 0-d, or the broadcast of x and y
 ---Formula: d <= delta: d^2 / 2, else delta (d - delta / 2), d = |x - y|, Huber 1964
@@ -1896,14 +1957,15 @@ function Tensor:int() end
 function Tensor:interp(xp, fp, opts) end
 
 ---Another number of places in each dim behind batch and channels.
----Options: size, a number or a list; or scale, likewise; mode = "nearest" (of the place's corner), "nearest-exact"
----(of its middle), "linear" (also "bilinear", "trilinear"): between neighbours, "bicubic": of four a dim, "area":
----means; align_corners = false: whether the outer places keep their values; antialias = false: of linear and cubic
----modes, whether all places count that an output covers.
+---Options: size, a number or a list; or scale (scale_factor), likewise; mode = "nearest" (of the place's corner),
+---"nearest-exact" (of its middle), "linear" (also "bilinear", "trilinear"): between neighbours, "bicubic": of four
+---a dim, "area": means; align_corners = false: whether the outer places keep their values; antialias = false: of
+---linear and cubic modes, whether all places count that an output covers; recompute_scale_factor = false: whether
+---places lie as with the size that follows from the scale, not with the scale, where that gives no whole number.
 ---Shape of the result: [batch, channels, size...]
 ---Formula: as PyTorch's interpolate
 ---Raises where x has other dims than 3 to 5, not one of size and scale is given, or the mode is not known.
----@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?}
+---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, scale_factor: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?, recompute_scale_factor: boolean?}
 ---@return tycho.Tensor # [batch, channels, size...]
 function Tensor:interpolate(opts) end
 
@@ -1922,6 +1984,12 @@ function Tensor:is_complex() end
 ---Raises where x is no tensor.
 ---@return boolean
 function Tensor:is_contiguous() end
+
+---Whether its elements are real floats.
+---Shape of the result: a boolean
+---Raises where x is no tensor.
+---@return boolean
+function Tensor:is_floating_point() end
 
 ---Whether |a - b| <= atol + rtol * |b|, or a equals b; infinities are close to themselves alone.
 ---Options: rtol = 1e-5, atol = 1e-8, equal_nan = false.
@@ -3072,6 +3140,22 @@ function Tensor:rand_like(opts) end
 ---@return tycho.Tensor # the sizes of x
 function Tensor:randn_like(opts) end
 
+---Writes whole numbers from `from` to `to`, both of them among these, each as likely. Without them: from 0 to the
+---largest that the dtype holds together with all below it (2^53 - 1 at most).
+---Shape of the result: x
+---Raises where only one bound is given, from is above to, or x is complex or a leaf that requires a gradient.
+---@param from? integer # 0
+---@param to? integer # the dtype's largest; it is drawn, too, as by math.random
+---@return tycho.Tensor # x itself
+function Tensor:random_(from, to) end
+
+---the same as flatten: dims first to last as one
+---Raises where a dim is out of range, or the first lies behind the last.
+---@param first? integer # 1
+---@param last? integer # the last
+---@return tycho.Tensor # a view where strides allow it, else a copy
+function Tensor:ravel(first, last) end
+
 ---the real parts of complex numbers, a view; x itself if it is real
 ---Raises where x is no tensor.
 ---@return tycho.Tensor # the sizes of x; f32 of c64, f64 of c128
@@ -3163,6 +3247,13 @@ function Tensor:requires_grad_(on) end
 ---@param ... integer # the others
 ---@return tycho.Tensor # these sizes; the dtype of x
 function Tensor:reshape(sizes, ...) end
+
+---x with the sizes of another tensor of as many elements.
+---Shape of the result: other
+---Raises where it has others.
+---@param other tycho.Tensor
+---@return tycho.Tensor # the sizes of other
+function Tensor:reshape_as(other) end
 
 ---Keeps the gradient of a tensor that is no leaf: backward passes fill its grad, adding to what is there, after all
 ---of its hooks. A leaf has it anyway. Writes to x keep it: it is the gradient of what x holds then.
@@ -3615,6 +3706,13 @@ function Tensor:square_() end
 ---@return tycho.Tensor # a view
 function Tensor:squeeze(dims, ...) end
 
+---Removes dims of size 1 from x itself: those that are given, without any all of them.
+---Shape of the result: as of squeeze
+---Raises where a given dim is not of size 1, or x is a leaf that requires a gradient.
+---@param dims? integer|integer[] # all
+---@return tycho.Tensor # x itself
+function Tensor:squeeze_(dims) end
+
 ---The standard deviation: the square root of the variance.
 ---Shape of the result: x without the dims
 ---Formula: sqrt(var(x))
@@ -3693,6 +3791,14 @@ function Tensor:sum(dims, keepdim) end
 ---@return tycho.Tensor # a view
 function Tensor:swapaxes(dim1, dim2) end
 
+---the same as transpose_: exchanges two dims of x itself, returns it
+---Shape of the result: as of transpose
+---Raises where a dim is out of range, or x is a leaf that requires a gradient.
+---@param dim1 integer
+---@param dim2 integer
+---@return tycho.Tensor # x itself
+function Tensor:swapaxes_(dim1, dim2) end
+
 ---the same as transpose: two dims exchanged, as a view
 ---Raises where a dim is out of range.
 ---@param dim1 integer
@@ -3700,10 +3806,24 @@ function Tensor:swapaxes(dim1, dim2) end
 ---@return tycho.Tensor # a view
 function Tensor:swapdims(dim1, dim2) end
 
+---the same as transpose_: exchanges two dims of x itself, returns it
+---Shape of the result: as of transpose
+---Raises where a dim is out of range, or x is a leaf that requires a gradient.
+---@param dim1 integer
+---@param dim2 integer
+---@return tycho.Tensor # x itself
+function Tensor:swapdims_(dim1, dim2) end
+
 ---the transpose of a matrix, as a view
 ---Raises where x has more than two dims.
 ---@return tycho.Tensor # [m, n], a view
 function Tensor:t() end
+
+---makes a matrix its own transpose, returns it
+---Shape of the result: as of t
+---Raises where x has more than 2 dims, or is a leaf that requires a gradient.
+---@return tycho.Tensor # x itself, [m, n]
+function Tensor:t_() end
 
 ---elements of the flattened x, in the index's shape; with a dim its places
 ---Raises where an index is no integer, or out of range.
@@ -3844,6 +3964,14 @@ function Tensor:trace() end
 ---@return tycho.Tensor # a view
 function Tensor:transpose(dim1, dim2) end
 
+---exchanges two dims of x itself, returns it
+---Shape of the result: as of transpose
+---Raises where a dim is out of range, or x is a leaf that requires a gradient.
+---@param dim1 integer
+---@param dim2 integer
+---@return tycho.Tensor # x itself
+function Tensor:transpose_(dim1, dim2) end
+
 ---The integral along a dim by the trapezoidal rule.
 ---Shape of the result: y without the dim
 ---Raises where x has another number of places than y along the dim.
@@ -3979,6 +4107,13 @@ function Tensor:unique(opts) end
 ---@return tycho.Tensor # a view
 function Tensor:unsqueeze(dim) end
 
+---gives x itself a new dim of size 1, returns it
+---Shape of the result: as of unsqueeze
+---Raises where the dim is out of range, or x is a leaf that requires a gradient.
+---@param dim integer # its place among the dims of the result
+---@return tycho.Tensor # x itself
+function Tensor:unsqueeze_(dim) end
+
 ---Powers of the elements of a vector, as columns.
 ---Shape of the result: [n, columns]
 ---Raises where x is no vector, or a number is negative.
@@ -4047,6 +4182,13 @@ function Tensor:view_as_complex() end
 ---Raises where x is of reals, or has 8 dims.
 ---@return tycho.Tensor # [..., 2], f32 or f64: the real and the imaginary part
 function Tensor:view_as_real() end
+
+---Parts of equal size along dim 1, or those between places.
+---Shape of the result: a table
+---Raises where x has fewer than 2 dims, or they do not divide.
+---@param parts integer|integer[]
+---@return tycho.Tensor[] # views
+function Tensor:vsplit(parts) end
 
 ---b where the condition holds, else c.
 ---An element of a where the condition holds, of b elsewhere.
@@ -4762,6 +4904,16 @@ function ty.bernoulli_(x, p) end
 ---@param opts? {reduction: "mean"|"sum"|"none"|nil, weight: tycho.Tensor|number|nil} # weight: broadcasts with x
 ---@return tycho.Tensor # 0-d, or the sizes of x
 function ty.binary_cross_entropy(x, y, opts) end
+
+---the same as bce_with_logits: cross entropy of chances y under sigmoid(x)
+---Shape of the result: 0-d, or the broadcast of x and y
+---Formula: max(x, 0) - x y + log(1 + exp(-|x|))
+---Raises where sizes do not fit each other, or the reduction is not known.
+---@param x tycho.Tensor # logits
+---@param y tycho.Tensor|number # broadcasts to x, or x to it
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, weight: tycho.Tensor|number|nil, pos_weight: tycho.Tensor|number|nil} # tensors or numbers that broadcast with x
+---@return tycho.Tensor # 0-d, or the broadcast shape
+function ty.binary_cross_entropy_with_logits(x, y, opts) end
 
 ---How often each of the numbers 1, 2, ... comes, or the sums of their weights. Reads the largest number.
 ---Shape of the result: [the largest number]
@@ -5671,6 +5823,14 @@ function ty.dropout(x, p, training) end
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.dropout_(x, p, training) end
 
+---Parts of equal size along dim 3, or those between places.
+---Shape of the result: a table
+---Raises where x has fewer than 3 dims, or they do not divide.
+---@param x tycho.Tensor
+---@param parts integer|integer[]
+---@return tycho.Tensor[] # views
+function ty.dsplit(x, parts) end
+
 ---Tensors one behind the other along the third dim: vectors are [1, n, 1].
 ---Shape of the result: the third sizes added up
 ---Raises where the list is empty, or sizes differ in another dim.
@@ -5890,7 +6050,7 @@ function ty.exponential_(x, lambda) end
 ---largest of these sizes, 128 at least.
 ---Gives {source, header, weights (paths), inputs, outputs, workspace (bytes)}; nil and a message where a file cannot
 ---be written.
----Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its arguments, or needs what C cannot be written for, and says what; where an option is not known; nothing is written then.
+---Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its arguments, or needs what C cannot be written for, and says what; where an option is not known or stands in another argument; nothing is written then.
 ---@param f function|table # a function, compiled or not, or a module
 ---@param path string # "model.c"; beside it stand model.h and perhaps model.bin
 ---@param given? table # example arguments and options: {x, 0.5, weights = "beside"}
@@ -6034,6 +6194,16 @@ function ty.fmod(a, b) end
 ---@param b tycho.Tensor|number # any dtype, any shape that broadcasts
 ---@return tycho.Tensor # x itself; the sizes of the result must be those of x
 function ty.fmod_(a, b) end
+
+---Columns as windows of an image, which are added up where they overlap: the transpose of nn.Unfold.
+---Shape of the result: [batch, channels, height, width]
+---Raises where x has not so many columns, or an option is out of range.
+---@param x tycho.Tensor # [batch, channels rows columns, blocks], or without the batch
+---@param size integer|integer[] # height and width of the image
+---@param kernel integer|integer[] # rows and columns
+---@param opts? {dilation: integer|integer[]|nil, padding: integer|integer[]|nil, stride: integer|integer[]|nil}
+---@return tycho.Tensor # [batch, channels, height, width]
+function ty.fold(x, size, kernel, opts) end
 
 ---What stands behind the point: x - trunc(x), of the sign of x.
 ---Shape of the result: x
@@ -6372,6 +6542,15 @@ function ty.histc(x, bins, min, max) end
 ---@return tycho.Tensor edges # [bins] and [bins + 1]; floats
 function ty.histogram(x, bins, opts) end
 
+---Parts of equal size along dim 2, of a vector along its only one; or those between places, each beginning behind
+---the place before.
+---Shape of the result: a table
+---Raises where x has no dims, or they do not divide.
+---@param x tycho.Tensor
+---@param parts integer|integer[]
+---@return tycho.Tensor[] # views
+function ty.hsplit(x, parts) end
+
 ---Tensors side by side: along the second dim, vectors along their only one.
 ---Shape of the result: the second sizes added up
 ---Raises where the list is empty, or sizes differ in another dim.
@@ -6558,15 +6737,16 @@ function ty.inner(a, b) end
 function ty.interp(x, xp, fp, opts) end
 
 ---Another number of places in each dim behind batch and channels.
----Options: size, a number or a list; or scale, likewise; mode = "nearest" (of the place's corner), "nearest-exact"
----(of its middle), "linear" (also "bilinear", "trilinear"): between neighbours, "bicubic": of four a dim, "area":
----means; align_corners = false: whether the outer places keep their values; antialias = false: of linear and cubic
----modes, whether all places count that an output covers.
+---Options: size, a number or a list; or scale (scale_factor), likewise; mode = "nearest" (of the place's corner),
+---"nearest-exact" (of its middle), "linear" (also "bilinear", "trilinear"): between neighbours, "bicubic": of four
+---a dim, "area": means; align_corners = false: whether the outer places keep their values; antialias = false: of
+---linear and cubic modes, whether all places count that an output covers; recompute_scale_factor = false: whether
+---places lie as with the size that follows from the scale, not with the scale, where that gives no whole number.
 ---Shape of the result: [batch, channels, size...]
 ---Formula: as PyTorch's interpolate
 ---Raises where x has other dims than 3 to 5, not one of size and scale is given, or the mode is not known.
 ---@param x tycho.Tensor # [batch, channels, length], [batch, channels, height, width] or with a depth
----@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?}
+---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, scale_factor: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?, recompute_scale_factor: boolean?}
 ---@return tycho.Tensor # [batch, channels, size...]
 function ty.interpolate(x, opts) end
 
@@ -6588,6 +6768,13 @@ function ty.is_complex(x) end
 ---@param x tycho.Tensor
 ---@return boolean
 function ty.is_contiguous(x) end
+
+---Whether its elements are real floats.
+---Shape of the result: a boolean
+---Raises where x is no tensor.
+---@param x tycho.Tensor
+---@return boolean
+function ty.is_floating_point(x) end
 
 ---whether v is a tensor
 ---Raises never.
@@ -7906,9 +8093,9 @@ function ty.pow_(a, b) end
 ---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
 function ty.power(a, b) end
 
----"exact", the default: every operation rounds once; "fast": products of bf16 may run on the processor's matrix unit (AMX) or by its dot products (AVX512-BF16), which flush denormals; compiled equals eager in both
+---"exact", the default: every operation rounds once; "fast": products of bf16 may run on the processor's matrix unit (AMX) or by its dot products (AVX512-BF16), which flush denormals, and those of half floats on a CUDA device's tensor cores, by cuBLASLt; "tf32": there those of f32 too, whose operands keep 10 bits; compiled equals eager in all
 ---Raises for other names.
----@param name? "exact"|"fast"
+---@param name? "exact"|"fast"|"tf32"
 ---@return string # the precision so far
 function ty.precision(name) end
 
@@ -8051,6 +8238,16 @@ function ty.randn(...) end
 ---@return tycho.Tensor # the sizes of x
 function ty.randn_like(x, opts) end
 
+---Writes whole numbers from `from` to `to`, both of them among these, each as likely. Without them: from 0 to the
+---largest that the dtype holds together with all below it (2^53 - 1 at most).
+---Shape of the result: x
+---Raises where only one bound is given, from is above to, or x is complex or a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param from? integer # 0
+---@param to? integer # the dtype's largest; it is drawn, too, as by math.random
+---@return tycho.Tensor # x itself
+function ty.random_(x, from, to) end
+
 ---where the random numbers stand, as text; given such a text, goes on from there
 ---Raises where the text is none that it gave.
 ---@param state? string # 32 hexadecimal digits
@@ -8073,6 +8270,14 @@ function ty.randperm(n, opts) end
 ---@return tycho.Tensor # [floor((stop - start) / step) + 1]; f32
 ---@overload fun(stop: number, opts?: {dtype: tycho.dtype?, device: string?}): tycho.Tensor
 function ty.range(start, stop, step, opts) end
+
+---the same as flatten: dims first to last as one
+---Raises where a dim is out of range, or the first lies behind the last.
+---@param x tycho.Tensor
+---@param first? integer # 1
+---@param last? integer # the last
+---@return tycho.Tensor # a view where strides allow it, else a copy
+function ty.ravel(x, first, last) end
 
 ---the real parts of complex numbers, a view; x itself if it is real
 ---Raises where x is no tensor.
@@ -8746,6 +8951,14 @@ function ty.square_(x) end
 ---@return tycho.Tensor # a view
 function ty.squeeze(x, dims, ...) end
 
+---Removes dims of size 1 from x itself: those that are given, without any all of them.
+---Shape of the result: as of squeeze
+---Raises where a given dim is not of size 1, or x is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param dims? integer|integer[] # all
+---@return tycho.Tensor # x itself
+function ty.squeeze_(x, dims) end
+
 ---the tensors of a list, of equal shape, along a new dim
 ---Raises where the list is empty, or sizes differ.
 ---@param list tycho.Tensor[]
@@ -8864,6 +9077,15 @@ function ty.sum(x, dims, keepdim) end
 ---@return tycho.Tensor # a view
 function ty.swapaxes(x, dim1, dim2) end
 
+---the same as transpose_: exchanges two dims of x itself, returns it
+---Shape of the result: as of transpose
+---Raises where a dim is out of range, or x is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param dim1 integer
+---@param dim2 integer
+---@return tycho.Tensor # x itself
+function ty.swapaxes_(x, dim1, dim2) end
+
 ---the same as transpose: two dims exchanged, as a view
 ---Raises where a dim is out of range.
 ---@param x tycho.Tensor
@@ -8871,6 +9093,15 @@ function ty.swapaxes(x, dim1, dim2) end
 ---@param dim2 integer
 ---@return tycho.Tensor # a view
 function ty.swapdims(x, dim1, dim2) end
+
+---the same as transpose_: exchanges two dims of x itself, returns it
+---Shape of the result: as of transpose
+---Raises where a dim is out of range, or x is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param dim1 integer
+---@param dim2 integer
+---@return tycho.Tensor # x itself
+function ty.swapdims_(x, dim1, dim2) end
 
 ---waits until devices have done what they were asked for; raises what went wrong there.
 ---On the CPU there is nothing to wait for.
@@ -8882,6 +9113,13 @@ function ty.synchronize() end
 ---@param x tycho.Tensor # [n, m]; a vector stays as it is
 ---@return tycho.Tensor # [m, n], a view
 function ty.t(x) end
+
+---makes a matrix its own transpose, returns it
+---Shape of the result: as of t
+---Raises where x has more than 2 dims, or is a leaf that requires a gradient.
+---@param x tycho.Tensor # [n, m]
+---@return tycho.Tensor # x itself, [m, n]
+function ty.t_(x) end
 
 ---elements of the flattened x, in the index's shape; with a dim its places
 ---Raises where an index is no integer, or out of range.
@@ -9056,6 +9294,15 @@ function ty.trace(x) end
 ---@param dim2 integer
 ---@return tycho.Tensor # a view
 function ty.transpose(x, dim1, dim2) end
+
+---exchanges two dims of x itself, returns it
+---Shape of the result: as of transpose
+---Raises where a dim is out of range, or x is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param dim1 integer
+---@param dim2 integer
+---@return tycho.Tensor # x itself
+function ty.transpose_(x, dim1, dim2) end
 
 ---The integral along a dim by the trapezoidal rule.
 ---Shape of the result: y without the dim
@@ -9241,6 +9488,14 @@ function ty.unique(x, opts) end
 ---@return tycho.Tensor # a view
 function ty.unsqueeze(x, dim) end
 
+---gives x itself a new dim of size 1, returns it
+---Shape of the result: as of unsqueeze
+---Raises where the dim is out of range, or x is a leaf that requires a gradient.
+---@param x tycho.Tensor
+---@param dim integer # its place among the dims of the result
+---@return tycho.Tensor # x itself
+function ty.unsqueeze_(x, dim) end
+
 ---A function of f's arguments that gives f's value, then its gradient for argument `argnums` (or each of a list), in
 ---the structure of that argument: tables of tensors give tables of gradients.
 ---Raises where f is no function, or gives no float tensor of one element.
@@ -9338,6 +9593,14 @@ function ty.view_as_real(x) end
 ---@param opts? {randomness: string?}
 ---@return fun(...): ...
 function ty.vmap(f, in_dims, out_dims, opts) end
+
+---Parts of equal size along dim 1, or those between places.
+---Shape of the result: a table
+---Raises where x has fewer than 2 dims, or they do not divide.
+---@param x tycho.Tensor
+---@param parts integer|integer[]
+---@return tycho.Tensor[] # views
+function ty.vsplit(x, parts) end
 
 ---Tensors one below the other: vectors are rows.
 ---Shape of the result: the first sizes added up
@@ -9491,7 +9754,7 @@ function jitlib.explain(f) end
 ---largest of these sizes, 128 at least.
 ---Gives {source, header, weights (paths), inputs, outputs, workspace (bytes)}; nil and a message where a file cannot
 ---be written.
----Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its arguments, or needs what C cannot be written for, and says what; where an option is not known; nothing is written then.
+---Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its arguments, or needs what C cannot be written for, and says what; where an option is not known or stands in another argument; nothing is written then.
 ---@param f function|table # a function, compiled or not, or a module
 ---@param path string # "model.c"; beside it stand model.h and perhaps model.bin
 ---@param given? table # example arguments and options: {x, 0.5, weights = "beside"}
@@ -9793,6 +10056,13 @@ function objects.data_Sampler:order(epoch) end
 ---@return tycho.data.Sampler # as the loader's option sampler
 function data.SequentialSampler(source) end
 
+---the samples whose numbers are given, in that order: dataset:subset(indices).
+---Raises where the first argument is no dataset, or a number is out of range.
+---@param source tycho.data.Dataset
+---@param indices integer[]|tycho.Tensor # 1-based
+---@return tycho.data.Dataset
+function data.Subset(source, indices) end
+
 ---these samples in a random order, another in each epoch.
 ---Raises where indices are no list of whole numbers from 1.
 ---@param indices integer[]|tycho.Tensor
@@ -9897,8 +10167,48 @@ ty.data = data
 ---@class tycho.dist
 local dist = {}
 
+---@class tycho.dist.Pipeline
+objects.dist_Pipeline = {}
+
+---Takes a batch through all stages and back: the gradients of this rank's parameters are added to `grad`. Their bits
+---are those of one process that goes through the micro-batches one by one, (loss / micro):backward(). All ranks call
+---it; the first one reads the batch, the last one the targets.
+---Raises where a first dim does not divide by the micro-batches, the loss is none, or the ranks do not agree.
+---@param x? tycho.Tensor # [batch, ...], on the first rank
+---@param target? tycho.Tensor # [batch, ...], on the last rank
+---@return tycho.Tensor # the mean of the micro-batches' losses, on all ranks
+function objects.dist_Pipeline:backward(x, target) end
+
+---The norm of the gradients of all stages, which are scaled so that it is at most `limit`, as ty.clip_grad_norm_ of
+---the whole model does, to the bit. All ranks call it.
+---Raises where a number is negative.
+---@param limit number
+---@param kind? number # 2
+---@return tycho.Tensor # the norm before, no dims
+function objects.dist_Pipeline:clip_grad_norm_(limit, kind) end
+
+---The model's result, on all ranks, which all call it; the first one reads the input. Nothing is taped.
+---Raises as the modules do.
+---@param x? tycho.Tensor # on the first rank
+---@return tycho.Tensor
+function objects.dist_Pipeline:forward(x) end
+
+---Takes this rank's part of a whole state_dict. Options are those of other modules.
+---Raises where names or sizes do not fit.
+---@param sd table<string, tycho.Tensor>
+---@param opts? {from: "torch"|nil, strict: boolean?}
+---@return string[] missing
+---@return string[] unexpected
+function objects.dist_Pipeline:load_state_dict(sd, opts) end
+
+---Parameters and buffers of all stages by name, the same on all ranks, which all call it. Names are those of the
+---list that the pipeline was made of.
+---Raises where the ranks do not agree.
+---@return table<string, tycho.Tensor>
+function objects.dist_Pipeline:state_dict() end
+
 ---The tensors of all ranks, stacked along a new first dim in the order of ranks.
----Raises where ranks do not agree on dtype and sizes, x requires grad or is not on the CPU, or a rank is gone.
+---Raises where ranks do not agree on dtype and sizes, x requires grad or is on neither the CPU nor CUDA, or a rank is gone.
 ---@param x tycho.Tensor # of any dtype and shape
 ---@param opts? {group: tycho.dist.Group?}
 ---@return tycho.Tensor # [ranks, ...]; y:flatten(1, 2) joins them along the first dim of x
@@ -9906,9 +10216,9 @@ function dist.all_gather(x, opts) end
 
 ---What the ranks' tensors add up to, element by element, on all ranks: in the order of ranks, by Tycho's operations
 ---(f16 rounds after each, integers wrap), so that the bits are those of one process that adds them. op: "sum", "mean"
----(the sum over the number of ranks), "max", "min", "prod". fast: MPI sums in an order of its own, which may change
----with sizes and machines; dtypes that it does not know are summed here.
----Raises where ranks do not agree on op, dtype and sizes, x requires grad or is not on the CPU, for sums of bool and means of integers, or where a rank is gone.
+---(the sum over the number of ranks), "max", "min", "prod". fast: MPI, or NCCL, sums in an order of its own, which may
+---change with sizes and machines; dtypes that it does not know are summed here.
+---Raises where ranks do not agree on op, dtype and sizes, x requires grad or is on neither the CPU nor CUDA, for sums of bool and means of integers, or where a rank is gone.
 ---@param x tycho.Tensor # of any shape
 ---@param opts? {op: string?, fast: boolean?, group: tycho.dist.Group?}
 ---@return tycho.Tensor # of x's dtype and shape
@@ -9927,7 +10237,7 @@ function dist.all_reduce_(x, opts) end
 function dist.barrier(opts) end
 
 ---The elements of rank `from` on all ranks; the others give a tensor of the same dtype and sizes.
----Raises where ranks do not agree on these, x requires grad or is not on the CPU, or a rank is gone.
+---Raises where ranks do not agree on these, x requires grad or is on neither the CPU nor CUDA, or a rank is gone.
 ---@param x tycho.Tensor # of any dtype and shape
 ---@param from? integer # a rank of the world, the first at first
 ---@param opts? {group: tycho.dist.Group?}
@@ -9941,6 +10251,46 @@ function dist.broadcast(x, from, opts) end
 ---@param opts? {group: tycho.dist.Group?}
 ---@return tycho.Tensor # x itself
 function dist.broadcast_(x, from, opts) end
+
+---ty.clip_grad_norm_ where each rank has a part of the parameters (dist.fully_shard, dist.tensor_parallel): scales
+---the gradients so that the p-norm of all of them, on all ranks, is at most `limit`. Each gradient is gathered,
+---one at a time, so the norm has the bits of one process. Other parameters count as the same on all ranks. All
+---ranks call it alike.
+---Raises where the parameters are no tensors, a number is negative, or the ranks do not agree.
+---@param params tycho.Tensor|tycho.Tensor[] # those without a gradient are passed over
+---@param limit number
+---@param p? number # 2
+---@return tycho.Tensor # the norm before, no dims
+function dist.clip_grad_norm_(params, limit, p) end
+
+---Cross entropy of scores whose classes are cut over ranks (a head of style "classes"): the mean over all
+---positions, the same on all ranks. Sums of exponentials are made of each rank's classes, and added in the order
+---of ranks. In one process it is ty.cross_entropy with the classes in the last dim.
+---Raises where scores are no floats, labels no integers of the other dims or out of range, or the ranks do not agree.
+---@param scores tycho.Tensor # floats [..., classes / ranks]
+---@param labels tycho.Tensor # integers [...], from 1 to classes; the same on all ranks
+---@param opts? {group: tycho.dist.Group?}
+---@return tycho.Tensor # no dims
+function dist.cross_entropy(scores, labels, opts) end
+
+---Cuts a module's parameters, their gradients and with them the states of optimisers in slices, one a rank
+---(Rajbhandari and others 2020, arXiv:1910.02054). It gets the first rank's numbers. Its forward gathers the
+---parameters; a backward pass gives each slice the mean of the ranks' gradients, summed in the order of ranks: to
+---the bit that of one process which goes through the ranks' parts of the batch one after the other, and divides,
+---where a forward runs once a pass.
+---
+---A unit is gathered as a whole: call it for each block of a model first, then for the model, whose other
+---parameters are a unit too. By default a block's parameters are freed after its forward, which runs once more in
+---the backward pass (ZeRO 3); those of a module that has other units in it, or where keep = true, stay until the
+---backward pass has used them (ZeRO 2). Optimisers are made afterwards; dist.shard makes their state_dict whole.
+---All ranks call forward and backward alike, and state_dict and load_state_dict of the module that was cut last:
+---both of whole tensors, so a checkpoint loads on any number of ranks. Frozen parameters and buffers stay whole.
+---In one process it gives the module.
+---Raises where the argument is no module, the ranks' modules differ, or a parameter is one of another unit, too.
+---@param model tycho.Module # the same on all ranks, whatever its numbers are
+---@param opts? {keep: boolean?, group: tycho.dist.Group?}
+---@return tycho.Module # model itself
+function dist.fully_shard(model, opts) end
 
 ---A group of some ranks, for the option `group` of other functions. All of them call this with the same ranks; others
 ---need not. Order does not matter: sums are in that of the world's ranks.
@@ -9964,6 +10314,12 @@ function dist.init(opts) end
 ---@return string?
 function dist.library() end
 
+---The place of this process among those of its machine, from 0: which of the machine's CUDA devices is its own, as in
+---ty.device("cuda:" .. dist.local_rank()). 0 where the launcher does not tell.
+---Raises nothing.
+---@return integer
+function dist.local_rank() end
+
 ---This rank's part of a batch: the first dim, or another one, in as many equal parts as there are ranks.
 ---Raises where the dim does not divide by the number of ranks.
 ---@param x tycho.Tensor # any shape with a dim
@@ -9971,6 +10327,17 @@ function dist.library() end
 ---@param opts? {group: tycho.dist.Group?}
 ---@return tycho.Tensor # a view: [n / ranks, ...]; x itself in one process
 function dist.part(x, dim, opts) end
+
+---Cuts a list of modules that run one after the other in stages, one a rank (see the schedules 1f1b and gpipe,
+---arXiv:1806.03377, arXiv:1811.06965). It gets the first rank's numbers; each rank keeps its own modules, and the
+---list is emptied. The pipeline is a module: its parameters are those of this rank, for an optimiser; its
+---state_dict is whole, and dist.shard makes that of its optimiser whole: checkpoints load on any number of ranks.
+---It is not for models that dist.replicate has taken. One process is one stage.
+---Raises where the argument is no list of modules, there are fewer of them than ranks, a tensor is one of two stages, or the ranks do not agree.
+---@param model tycho.Module # an nn.Sequential, or a list of modules, each of one tensor to one tensor
+---@param opts? {micro: integer?, loss: (fun(y: tycho.Tensor, target: tycho.Tensor): tycho.Tensor)?, parts: integer[]?, schedule: "1f1b"|"gpipe"|nil, compile: boolean?, group: tycho.dist.Group?} # micro: micro-batches of a batch, 4; loss: the mean over its rows; parts: modules of each rank, by default balanced by parameters; compile: whether stages are compiled
+---@return tycho.dist.Pipeline
+function dist.pipeline(model, opts) end
 
 ---The rank of this process, from 0.
 ---Raises where the group is none, and as dist.init.
@@ -10018,17 +10385,19 @@ function dist.replicate(model) end
 function dist.save_checkpoint(path, parts) end
 
 ---Gives a tensor to another rank, which calls recv. Returns when it has been taken, or MPI keeps a copy.
----Raises where `to` is no other rank, x requires grad or is not on the CPU, or the rank is gone.
+---Raises where `to` is no other rank, x requires grad or is on neither the CPU nor CUDA, or the rank is gone.
 ---@param x tycho.Tensor # of any dtype and shape
 ---@param to integer # a rank of the world
----@param opts? {tag: integer?} # 0 to 255: recv takes messages of the same tag, in the order in which they were sent
+---@param opts? {tag: integer?} # 0 to 255: recv takes messages of the same tag, in the order in which they were sent; those of CUDA tensors in that order whatever their tags
 function dist.send(x, to, opts) end
 
 ---Cuts an optimiser's states in shards (ZeRO 1; Rajbhandari and others 2020, arXiv:1910.02054): each rank keeps
 ---those of its share of the parameters, updates these, and gets the others from their ranks, to the bits of an
 ---optimiser that is not cut. Gradients must be the same on all ranks, as those of dist.replicate are. step,
 ---state_dict and load_state_dict are called by all ranks from then on; a state_dict is whole, so a checkpoint
----loads on any number of ranks. In one process it gives the optimiser, and does nothing.
+---loads on any number of ranks. Where the parameters are parts that dist.fully_shard or dist.tensor_parallel made,
+---or those of a stage of dist.pipeline, states are, too, and this makes state_dict whole. In one process it gives
+---the optimiser, and does nothing.
 ---Raises where the argument is no optimiser, or one whose state is that of all parameters (LBFGS); where the ranks' parameters differ.
 ---@param opt tycho.Optimizer
 ---@return tycho.Optimizer # opt itself
@@ -10039,6 +10408,23 @@ function dist.shard(opt) end
 ---@param group? tycho.dist.Group
 ---@return integer
 function dist.size(group) end
+
+---Cuts a model's layers over ranks, which compute on one batch together (Shoeybi and others 2019,
+---arXiv:1909.08053). It gets the first rank's numbers. Each nn.TransformerBlock and nn.MultiHeadAttention is cut;
+---other layers are where the plan names them, by path: "columns" and "rows", of an nn.Linear: parts of its outputs
+---or of its inputs; "entries" of an nn.Embedding; "classes" of an nn.Linear whose outputs stay cut, for
+---dist.cross_entropy; "heads" of an nn.MultiHeadAttention; "block". All ranks give it the same input, of the same
+---random numbers. Its output has the bits of one process that makes each rank's products by itself and sums them
+---in the order of ranks.
+---
+---Optimisers are made afterwards; dist.shard makes their state_dict whole. The model's own is whole, too:
+---checkpoints load on any number of ranks, and into a model that is not cut. In one process it gives the model.
+---Raises where the argument is no module, sizes do not divide by the ranks, a path or style is not known, a parameter is shared, or the ranks do not agree.
+---@param model tycho.Module
+---@param plan? table<string, string> # such as {embed = "entries", head = "classes"}
+---@param opts? {group: tycho.dist.Group?}
+---@return tycho.Module # model itself
+function dist.tensor_parallel(model, plan, opts) end
 
 ty.dist = dist
 
@@ -11719,6 +12105,11 @@ function objects.nn_Module:add_module(name, part) end
 ---@return tycho.Module # the module itself
 function objects.nn_Module:apply(fn) end
 
+---The same as to("bf16"). Gives the module.
+---Raises never.
+---@return tycho.Module # the module itself
+function objects.nn_Module:bfloat16() end
+
 ---The tensors that are no parameters, such as running means.
 ---Raises where it is called on what is no module.
 ---@return tycho.Tensor[] # the tensors themselves
@@ -11729,16 +12120,38 @@ function objects.nn_Module:buffers() end
 ---@return tycho.Module[]
 function objects.nn_Module:children() end
 
+---The same as to("cpu"). Gives the module.
+---Raises never.
+---@return tycho.Module # the module itself
+function objects.nn_Module:cpu() end
+
+---The same as to("cuda:0"), or another card's number. Gives the module; nil and a message where there is none.
+---Raises where the number is none.
+---@param card? integer # 0: the driver's ordinal
+---@return tycho.Module? m
+---@return string? message # the module itself
+function objects.nn_Module:cuda(card) end
+
 ---What a class adds to its name in print, such as "in = 2, out = 3".
 ---Raises never.
 ---@param _ tycho.Module
 ---@return string
 function objects.nn_Module.describe(_) end
 
+---The same as to("f64"). Gives the module.
+---Raises never.
+---@return tycho.Module # the module itself
+function objects.nn_Module:double() end
+
 ---train(false).
 ---Raises where it is called on what is no module.
 ---@return tycho.Module # the module itself
 function objects.nn_Module:eval() end
+
+---The same as to("f32"). Gives the module.
+---Raises never.
+---@return tycho.Module # the module itself
+function objects.nn_Module:float() end
 
 ---What the module computes: each class has its own. Calling the module calls it.
 ---Raises where the class has none.
@@ -11762,6 +12175,11 @@ function objects.nn_Module:get_parameter(path) end
 ---@param path string # such as "layers.1"
 ---@return tycho.Module # the part
 function objects.nn_Module:get_submodule(path) end
+
+---The same as to("f16"). Gives the module.
+---Raises never.
+---@return tycho.Module # the module itself
+function objects.nn_Module:half() end
 
 ---Writes the tensors of a state_dict into the module's own, cast to their dtypes. Nothing is written unless all
 ---fits. Options: from = "torch": names count lists from 0, and layouts that differ are turned (weights of linear
@@ -11967,6 +12385,33 @@ function nn.MultiMarginLoss(opts) end
 
 ---@class tycho.nn.MultiMarginLoss: tycho.Module
 objects.nn_MultiMarginLoss = {}
+
+---each head attends with its share of the features. Vaswani and others 2017, arXiv:1706.03762. Its call is
+---m(query, key, value, {key_padding_mask, attn_mask, need_weights = true, average_attn_weights = true,
+---is_causal = false}), and gives the result and the weights of the keys [batch, queries, keys]; with
+---need_weights = false no weights, which is faster. These masks are PyTorch's: where one of bools is true, a key is
+---not seen; floats are added.
+---Raises where the width does not divide into the heads, or an option is not known or out of range.
+---@param width integer
+---@param heads integer
+---@param opts? {dropout: number?, bias: boolean?, kdim: integer?, vdim: integer?, batch_first: boolean?} # kdim, vdim: features of keys and values
+---@return tycho.nn.MultiheadAttention # [batch, queries, width], [batch, keys, kdim], [batch, keys, vdim] to [batch, queries, width]
+function nn.MultiheadAttention(width, heads, opts) end
+
+---@class tycho.nn.MultiheadAttention: tycho.Module
+objects.nn_MultiheadAttention = {}
+
+---Attention of the query over the keys. Options: key_padding_mask [batch, keys] and attn_mask [queries, keys] or
+---[batch heads, queries, keys], of bools (true: not seen) or floats (added); need_weights = true;
+---average_attn_weights = true, over the heads; is_causal = false.
+---Raises where an input or a mask has other sizes.
+---@param query tycho.Tensor # [batch, queries, width]
+---@param key? tycho.Tensor # [batch, keys, kdim], the query
+---@param value? tycho.Tensor # [batch, keys, vdim], the key
+---@param opts? {key_padding_mask: tycho.Tensor?, attn_mask: tycho.Tensor?, need_weights: boolean?, average_attn_weights: boolean?, is_causal: boolean?}
+---@return tycho.Tensor # [batch, queries, width]
+---@return tycho.Tensor? # weights [batch, queries, keys], or [batch, heads, queries, keys] of each head
+function objects.nn_MultiheadAttention:forward(query, key, value, opts) end
 
 ---see ty.nll_loss.
 ---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes.
@@ -12428,7 +12873,7 @@ objects.nn_Unfold = {}
 
 ---see ty.interpolate.
 ---Raises where x has other dims than 3 to 5, not one of size and scale is given, or the mode is not known.
----@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?}
+---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, scale_factor: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?, recompute_scale_factor: boolean?}
 ---@return tycho.nn.Upsample
 function nn.Upsample(opts) end
 
@@ -12849,6 +13294,11 @@ function optim.GradScaler(opts) end
 ---@field factor number|tycho.Tensor what losses are multiplied by
 objects.optim_GradScaler = {}
 
+---What losses are multiplied by.
+---Raises never.
+---@return number # reads it where it is a tensor
+function objects.optim_GradScaler:get_scale() end
+
 ---Takes a state.
 ---Raises where it is no such state.
 ---@param sd table # what state_dict gave
@@ -12875,6 +13325,10 @@ function objects.optim_GradScaler:step(opt) end
 ---Raises where the argument is no optimiser.
 ---@param opt tycho.Optimizer
 function objects.optim_GradScaler:unscale_(opt) end
+
+---Does nothing: step() has made the factor fit already. It is there since loops that others wrote call it.
+---Raises never.
+function objects.optim_GradScaler:update() end
 
 ---opt:step(fn) calls fn, which forgets the gradients, computes the
 ---loss, calls its backward and gives it, several times; it gives the loss of the first call. line_search_fn =
@@ -12993,6 +13447,11 @@ function optim.Optimizer:zero_grad() end
 ---@class tycho.Plateau
 objects.optim_Plateau = {}
 
+---The same as rates, under PyTorch's name.
+---Raises never.
+---@return number[]
+function objects.optim_Plateau:get_last_lr() end
+
 ---Takes a state.
 ---Raises where it is no state of a schedule.
 ---@param sd table # what state_dict gave
@@ -13087,6 +13546,11 @@ function optim.SWALR(opt, opts) end
 ---@field last integer the number of steps so far
 objects.optim_Schedule = {}
 
+---The same as rates, under PyTorch's name.
+---Raises never.
+---@return number[]
+function objects.optim_Schedule:get_last_lr() end
+
 ---Takes a state and sets the rates.
 ---Raises where it is no state of a schedule.
 ---@param sd table # what state_dict gave
@@ -13107,11 +13571,11 @@ function objects.optim_Schedule:state_dict() end
 function objects.optim_Schedule:step() end
 
 ---the first schedule up to the first of the steps, from
----there the second one from its beginning, and so on.
+---there the second one from its beginning, and so on. The steps may be given as {milestones = list}.
 ---Raises where the schedules are not of that optimiser, or the steps are not one fewer, in ascending order.
 ---@param opt tycho.Optimizer
 ---@param schedules tycho.Schedule[]
----@param milestones integer[] # where the next one begins, counted in steps of this schedule
+---@param milestones integer[]|{milestones: integer[]} # where the next one begins, counted in steps of this schedule
 ---@return tycho.Schedule # s:step() after each step or epoch
 function optim.SequentialLR(opt, schedules, milestones) end
 

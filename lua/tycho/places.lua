@@ -555,4 +555,28 @@ return function(ty, check, row)
 
   row { "bincount", "x, weights = nil, minlength = 0", bincount, "how often each of the numbers 1, 2, ... comes",
     shape = "[the largest number]", dtype = "i64", single = true }
+
+  --- Writes a number to the diagonal of x: the elements whose positions are the same in all dims.
+  --- Raises where x has fewer than 2 dims, or more than 2 of different sizes, or is a leaf that requires a gradient.
+  ---@param x tycho.Tensor [n, m], or [n, n, n, ...]
+  ---@param value number
+  ---@return tycho.Tensor # x itself
+  local function fill_diagonal_in_place(x, value)
+    local who = "fill_diagonal_"
+    check.tensor(who, 1, x)
+    local sizes = x.shape
+    if #sizes < 2 then fail(who, "argument 1 must have at least 2 dims, got %s", check.text(x)) end
+    local view = x
+    for d = 3, #sizes do
+      if sizes[d] ~= sizes[1] or sizes[2] ~= sizes[1] then
+        fail(who, "all dims must have the same size, got %s", check.text(x))
+      end
+    end
+    for _ = 2, #sizes do view = view:diagonal(0, 1, view.ndim) end
+    check.named(who, "fill_", view.fill_, view, check.number(who, 2, value, "value"))
+    return x
+  end
+
+  row { "fill_diagonal_", "x, value", fill_diagonal_in_place, "writes a number to the diagonal of x, returns it",
+    shape = "x", only = "method", single = true }
 end

@@ -71,6 +71,16 @@ return function(ty, M, internals)
     }
   end
 
+  --- data.Subset(source, indices): the samples whose numbers are given, in that order: dataset:subset(indices).
+  --- Raises where the first argument is no dataset, or a number is out of range.
+  ---@param source tycho.data.Dataset
+  ---@param indices integer[]|tycho.Tensor 1-based
+  ---@return tycho.data.Dataset
+  function M.Subset(source, indices)
+    if not is_dataset(source) then fail("data.Subset", "argument 1 must be a dataset, got %s", show(source)) end
+    return check.named("data.Subset", "subset", source.subset, source, indices)
+  end
+
   --- data.ConcatDataset{dataset, ...}: the samples of several datasets, one after the other.
   --- Raises where the argument is no list of datasets.
   ---@param datasets tycho.data.Dataset[]

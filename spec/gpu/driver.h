@@ -74,6 +74,7 @@ typedef enum ItemKind {
   I_SET,
   I_EVENT,
   I_HOST,
+  I_POLL, /* waits until poll(user) is not 0, asking from time to time */
   I_FREE,
   I_GRAPH
 } ItemKind;
@@ -96,6 +97,7 @@ typedef struct Work { /* what an item, or a node of a graph, does */
   uint8_t *staged; /* of a copy from pageable memory */
   Event *event;
   void (*call)(void *);
+  int (*poll)(void *);
   void *user;
   struct Exec *graph;
 } Work;

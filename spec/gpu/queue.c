@@ -56,7 +56,13 @@ void stream_add(Stream *s, Work *w) {
 static bool item_ready(const Item *item) {
   for (int i = 0; i < item->n_waits; i++)
     if (item->waits[i].stream->done < item->waits[i].number) return false;
-  return true;
+  return item->work.kind != I_POLL || item->work.poll(item->work.user);
+}
+
+/* What comes from outside, such as another process' message, is waited for. */
+static void item_wait(const Item *item) {
+  while (item->work.kind == I_POLL && !item->work.poll(item->work.user))
+    nanosleep(&(struct timespec){0, 100000}, NULL);
 }
 
 static void item_run(Stream *s) {
@@ -95,7 +101,9 @@ void stream_finish(Stream *s, uint64_t number) {
     Item *item = s->first;
     for (int i = 0; i < item->n_waits; i++)
       stream_finish(item->waits[i].stream, item->waits[i].number);
-    if (s->first == item) item_run(s);
+    if (s->first != item) continue;
+    item_wait(item);
+    item_run(s);
   }
 }
 
@@ -208,6 +216,17 @@ CALL cuLaunchHostFunc(void *stream, void (*call)(void *), void *user) {
   if (!s) return INVALID_HANDLE;
   if (!call) return INVALID_VALUE;
   stream_add(s, &(Work){.kind = I_HOST, .call = call, .user = user});
+  return OK;
+}
+
+/* No call of the driver's: a stream waits here until poll(user) is not 0. Libraries of the specs that stand for others'
+** (nccl.c) wait so for what comes from outside. */
+CALL soft_gpu_poll(void *stream, int (*poll)(void *), void *user) {
+  ENTER;
+  Stream *s = stream_of(stream);
+  if (!s) return INVALID_HANDLE;
+  if (!poll) return INVALID_VALUE;
+  stream_add(s, &(Work){.kind = I_POLL, .poll = poll, .user = user});
   return OK;
 }
 

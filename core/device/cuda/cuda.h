@@ -31,6 +31,7 @@ enum {
   CUDA_SUCCESS = 0,
   CUDA_ERROR_OUT_OF_MEMORY = 2,
   CUDA_ERROR_NO_DEVICE = 100,
+  CUDA_ERROR_NOT_READY = 600,
   CUDA_ERROR_PEER_ALREADY_ENABLED = 704,
   EVENT_WITHOUT_TIME = 2,
   ATTRIBUTE_MULTIPROCESSORS = 16,
@@ -54,6 +55,7 @@ enum {
   _(set_current, "cuCtxSetCurrent", (CUcontext context)) \
   _(stream_create, "cuStreamCreate", (CUstream * stream, unsigned flags)) \
   _(stream_wait, "cuStreamSynchronize", (CUstream stream)) \
+  _(stream_query, "cuStreamQuery", (CUstream stream)) \
   _(stream_await, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags)) \
   _(event_create, "cuEventCreate", (CUevent * event, unsigned flags)) \
   _(event_record, "cuEventRecord", (CUevent event, CUstream stream)) \
@@ -143,6 +145,8 @@ bool ty_cuda_across(void *to, const void *from, i64 bytes, const char **err);
 bool ty_cuda_receive(Cuda *other, void *to, const void *from, i64 bytes, Stream *s,
                      const char **err);
 bool ty_cuda_wait(Stream *s, const char **err);
+void *ty_cuda_queue(void);
+int ty_cuda_idle(void);
 typedef struct CudaMemory {
   i64 used, cached, peak;
 } CudaMemory;
@@ -160,6 +164,7 @@ typedef struct ErrorWord {
 } ErrorWord;
 CUdeviceptr ty_cuda_word(const Stream *s);         /* 0: out of memory */
 u64 ty_cuda_check(const Stream *s, const Node *n); /* the number of a check to come; 0: no memory */
+bool ty_cuda_checks(const Stream *s);              /* one may have failed, and not been told */
 /* The stream fails with that text, which is copied: as where a check fails, its kernels do nothing until that is told. False: out
 ** of memory. */
 bool ty_cuda_fail(const Stream *s, const char *text);

@@ -161,11 +161,12 @@ bool ty_cuda_ok(int result, const char *call) {
   const char *name = NULL, *text = NULL;
   ty_cuda.error_name(result, &name);
   ty_cuda.error_string(result, &text);
+  char device[16] = "cuda";
+  if (ty_cuda.ordinal) ty_system_format(device, sizeof device, "cuda:%d", ty_cuda.ordinal);
   ty_system_format(o->trouble, sizeof o->trouble,
                    "the device \"%s\" (%.100s) has failed: %s gives %s (%s); it can be used again "
                    "by a new process",
-                   ty_cuda_device(ty_cuda.ordinal)->name, ty_cuda.name, call,
-                   name ? name : "an unknown error", text ? text : "?");
+                   device, ty_cuda.name, call, name ? name : "an unknown error", text ? text : "?");
   o->failed = true;
   return false;
 }

@@ -3,29 +3,11 @@
 ** their own.
 ** In:  jobs and addresses.  Out: kernels are launched. Fails when out of memory, and where the driver refuses a text.
 ** Copies and products of one column are loop programs of our own. What is refused, the CPU does with copies:
-** products that OpenBLAS was asked for, and transforms.
+** products that OpenBLAS was asked for.
 */
 #include "device/cuda/jobs.h"
+#include "device/cuda/library.h"
 #include "device/cuda/ptx_move.h"
-
-/* --- copies */
-
-static bool copy(const Job *j, void *const *buf, Stream *s, const char **err) {
-  static const u8 as[] = {[1] = T_U8, [2] = T_I16, [4] = T_I32, [8] = T_I64};
-  if (buf[0] == buf[1]) return true; /* the base of what is written in place */
-  if (!j->node) return ty_cuda_across(buf[1], buf[0], j->bytes, err);
-  const Type *t = &j->node->type;
-  const Key key = {.kind = OF_COPY, .dtype = as[ty_dtypes[t->dtype].bytes]};
-  Kernel *k = NULL;
-  Launch l = {.ni = t->rank};
-  for (int d = 0; d < t->rank; d++) {
-    l.dims[d] = t->dims[d];
-    l.strides[COPY_FROM][d] = j->node->arg.strides[d];
-  }
-  ty_type_strides(t, l.strides[COPY_TO]);
-  const Run r = {.launch = &l, .buf = buf, .stream = s};
-  return ty_cuda_find(&key, NULL, &k) && ty_cuda_run(k, &r);
-}
 
 /* --- products */
 
@@ -135,23 +117,34 @@ static bool matrix(const Gemm *g, const char *a, const char *b, void *y, Stream 
                         threads, block);
 }
 
-static bool product(const Job *j, void *const *buf, const u64 *scalar, Stream *s) {
+static bool sums_of(const Gemm *g, const char *a, const char *b, void *y, Stream *s,
+                    const char **err) {
+  const LibraryResult r = g->library ? ty_cuda_lt_product(g, a, b, y, s, err) : LIBRARY_NONE;
+  if (r != LIBRARY_NONE) return r == LIBRARY_DONE;
+  if (!g->library) ty_cuda_lt_hint(g);
+  return g->n == 1 && !g->a_im2col && !g->b_im2col ? column(g, a, b, y, s) : matrix(g, a, b, y, s);
+}
+
+/* A library does not look at the stream's error word: what it writes after an error is of no value, and what the engine keeps
+** from before it lies elsewhere. It wants results that are aligned. */
+static bool product(const Job *j, void *const *buf, const u64 *scalar, Stream *s,
+                    const char **err) {
   const Gemm *g = j->gemm;
   const char *a = (char *)buf[0] + j->start[0], *b = (char *)buf[1] + j->start[1];
-  const i64 bytes = g->batch * g->m * g->n * ty_dtypes[g->dtype].bytes;
+  const i64 n = g->batch * g->m * g->n, one = 1, bytes = n * ty_dtypes[g->dtype].bytes;
   if (!bytes) return true;
-  void *sums = j->aside ? ty_cuda_allocate(bytes) : buf[2];
+  const bool aside = j->aside || (g->library && (uintptr_t)buf[2] % 16);
+  void *sums = aside ? ty_cuda_allocate(bytes) : buf[2];
   if (!sums) return false;
-  bool ok = g->n == 1 && !g->a_im2col && !g->b_im2col ? column(g, a, b, sums, s)
-                                                      : matrix(g, a, b, sums, s);
+  bool ok = sums_of(g, a, b, sums, s, err);
   if (ok && j->kernel) {
     void *own[MAX_OPERANDS];
     memcpy(own, buf + 3, sizeof *own * (size_t)(j->noperands - 3));
     own[j->product] = sums;
     const Run r = {.launch = j->launch, .buf = own, .scalar = scalar, .stream = s};
     ok = j->machine->run(j->kernel, &r);
-  }
-  if (j->aside) ty_cuda_free(sums, bytes);
+  } else if (ok && aside) ok = ty_cuda_gather_elements(g->dtype, 1, &n, &one, sums, buf[2], s);
+  if (aside) ty_cuda_free(sums, bytes);
   return ok;
 }
 
@@ -193,7 +186,8 @@ bool ty_cuda_takes(const Job *j) {
     return !j->blas && !g->k0 && !g->kstep && !(g->n == 1 && (g->a_im2col || g->b_im2col));
   case JOB_SORT: return ty_cuda_sort_takes(j);
   case JOB_ATTEND: return ty_cuda_attend_takes(j->attend);
-  case JOB_FFT: return false;
+  case JOB_FFT: return ty_cuda_fft_takes(j);
+  case JOB_SOLVE: return ty_cuda_solve_takes(j);
   default: return true;
   }
 }
@@ -203,7 +197,7 @@ static const char *name_of(const Job *j) {
       [JOB_PRODUCT] = "matmul",  [JOB_ATTEND] = "attention",
       [JOB_SORT] = "sort",       [JOB_SEARCH] = "searchsorted",
       [JOB_SCATTER] = "scatter", [JOB_POSITIONS] = "check of positions",
-      [JOB_COPY] = "copy"};
+      [JOB_COPY] = "copy",       [JOB_FFT] = "fft"};
   return names[j->kind] ? names[j->kind] : "job";
 }
 
@@ -215,13 +209,15 @@ bool ty_cuda_perform(const Job *j, void *const *buf, const u64 *scalar, const vo
   bool ok = false;
   ty_cuda_forget_refusal();
   switch (j->kind) {
-  case JOB_PRODUCT: ok = product(j, buf, scalar, s); break;
+  case JOB_PRODUCT: ok = product(j, buf, scalar, s, err); break;
   case JOB_ATTEND: ok = attend(j, buf, s); break;
   case JOB_SORT: ok = ty_cuda_sort(j, buf, s); break;
+  case JOB_FFT: ok = ty_cuda_fft(j, buf, s); break;
   case JOB_SEARCH: ok = ty_cuda_search(j, buf, s); break;
   case JOB_SCATTER: ok = ty_cuda_scatter(j, buf, s); break;
   case JOB_POSITIONS: ok = positions(j, buf, s, err); break;
-  case JOB_COPY: ok = copy(j, buf, s, err); break;
+  case JOB_SOLVE: ok = ty_cuda_solve(j, buf, err); break;
+  case JOB_COPY: ok = ty_cuda_copy(j, buf, s, err); break;
   default: break;
   }
   if (ok || ty_cuda_trouble()) return true;

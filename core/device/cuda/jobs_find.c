@@ -4,6 +4,7 @@
 */
 #include "base/system.h"
 #include "device/cuda/jobs.h"
+#include "device/cuda/ptx_fft.h"
 #include "device/cuda/ptx_move.h"
 #include "device/cuda/ptx_program.h"
 #include "device/cuda/ptx_sort.h"
@@ -24,8 +25,9 @@ static Text text_of(const Key *k) {
   case OF_PRODUCT:
     if (k->product.tiles & TILES_LARGE) return ty_ptx_tiles_large(&k->product);
     return k->product.tiles ? ty_ptx_tiles(&k->product) : ty_ptx_product(&k->product);
-  case OF_ATTEND: return ty_ptx_attend(&k->attend);
+  case OF_ATTEND: return k->attend.features ? ty_ptx_flash(&k->attend) : ty_ptx_attend(&k->attend);
   case OF_SCATTER: return ty_ptx_scatter((ScatterWay)k->way, k->dtype, k->flag, k->dims);
+  case OF_FFT: return ty_ptx_fft((FftStep)k->way, k->dtype, k->dims, k->flag);
   case OF_RADIX: return ty_ptx_radix((RadixStep)k->way, k->dtype, k->flag & 1, k->flag & 2);
   case OF_POSITIONS: return ty_ptx_positions();
   case OF_POSITIONS_END: return ty_ptx_positions_end();

@@ -238,6 +238,14 @@ u64 ty_cuda_check(const Stream *s, const Node *n) {
   return number;
 }
 
+bool ty_cuda_checks(const Stream *s) {
+  if (!ty_cuda_enter()) return false;
+  ty_lock(&lock);
+  const bool any = watched_of(s)->nchecks > 0;
+  ty_unlock(&lock);
+  return any;
+}
+
 /* An error that was there before stays: its kernels had done nothing already. */
 bool ty_cuda_fail(const Stream *s, const char *text) {
   const size_t n = strlen(text) + 1;
@@ -329,6 +337,19 @@ bool ty_cuda_wait(Stream *s, const char **err) {
   if (!ty_cuda_enter()) return done(false, err);
   return done(ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize"), err) &&
          look(s, err);
+}
+
+void *ty_cuda_queue(void) {
+  ty_cuda_flush();
+  return ty_cuda_enter() ? ty_cuda.stream : NULL;
+}
+
+int ty_cuda_idle(void) {
+  ty_cuda_flush();
+  if (!ty_cuda_enter()) return -1;
+  const int e = ty_cuda.stream_query(ty_cuda.stream);
+  if (e == CUDA_ERROR_NOT_READY) return 0;
+  return ty_cuda_ok(e, "cuStreamQuery") ? 1 : -1;
 }
 
 /* --- from device to device */

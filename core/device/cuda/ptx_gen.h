@@ -111,6 +111,9 @@ static inline i64 block_size(const Gen *G) { return G->p->kind == K_ROW ? BLOCK 
 
 /* --- ptx_body.c: places and values of the body */
 
+/* The thread's number in the grid, and how many there are: `shift` 5 counts warps, and so on. */
+void ty_gen_number(Gen *G, int shift, Reg *first, Reg *step);
+
 /* Coordinates along dims [from, to) of a number that counts over them. */
 void ty_gen_decompose(Gen *G, Reg number, int from, int to);
 /* Addresses of an operand: of the unit's first element; of the neighbour at hand. */
@@ -143,10 +146,13 @@ void ty_gen_finish_accs(Gen *G);
 void ty_gen_store_node(Gen *G, Reg unit, Reg group);
 void ty_gen_load_node(Gen *G, Reg unit, Reg group);
 
+/* --- ptx_scan_step.c */
+
+void ty_gen_emit_scan(Gen *G, int i);
+
 /* --- ptx_scan.c */
 
 void ty_gen_begin_scans(Gen *G);
-void ty_gen_emit_scan(Gen *G, int i);
 void ty_gen_scan_elements(Gen *G, Reg from, Reg to);
 /* TOTALS and SCAN: a block of a row; OFFSETS: a row. */
 void ty_gen_scan_unit(Gen *G, Reg unit, Reg group);
@@ -165,10 +171,5 @@ void ty_gen_map_kernel(Gen *G);
 /* --- ptx_turn.c */
 
 void ty_gen_turn_kernel(Gen *G);
-
-/* --- ptx_program.c */
-
-/* The thread's number in the grid, and how many there are: `shift` 5 counts warps, and so on. */
-void ty_gen_number(Gen *G, int shift, Reg *first, Reg *step);
 
 #endif

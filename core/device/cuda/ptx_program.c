@@ -19,28 +19,6 @@
 */
 #include "device/cuda/ptx_gen.h"
 
-static Reg special(Gen *G, const char *name) {
-  const Reg y = ty_ptx_reg(&G->E, REG_32);
-  ty_ptx(&G->E, "mov.u32 $, %~", y, name);
-  return y;
-}
-
-/* The thread's number in the grid, and how many there are: `shift` 5 counts warps, and so on. */
-void ty_gen_number(Gen *G, int shift, Reg *first, Reg *step) {
-  Ptx *E = &G->E;
-  const Reg t = special(G, "tid.x"), b = special(G, "ctaid.x"), n = special(G, "nctaid.x"),
-            own = ty_ptx_reg(E, REG_32);
-  const i64 each = PROGRAM_THREADS >> shift;
-  ty_ptx(E, "shr.u32 $, $, #", own, t, (i64)shift);
-  ty_ptx(E, "and.b32 $, $, #", G->lane = ty_ptx_reg(E, REG_32), t, (1ll << shift) - 1);
-  const Reg by = index_reg(G);
-  ty_ptx(E, "mov.~ $, #", index_bits(G), by, each);
-  *step = index_op(G, "mul.lo", index_of(G, n), by);
-  const Reg at = index_op(G, "add", index_op(G, "mul.lo", index_of(G, b), by), index_of(G, own));
-  *first = index_reg(G);
-  index_move(G, *first, at);
-}
-
 static void reduce_kernel(Gen *G) {
   Ptx *E = &G->E;
   Reg i, step, units = G->count, unit, group = 0;

@@ -10,7 +10,7 @@
 --
 -- Rules.
 -- 1. A variable is shared behind the instruction that makes a closure of it, up to the one that closes it (UCLO).
---    Before, what is written to its register is written to the upvalue where a closure may be made of it.
+--    Before, what is written to its register is written to the upvalue where a closure may be made of that value.
 -- 2. A function has one upvalue for a register. Where something behind the end of a variable may make a closure of a
 --    variable in the same register, as loops do whose body declares it, the upvalue becomes another variable at that
 --    end: a call (renew, lua_instance.c) joins it to a new one. LuaJIT's traces take what an upvalue is joined to for a
@@ -69,14 +69,21 @@ local function reached(flow, from, stops)
   return set
 end
 
---- The positions behind which one of these may come.
-local function leading_to(flow, made)
+local function has(list, r)
+  for _, v in ipairs(list) do
+    if v == r then return true end
+  end
+  return false
+end
+
+--- The positions behind which one of these may come; r: while the register holds what it holds there.
+local function leading_to(flow, made, r)
   local set, again = {}, true
   while again do
     again = false
     for at = #flow, 1, -1 do
       for _, to in ipairs(not set[at] and flow[at].behind or {}) do
-        if made[to] or set[to] then set[at], again = true, true end
+        if made[to] or set[to] and not has(flow[to].writes, r) then set[at], again = true, true end
       end
     end
   end
@@ -117,20 +124,13 @@ local function may_stand_before(proto, at)
   return not takes_many[ins.name] and not finds_method(proto, at)
 end
 
-local function has(list, r)
-  for _, v in ipairs(list) do
-    if v == r then return true end
-  end
-  return false
-end
-
 --- Adds what keeps a register and its upvalue the same: before[at] and behind[at], lists of instructions, and
 --- apart[at], one that comes where the instruction has copied a value and jumps; renewed[at]: upvalues whose variables
 --- end there. False: it cannot be done.
 local function keep_same(proto, r, upvalue, made, before, behind, apart, renewed)
   local code, flow = proto.code, proto.flow
   local function closes(at) return code[at].name == "UCLO" and code[at].a <= r end
-  local shared, leads = reached(flow, made, closes), leading_to(flow, made)
+  local shared, leads, becomes = reached(flow, made, closes), leading_to(flow, made), leading_to(flow, made, r)
   local function put(list, at, ins)
     list[at] = list[at] or {}
     list[at][#list[at] + 1] = ins
@@ -146,12 +146,12 @@ local function keep_same(proto, r, upvalue, made, before, behind, apart, renewed
     local reads = shared[at] and may_stand_before(proto, at)
       and (closes(at) and flow.live[at][r] or ins.name ~= "FNEW" and has(flow[at].reads, r))
     local writes = has(flow[at].writes, r) and not gives_many(ins)
-      and (shared[at] or made[at] or flow.live[at][r] and leads[at])
+      and (shared[at] or made[at] or becomes[at])
     if reads then
       if follows(proto, at) then return false end
       put(before, at, get)
     end
-    if copies[ins.name] and ins.a == r and (shared[at] or leads[at]) then apart[at] = set end
+    if copies[ins.name] and ins.a == r and (shared[at] or becomes[at]) then apart[at] = set end
     if writes then
       if jumps[ins.name] or together[ins.name] or follows(proto, at + 1) then return false end
       put(behind, at, set)

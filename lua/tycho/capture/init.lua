@@ -661,11 +661,11 @@ local function capture(core, handle, options, f, ...)
     w:look_at_clock()
     if not put_in_place(w, options, d) then return "customize" end
     local position, sized = sized_trace(C, handle, d)
-    local done, told, time = C.finish(d, position, handle)
+    local done, told, time, saved = C.finish(d, position, handle)
     if not done then w:abort(told or "the core could not compile the trace") end
     if sized then keep_tape(sized, d) end
     let_go_of_tensors(d)
-    seen = { operations = told, time = time, ended = at ~= nil, why = options.why }
+    seen = { operations = told, time = time, saved = saved, ended = at ~= nil, why = options.why }
     return true
   end
   local ok, err, refused, again = C.session(handle, attempt, ...)

@@ -19,6 +19,7 @@
 
 local ipairs = ipairs
 local OUTSIDE = "call it outside of the compiled function"
+local ANEW = "use the form without _, as in x = x:squeeze()"
 local KEEP = "keep the value as a tensor, or read it outside of the compiled function"
 
 --- Lua's.
@@ -186,9 +187,15 @@ local tycho = {
   { "scope",            "state",  "abort" },
   { "set",              "writes", "abort" },
   { "set_print",        "state",  "abort" },
+  { "squeeze_",         "writes", "abort", ANEW },
   { "stance",           "state",  "abort" },
   { "stats",            "state",  "abort" },
+  { "swapaxes_",        "writes", "abort", ANEW },
+  { "swapdims_",        "writes", "abort", ANEW },
+  { "t_",               "writes", "abort", ANEW },
   { "threads",          "state",  "abort" },
+  { "transpose_",       "writes", "abort", ANEW },
+  { "unsqueeze_",       "writes", "abort", ANEW },
   { "warmup",           "state",  "abort" },
   { "blas",             "state",  "setting" },
   { "default_dtype",    "state",  "setting" },

@@ -44,10 +44,15 @@ local TRIES = 16 -- calls of what goes on that show whether it does enough
 --- Operations, and nanoseconds that these take: a part that has less does too little. Specs keep them all.
 M.FEW, M.SHORT = 4, 20e3
 M.ANEW = 3 -- times as many where functions are made anew in each call: what runs in their place is made anew, too
+M.BYTES = 6000 -- that fusion saves take as long as one more operation
 
---- Whether so many operations that take so many nanoseconds are enough. anew: functions are made in each call.
-function M.does_enough(operations, time, anew)
-  return operations >= (anew and M.ANEW or 1) * M.FEW or time >= M.SHORT
+--- Whether a part does enough. work: its operations, the nanoseconds that they take (time) and the bytes that fusion
+--- saves (saved). anew: functions are made in each call.
+---@param work {operations: number, time: number, saved: number}
+function M.does_enough(work, anew)
+  local enough = work.operations >= M.FEW
+  if anew then enough = enough and work.operations + work.saved / M.BYTES >= M.ANEW * M.FEW end
+  return enough or work.time >= M.SHORT
 end
 
 ---@class tycho.Whole a function that may be captured in parts
@@ -182,10 +187,13 @@ function Whole:site(at, inside, unknown, may_link)
     return nil
   end
   self.count = self.count + 1
-  local callees, calls = {}, 0
+  local callees, calls, due = {}, 0, TRIES
   local function prepare(...)
     calls = calls + 1
-    if calls == TRIES then self:may_give_up(site) end
+    if calls == due then
+      due = 2 * due -- what it calls may be given up later than it is asked
+      self:may_give_up(site)
+    end
     return prepared_call(self, callees, ...)
   end
   local native, n, exits
@@ -344,8 +352,8 @@ function Parts:pays(seen)
   seen[self] = true
   for site in pairs(self.sites) do
     for known in pairs(site.callees) do
-      if known.whole and known.whole:pays() then return true end
-      if known.compiled and self.whole.does_enough(known.compiled) then return true end
+      if known.whole and known.whole:pays(seen) then return true end
+      if known.compiled and self.whole.does_enough(known.compiled, seen) then return true end
     end
     for _, to in ipairs(site.leads or site.exits) do
       local rest = self.whole.rests[to]
@@ -355,10 +363,10 @@ function Parts:pays(seen)
   return false
 end
 
---- Whether some part of a function that is made anew does enough.
-function Whole:pays()
+--- Whether some part of a function that is made anew does enough, or what is called there.
+function Whole:pays(seen)
   for _, rest in pairs(self.rests) do
-    if rest.parts.worth then return true end
+    if rest.parts:pays(seen) then return true end
   end
   return false
 end
@@ -561,9 +569,9 @@ function Parts:give_up()
   self.drop()
 end
 
---- A part was captured: so many operations, which take so many nanoseconds; ended: at a site. False: it is not kept.
-function Parts:captured(operations, time, ended)
-  if M.does_enough(operations, time, self.whole.made_anew or #self.whole.anew > 0) then
+--- A part was captured, which does that work; ended: at a site. False: it is not kept.
+function Parts:captured(work, ended)
+  if M.does_enough(work, self.whole.made_anew or #self.whole.anew > 0) then
     self.worth = true
     return true
   end

@@ -1,12 +1,13 @@
---- dist/init.lua -- several processes on MPI: `ty.dist`.
--- In: tensors of the CPU, on all ranks of a run that mpirun, srun or `tycho --ranks` started. Out: what the ranks
--- make of them together. Raises on every rank where ranks do not agree, where one is gone, or does not answer.
+--- dist/init.lua -- several processes on MPI and NCCL: `ty.dist`.
+-- In: tensors of the CPU, or of one CUDA device a rank, on all ranks of a run that mpirun, srun or `tycho --ranks`
+-- started. Out: what the ranks make of them together. Raises on every rank where ranks do not agree, where one is gone,
+-- or does not answer.
 --
 -- 1. Ranks count from 0, as MPI and its launchers number them.
 -- 2. Sums are those of Tycho's own kernels in the order of ranks, ((x0 + x1) + x2) + ...: each rank gets its slice of
 --    every rank's elements, sums it, and gives it to all: a ring's bytes. The bits depend neither on the topology nor
---    on the MPI library, and are those of one process that adds the tensors in that order. {fast = true} leaves sums
---    to MPI.
+--    on the library or device, and are those of one process that adds the tensors in that order. {fast = true} leaves
+--    sums to MPI or NCCL.
 -- 3. Ranks first tell each other what they call, with dtype and sizes: what does not fit raises, the same on each rank,
 --    before anything is exchanged. The next call works.
 -- 4. A rank that ends, or does not answer for so long (init), ends the exchange on all others. What comes later
@@ -30,8 +31,8 @@ local mode = ty.internals.grad.mode
 --- A tensor that can be exchanged, without its past.
 local function exchangeable(who, x)
   check.tensor(who, 1, x)
-  if x.device ~= "cpu" then
-    fail(who, "argument 1 must be on the CPU, got %s on %s (use :to(\"cpu\"))", text(x), x.device)
+  if x.device ~= "cpu" and not x.device:find "^cuda" then
+    fail(who, "argument 1 must be on the CPU or a CUDA device, got %s on %s (use :to(\"cpu\"))", text(x), x.device)
   end
   if not x.requires_grad then return x end
   if mode() then
@@ -64,7 +65,7 @@ end
 local function kind_of(x)
   local dims = x.shape
   for d = 1, #dims do dims[d] = format("%d", dims[d]) end
-  return format("%s[%s]", x.dtype, concat(dims, ","))
+  return format("%s[%s]%s", x.dtype, concat(dims, ","), x.device == "cpu" and "" or W.nccl().kind(x))
 end
 
 --- {at, count} for each of n ranks.
@@ -97,6 +98,12 @@ end
 ---@param group? tycho.dist.Group
 ---@return integer # its place in the group, from 0
 function M.rank(group) return group_of("rank", { group = group }).index - 1 end
+
+--- The place of this process among those of its machine, from 0: which of the machine's CUDA devices is its own, as in
+--- ty.device("cuda:" .. dist.local_rank()). 0 where the launcher does not tell.
+--- Raises nothing.
+---@return integer
+function M.local_rank() return W.local_rank() end
 
 --- How many ranks there are.
 --- Raises where the group is none, and as dist.init.
@@ -157,6 +164,7 @@ local function broadcast(who, x, from, opts)
   W.agree(who, group, format("%s of %s from %d", who, kind_of(x), from))
   local n = x:numel()
   if n == 0 then return x:clone() end
+  if x.device ~= "cpu" then return W.nccl().broadcast(who, group, x, root) end
   if x.nbytes > SMALL then return gather_slices(who, group, scatter(who, group, x, root), n, x.shape) end
   local own = group.index == root
   return W.exchange(who, group, "data", x, places(ranks, function() return 0, own and n or 0 end), x.dtype, x.shape,
@@ -164,7 +172,7 @@ local function broadcast(who, x, from, opts)
 end
 
 --- The elements of rank `from` on all ranks; the others give a tensor of the same dtype and sizes.
---- Raises where ranks do not agree on these, x requires grad or is not on the CPU, or a rank is gone.
+--- Raises where ranks do not agree on these, x requires grad or is on neither the CPU nor CUDA, or a rank is gone.
 ---@param x tycho.Tensor of any dtype and shape
 ---@param from? integer a rank of the world, the first at first
 ---@param opts? {group: tycho.dist.Group?}
@@ -185,7 +193,8 @@ end
 function M.broadcast_(x, from, opts) return copied(x, broadcast("broadcast_", x, from, opts)) end
 
 --- The tensors of all ranks, stacked along a new first dim in the order of ranks.
---- Raises where ranks do not agree on dtype and sizes, x requires grad or is not on the CPU, or a rank is gone.
+--- Raises where ranks do not agree on dtype and sizes, x requires grad or is on neither the CPU nor CUDA, or a rank is
+--- gone.
 ---@param x tycho.Tensor of any dtype and shape
 ---@param opts? {group: tycho.dist.Group?}
 ---@return tycho.Tensor # [ranks, ...]; y:flatten(1, 2) joins them along the first dim of x
@@ -199,7 +208,10 @@ function M.all_gather(x, opts)
   if #dims == 8 then fail(who, "argument 1 must have at most 7 dims, got %s", text(x)) end
   W.agree(who, group, "all_gather of " .. kind_of(x))
   table.insert(dims, 1, ranks)
-  if n == 0 then return ty.zeros(dims, { dtype = x.dtype, device = "cpu" }) end
+  if n == 0 then return ty.zeros(dims, { dtype = x.dtype, device = x.device }) end
+  if x.device ~= "cpu" then
+    return W.nccl().gather(who, group, x, ty.empty(dims, { dtype = x.dtype, device = x.device }))
+  end
   return W.exchange(who, group, "data", x, places(ranks, function() return 0, n end), x.dtype, dims,
     places(ranks, function(i) return (i - 1) * n, n end))
 end
@@ -209,7 +221,7 @@ end
 local add = function(a, b) return a + b end
 local steps = { sum = add, mean = add, max = ty.maximum, min = ty.minimum, prod = function(a, b) return a * b end }
 
-local BLOCK = 2 ^ 20 -- bytes of a slice that is exchanged, summed, given to all before the next: they stay in a cache
+local BLOCK = 2 ^ 22 -- bytes of a slice that is exchanged, summed, given to all before the next: they stay in a cache
 local FEW = 4096 -- elements for which no plan is made
 
 --- Functions (to, own, others), views that are released: what rank `index` of so many folds from its own elements and
@@ -231,6 +243,7 @@ end
 
 local function fold(op, group, to, own, others)
   local f = fold_of(op, #group.ranks, group.index)
+  if W.records() then return ty.no_grad(f.plain, to, own, others) end
   ty.no_grad(to:numel() > FEW and f.compiled or f.plain, to, own, others)
   -- their memory is the next block's before the collector knows
   others:release()
@@ -262,15 +275,19 @@ local function others_of(who, group, x, slice)
   end))
 end
 
---- MPI's own, where it knows the dtype.
+--- MPI's own, or NCCL's, where they know the dtype.
 local function reduce_fast(who, group, x, op)
-  local y = W.open().C.reduce(who, W.team(group), x, op == "mean" and "sum" or op)
+  local y
+  if x.device == "cpu" then y = W.open().C.reduce(who, W.team(group), x, op == "mean" and "sum" or op)
+  else y = W.nccl().reduce(who, group, x, op == "mean" and "sum" or op) end
   return op == "mean" and y / #group.ranks or y
 end
 
---- One block of y, n elements behind `from`: each rank folds its slice of it, and gives that to all.
-local function reduce_block(who, group, op, x, y, from, n)
+--- One block of the result, n elements behind `from`: each rank folds its slice of it, and gives that to all. Gives the
+--- result, or what takes its place in a capture.
+local function reduce_block(who, group, op, x, result, from, n)
   local ranks, index = #group.ranks, group.index
+  local y = result:reshape(-1)
   local function slice(i)
     local at, count = W.slice(n, ranks, i)
     return from + at, count
@@ -278,8 +295,13 @@ local function reduce_block(who, group, op, x, y, from, n)
   local at, count = slice(index)
   local others = others_of(who, group, x, slice)
   fold(op, group, y:narrow(1, at + 1, count), x:narrow(1, at + 1, count), others)
-  W.exchange(who, group, "data", y, places(ranks, function(i) return at, i ~= index and count or 0 end), y, nil,
-    places(ranks, function(i)
+  if y.device ~= "cpu" and n % ranks == 0 then
+    W.nccl().gather(who, group, y:narrow(1, at + 1, count), y:narrow(1, from + 1, n))
+    return result
+  end
+  if not W.records() then y:release() end -- the result has its memory alone
+  return W.exchange(who, group, "back", result, places(ranks, function(i) return at, i ~= index and count or 0 end),
+    result, nil, places(ranks, function(i)
       if i == index then return 0, 0 end
       return slice(i)
     end))
@@ -289,8 +311,7 @@ end
 local function sum_of(who, group, x, op)
   local ranks, n = #group.ranks, x:numel()
   if n == 0 then return x:clone() end
-  local result = ty.empty(x.shape, { dtype = x.dtype, device = "cpu" })
-  local y = result:reshape(-1)
+  local result = ty.empty(x.shape, { dtype = x.dtype, device = x.device })
   x = x:reshape(-1)
   if x.nbytes * ranks <= SMALL then
     local index = group.index
@@ -298,12 +319,14 @@ local function sum_of(who, group, x, op)
       x.dtype, { ranks - 1, n }, places(ranks, function(i)
         return (i < index and i - 1 or i - 2) * n, i ~= index and n or 0
       end))
-    fold(op, group, y:narrow(1, 1, n), x:narrow(1, 1, n), others)
+    fold(op, group, result:reshape(-1), x:narrow(1, 1, n), others)
   else
     local block = math.max(1, math.floor(BLOCK * ranks * n / x.nbytes))
-    for from = 0, n - 1, block do reduce_block(who, group, op, x, y, from, math.min(block, n - from)) end
+    if x.device ~= "cpu" then block = n - n % ranks end -- in equal slices, then the few that are left
+    for from = 0, n - 1, block do
+      result = reduce_block(who, group, op, x, result, from, math.min(block, n - from))
+    end
   end
-  y:release() -- the result has its memory alone
   return result
 end
 
@@ -314,19 +337,20 @@ local function all_reduce(who, x, opts)
   check_op(who, op, x)
   local group, w = group_of(who, opts)
   if #group.ranks == 1 then return x:clone() end
-  local fast = opts.fast and w.C.takes(x.dtype)
+  local fast = opts.fast
+  if fast then fast = x.device == "cpu" and w.C.takes(x.dtype) or x.device ~= "cpu" and W.nccl().takes(x.dtype) end
   W.agree(who, group, format("%s of %s (%s%s)", who, kind_of(x), op, fast and ", fast" or ""))
   if x:numel() == 0 then return x:clone() end
-  if fast and W.team(group) then return reduce_fast(who, group, x, op) end
+  if fast and (x.device ~= "cpu" or W.team(group)) then return reduce_fast(who, group, x, op) end
   return sum_of(who, group, x, op)
 end
 
 --- What the ranks' tensors add up to, element by element, on all ranks: in the order of ranks, by Tycho's operations
 --- (f16 rounds after each, integers wrap), so that the bits are those of one process that adds them. op: "sum", "mean"
---- (the sum over the number of ranks), "max", "min", "prod". fast: MPI sums in an order of its own, which may change
---- with sizes and machines; dtypes that it does not know are summed here.
---- Raises where ranks do not agree on op, dtype and sizes, x requires grad or is not on the CPU, for sums of bool and
---- means of integers, or where a rank is gone.
+--- (the sum over the number of ranks), "max", "min", "prod". fast: MPI, or NCCL, sums in an order of its own, which may
+--- change with sizes and machines; dtypes that it does not know are summed here.
+--- Raises where ranks do not agree on op, dtype and sizes, x requires grad or is on neither the CPU nor CUDA, for sums
+--- of bool and means of integers, or where a rank is gone.
 ---@param x tycho.Tensor of any shape
 ---@param opts? {op: string?, fast: boolean?, group: tycho.dist.Group?}
 ---@return tycho.Tensor # of x's dtype and shape
@@ -358,9 +382,9 @@ function M.reduce_scatter(x, opts)
   if ranks == 1 then return x:clone() end
   W.agree(who, group, format("reduce_scatter of %s (%s)", kind_of(x), op))
   dims[1] = dims[1] / ranks
-  if n == 0 then return ty.zeros(dims, { dtype = x.dtype, device = "cpu" }) end
+  if n == 0 then return ty.zeros(dims, { dtype = x.dtype, device = x.device }) end
   x = x:reshape(-1)
-  local y = ty.empty({ n / ranks }, { dtype = x.dtype, device = "cpu" })
+  local y = ty.empty({ n / ranks }, { dtype = x.dtype, device = x.device })
   local at, count = W.slice(n, ranks, group.index)
   local others = others_of(who, group, x, function(i) return W.slice(n, ranks, i) end)
   fold(op, group, y:narrow(1, 1, count), x:narrow(1, at + 1, count), others)
@@ -388,17 +412,37 @@ local function pair(who, i, other, opts)
   return { ranks = { other }, index = 0, number = tag }
 end
 
+local HEAD = 11 -- numbers that go ahead of a tensor: dtype, how many dims, these, that it lies on a device
+
+local function head_of(x)
+  local head = { dtype_number[x.dtype], x.ndim, unpack(x.shape) }
+  for i = #head + 1, HEAD - 1 do head[i] = 0 end
+  head[HEAD] = x.device == "cpu" and 0 or 1
+  return ty.tensor(head, { dtype = "i64", device = "cpu" })
+end
+
+--- dtype, dims, number of elements that a head tells of, and its last number: 0 for tensors of the CPU.
+local function kind_in(head)
+  local list, dims, n = head:totable(), {}, 1
+  for d = 1, list[2] do
+    dims[d] = list[2 + d]
+    n = n * dims[d]
+  end
+  return DTYPES[list[1]], dims, n, list[HEAD]
+end
+
 --- Gives a tensor to another rank, which calls recv. Returns when it has been taken, or MPI keeps a copy.
---- Raises where `to` is no other rank, x requires grad or is not on the CPU, or the rank is gone.
+--- Raises where `to` is no other rank, x requires grad or is on neither the CPU nor CUDA, or the rank is gone.
 ---@param x tycho.Tensor of any dtype and shape
 ---@param to integer a rank of the world
----@param opts? {tag: integer?} 0 to 255: recv takes messages of the same tag, in the order in which they were sent
+---@param opts? {tag: integer?} 0 to 255: recv takes messages of the same tag, in the order in which they were sent;
+---those of CUDA tensors in that order whatever their tags
 function M.send(x, to, opts)
   x = exchangeable("send", x)
   local two = pair("send", 2, to, opts)
-  local head, n = { dtype_number[x.dtype], x.ndim, unpack(x.shape) }, x:numel()
-  for i = #head + 1, 10 do head[i] = 0 end
-  W.exchange("send", two, "head", ty.tensor(head, { dtype = "i64", device = "cpu" }), { 0, 10 })
+  local head, n = head_of(x), x:numel()
+  if x.device ~= "cpu" then head[11] = W.nccl().count_message("sent", to) end -- NCCL knows no tags
+  W.exchange("send", two, "head", head, { 0, HEAD })
   if n > 0 then W.exchange("send", two, "body", x, { 0, n }) end
 end
 
@@ -409,15 +453,15 @@ end
 ---@return tycho.Tensor # of the sender's dtype and shape
 function M.recv(from, opts)
   local two = pair("recv", 1, from, opts)
-  local head = W.exchange("recv", two, "head", nil, nil, "i64", { 10 }, { 0, 10 }):totable()
-  local dims, n = {}, 1
-  for d = 1, head[2] do
-    dims[d] = head[2 + d]
-    n = n * dims[d]
+  local head = W.exchange("recv", two, "head", nil, nil, "i64", { HEAD }, { 0, HEAD })
+  local dtype, dims, n, number = kind_in(head)
+  local device = number == 0 and "cpu" or W.device()
+  if device ~= "cpu" and number ~= W.nccl().count_message("received", from) then
+    fail("recv", "rank %d has sent tensors of CUDA devices before this one: they are received in the order in which " ..
+      "they were sent, whatever their tags are", from)
   end
-  local dtype = DTYPES[head[1]]
-  if n == 0 then return ty.zeros(dims, { dtype = dtype, device = "cpu" }) end
-  return W.exchange("recv", two, "body", nil, nil, dtype, dims, { 0, n })
+  if n == 0 then return ty.zeros(dims, { dtype = dtype, device = device }) end
+  return W.exchange("recv", two, "body", nil, nil, dtype, dims, { 0, n }, device)
 end
 
 ---------------------------------------------------------------------------------------------------------- training
@@ -441,8 +485,11 @@ function M.part(x, dim, opts)
   return x:narrow(dim, (group.index - 1) * (n / ranks) + 1, n / ranks)
 end
 
-local own = { sum_of = sum_of, kind_of = kind_of, places = places, broadcast = broadcast, all_reduce = all_reduce }
-require "tycho.dist.replicate"(M, own)
-require "tycho.dist.shard"(M, own)
+local own = { sum_of = sum_of, kind_of = kind_of, places = places, broadcast = broadcast, all_reduce = all_reduce,
+  scatter = scatter, others_of = others_of, fold = fold, group_of = group_of, exchangeable = exchangeable,
+  head_of = head_of, kind_in = kind_in, HEAD = HEAD }
+for _, part in ipairs { "replicate", "fully_shard", "tensor_parallel", "pipeline", "shard", "clip" } do
+  require("tycho.dist." .. part)(M, own)
+end
 
 return M

@@ -6,7 +6,8 @@
 -- 1. What a pass adds to `grad` is exchanged, not what was there: it waits aside meanwhile. So passes add up as they
 --    do in one process, and the mean is ((g0 + g1) + g2 ...) / ranks, the bits of a process that goes through the
 --    parts of the batch in order.
--- 2. Gradients of one dtype go together, in buckets: a few long exchanges instead of many short ones.
+-- 2. Gradients of one dtype go together, in buckets: few long exchanges instead of many short ones. In a captured step
+--    each begins when its gradients are there, while others are computed (core/compile/plan_calls.c).
 -- 3. Parameters that a rank's pass did not reach count as zeros there, where another rank's did. Where no rank's did,
 --    there is no gradient.
 -- 4. All ranks make the same backward passes while there are such models, also passes of other models.
@@ -18,6 +19,8 @@ local W = require "tycho.dist.world"
 local ipairs, concat = ipairs, table.concat
 
 local BUCKET = 2 ^ 22 -- elements that are exchanged at once
+local GRADIENTS = 2 ^ 18 -- the same of gradients: some travel while others are computed
+local ALONE = 2 ^ 16 -- elements of a gradient that goes without others, which would cost a copy
 
 local no_grad = ty.no_grad
 
@@ -33,31 +36,37 @@ return function(M, own)
 
   ------------------------------------------------------------------------------------------------- one long vector
 
-  --- Tensors of one dtype, as lists of at most BUCKET elements, or of one tensor; at: which of `list` they are.
-  local function buckets_of(list)
-    local by_dtype, order = {}, {}
+  --- Tensors of one dtype and device, as lists of at most `most` elements, or of one tensor, as those of `alone`
+  --- elements are; at: which of `list` they are. Those come first whose last tensor does.
+  local function buckets_of(list, most, alone)
+    local of_kind, order = {}, {}
+    most, alone = most or BUCKET, alone or BUCKET
     for i, x in ipairs(list) do
-      local bucket = by_dtype[x.dtype]
-      if not bucket or bucket.n + x:numel() > BUCKET then
+      local n, kind = x:numel(), x.dtype .. x.device
+      local bucket = of_kind[kind]
+      if n >= alone or not bucket or bucket.n + n > most then
         bucket = { n = 0, at = {} }
-        by_dtype[x.dtype], order[#order + 1] = bucket, bucket
+        if n < alone then of_kind[kind] = bucket end
+        order[#order + 1] = bucket
       end
       bucket[#bucket + 1], bucket.at[#bucket + 1] = x, i
-      bucket.n = bucket.n + x:numel()
+      bucket.n = bucket.n + n
     end
+    table.sort(order, function(a, b) return a.at[#a] < b.at[#b] end)
     return order
   end
 
   local function join(bucket)
-    if #bucket == 1 then return bucket[1]:reshape(-1) end
+    if #bucket == 1 then return bucket[1] end
     local flat = {}
     for i, x in ipairs(bucket) do flat[i] = x:reshape(-1) end
     return ty.cat(flat, 1)
   end
 
-  --- Calls fn(i, part): what of the vector belongs to tensor i of the bucket, in its dims.
+  --- Calls fn(i, part): what of the vector belongs to tensor i of the bucket, in its dims. A tensor alone is no vector.
   local function split(bucket, vector, fn)
     local at = 1
+    if #bucket == 1 then return fn(1, vector) end
     for i, x in ipairs(bucket) do
       local n = x:numel()
       fn(i, vector:narrow(1, at, n):reshape(x.shape))
@@ -83,7 +92,7 @@ return function(M, own)
     local letters = {}
     for i, p in ipairs(list) do letters[i] = grad_of(p) ~= nil and "1" or "0" end
     local pattern = concat(letters)
-    local texts = W.compare("backward", group, "gradients of replicated models: " .. W.digest(pattern))
+    local texts = W.compare("backward", group, "gradients of replicated models: " .. W.digest(pattern), true)
     if texts ~= true then
       for _, text in ipairs(texts) do
         if not text:find("^gradients of replicated models: %d+ ") or
@@ -104,12 +113,14 @@ return function(M, own)
     p.grad = g
   end
 
-  --- The gradients of the parameters that any rank has reached, zeros where this one has not.
+  --- The gradients of the parameters that any rank has reached, zeros where this one has not; the last ones first, as a
+  --- backward pass comes to them.
   local function gradients_of(list, some)
     local given, of = {}, {}
-    for i, p in ipairs(list) do
+    for i = #list, 1, -1 do
+      local p = list[i]
       if some[i] then
-        local g = grad_of(p) or ty.zeros(p.shape, { dtype = p.dtype })
+        local g = grad_of(p) or ty.zeros(p.shape, { dtype = p.dtype, device = p.device })
         given[#given + 1], of[#of + 1] = g, i
       end
     end
@@ -119,7 +130,7 @@ return function(M, own)
   local function exchange(list, held)
     local some = reached(list)
     local given, of = gradients_of(list, some)
-    for _, bucket in ipairs(buckets_of(given)) do
+    for _, bucket in ipairs(buckets_of(given, GRADIENTS, ALONE)) do
       split(bucket, own.sum_of("backward", group, join(bucket), "mean"), function(k, part)
         local i = of[bucket.at[k]]
         add_held(list[i], part, held[i])
@@ -196,7 +207,6 @@ return function(M, own)
     if world.size == 1 then return model end
     local kinds = {}
     for i, x in ipairs(list) do
-      if x.device ~= "cpu" then check.fail(who, "%s must be on the CPU, got %s", names[i], x.device) end
       kinds[i] = names[i] .. " " .. own.kind_of(x)
     end
     W.agree(who, world.all, ("replicate of %d tensors, %s"):format(#list, W.digest(concat(kinds, "; "))))

@@ -10,7 +10,7 @@
 
 local ty = require "tycho"
 local check = require("tycho.arguments")(ty)
-local W = require "tycho.dist.world"
+local W, C = require "tycho.dist.world", require "tycho.dist.cut"
 
 local type, pairs, ipairs, rawget, tonumber, getmetatable = type, pairs, ipairs, rawget, tonumber, getmetatable
 local format, concat, sort = string.format, table.concat, table.sort
@@ -41,12 +41,17 @@ return function(M, own)
     return list
   end
 
+  --- A number of each rank, on all of them.
+  local function counts_of(who, group, n)
+    return gather(who, group, ty.tensor({ n }, { dtype = "i64", device = "cpu" }), ones(#group.ranks)):totable()
+  end
+  own.gather, own.counts_of = gather, counts_of
+
   --- A text of each rank, on all of them.
   local function gather_texts(who, group, text)
     local bytes = {}
     for i = 1, #text do bytes[i] = text:byte(i) end
-    local lengths = gather(who, group, ty.tensor({ #text }, { dtype = "i64", device = "cpu" }),
-      ones(#group.ranks)):totable()
+    local lengths = counts_of(who, group, #text)
     local all = gather(who, group, ty.tensor(bytes, { dtype = "u8", device = "cpu" }), lengths):totable()
     local texts, from = {}, 0
     for i, n in ipairs(lengths) do
@@ -237,6 +242,7 @@ return function(M, own)
     end)
     return states
   end
+  own.whole_states = whole_states
 
   ----------------------------------------------------------------------------------------------------- the optimiser
 
@@ -260,7 +266,9 @@ return function(M, own)
   --- those of its share of the parameters, updates these, and gets the others from their ranks, to the bits of an
   --- optimiser that is not cut. Gradients must be the same on all ranks, as those of dist.replicate are. step,
   --- state_dict and load_state_dict are called by all ranks from then on; a state_dict is whole, so a checkpoint
-  --- loads on any number of ranks. In one process it gives the optimiser, and does nothing.
+  --- loads on any number of ranks. Where the parameters are parts that dist.fully_shard or dist.tensor_parallel made,
+  --- or those of a stage of dist.pipeline, states are, too, and this makes state_dict whole. In one process it gives
+  --- the optimiser, and does nothing.
   --- Raises where the argument is no optimiser, or one whose state is that of all parameters (LBFGS); where the ranks'
   --- parameters differ.
   ---@param opt tycho.Optimizer
@@ -276,6 +284,9 @@ return function(M, own)
     end
     local world = W.open()
     if world.size == 1 or rawget(opt, "owners") then return opt end
+    if C.group_of(opt) then return C.optimizer_states(opt) end
+    local pipe = own.pipeline_of(opt)
+    if pipe then return own.shard_stages(opt, pipe) end
     local kinds = {}
     for _, g in ipairs(opt.groups) do
       for _, p in ipairs(g.params) do kinds[#kinds + 1] = own.kind_of(p) end

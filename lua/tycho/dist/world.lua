@@ -14,7 +14,7 @@ local format, concat = string.format, table.concat
 
 local M = {}
 
-M.KINDS = { agree = 1, data = 2, group = 3, head = 4, body = 5 } -- 0: notices
+M.KINDS = { agree = 1, data = 2, group = 3, head = 4, body = 5, stage_head = 6, stage_body = 7, back = 8 } -- 0: notices
 M.GROUPS, M.TAGS = 4096, 256
 
 local PATIENCE = 300 -- seconds
@@ -28,12 +28,14 @@ local function number_of(name)
   return v and v >= 0 and v == floor(v) and v or nil
 end
 
---- Launchers: which variable tells how many ranks there are, and which library they started.
+--- Launchers: which variables tell how many ranks there are, how many on this machine, this one's place among those;
+--- which library they started.
 local OPENMPI, MPICH = { "libmpi.so.40", "libmpi.so" }, { "libmpich.so.12", "libmpi.so.12", "libmpich.so" }
 local launchers = {
-  { size = "OMPI_COMM_WORLD_SIZE", near = "OMPI_COMM_WORLD_LOCAL_SIZE", libraries = OPENMPI },
-  { size = "PMI_SIZE", near = "MPI_LOCALNRANKS", libraries = MPICH },
-  { size = "PMIX_RANK", near = "SLURM_TASKS_PER_NODE", libraries = OPENMPI, by_rank = true },
+  { size = "OMPI_COMM_WORLD_SIZE", near = "OMPI_COMM_WORLD_LOCAL_SIZE", place = "OMPI_COMM_WORLD_LOCAL_RANK",
+    libraries = OPENMPI },
+  { size = "PMI_SIZE", near = "MPI_LOCALNRANKS", place = "MPI_LOCALRANKID", libraries = MPICH },
+  { size = "PMIX_RANK", near = "SLURM_TASKS_PER_NODE", place = "SLURM_LOCALID", libraries = OPENMPI, by_rank = true },
 }
 
 --- The libraries to look for, nil where the process is alone; ranks on this machine.
@@ -47,6 +49,15 @@ local function launched()
     check.fail("init",
       "%d processes were started, and none of them by MPI (use mpirun, srun --mpi=pmix, or tycho --ranks)", n)
   end
+end
+
+--- The place of this process among those of its machine, from 0.
+function M.local_rank()
+  for _, l in ipairs(launchers) do
+    local place = number_of(l.size) and number_of(l.place)
+    if place then return place end
+  end
+  return 0
 end
 
 --- Ranks that share a machine share its processors, unless TYCHO_THREADS says otherwise.
@@ -109,7 +120,7 @@ function M.is_open() return world ~= nil end
 
 ---------------------------------------------------------------------------------------------------------- agreement
 
-function M.tag(group, kind, own) return (own or 0) * 8 * M.GROUPS + group.number * 8 + M.KINDS[kind] end
+function M.tag(group, kind, own) return (own or 0) * 16 * M.GROUPS + group.number * 16 + M.KINDS[kind] end
 
 --- The group that options name; the world. This process is in it.
 function M.group_of(group)
@@ -139,10 +150,11 @@ function M.disagree(who, group, texts)
   check.fail(who, "the ranks do not agree: %s", concat(parts, ", "))
 end
 
---- What the ranks of the group say: true where all say the same, else the texts in their order.
-function M.compare(who, group, call)
+--- What the ranks of the group say: true where all say the same, else the texts in their order. goes_on: where they do
+--- not, the caller does something else than to raise.
+function M.compare(who, group, call, goes_on)
   local own = #call < 250 and call or call:sub(1, 180) .. "... " .. M.digest(call)
-  return C.agree(who, M.tag(group, "agree"), group.ranks, group.index, own)
+  return C.agree(who, M.tag(group, "agree"), group.ranks, group.index, own, goes_on)
 end
 
 --- All ranks of the group have come to the same call; else all of them raise the same.
@@ -151,8 +163,27 @@ function M.agree(who, group, call)
   if texts ~= true then M.disagree(who, group, texts) end
 end
 
---- Exchanges parts of x, and gives what came as a tensor of these dims. sends, receives: see dist_lua.c.
-function M.exchange(who, group, kind, x, sends, to, dims, receives)
+--- Whether exchanges become steps of a plan, since what is called is captured.
+function M.records() return C ~= nil and C.records() end
+
+--- The CUDA device of this rank: the default device if that is one, else "cuda".
+function M.device()
+  local device = ty.device()
+  return device:find "^cuda" and device or "cuda"
+end
+
+local nccl
+--- What exchanges tensors of CUDA devices.
+function M.nccl()
+  nccl = nccl or require "tycho.dist.nccl"(M)
+  return nccl
+end
+
+--- Exchanges parts of x, and gives what came as a tensor of these dims. sends, receives: see dist_lua.c. device: where
+--- what comes belongs, if not where x lies.
+function M.exchange(who, group, kind, x, sends, to, dims, receives, device)
+  device = device or x and x.device or "cpu"
+  if device ~= "cpu" then return M.nccl().exchange(who, group, x, sends, to, dims, receives, device) end
   return C.exchange(who, M.tag(group, kind), group.ranks, group.index, x, sends, to, dims, receives)
 end
 

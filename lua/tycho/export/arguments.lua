@@ -4,12 +4,14 @@
 
 local ty = require "tycho"
 
-local type, pairs, next = type, pairs, next
+local type, pairs, next, tostring = type, pairs, next, tostring
 local format = string.format
 local max = math.max
 local getlocal = type(debug) == "table" and debug.getlocal
 
 local M = {}
+
+local MOST = 200 -- arguments
 
 local internals = ty.internals
 local fail = internals.error
@@ -20,9 +22,16 @@ function M.read(who, given, known, example)
   if type(given) ~= "table" or ty.is_tensor(given) then
     fail(format("%s: argument 3 must be a table of example arguments and options, %s", who, example))
   end
+  local function is_count(v) return type(v) == "number" and v >= 0 and v <= MOST and v % 1 == 0 end
+  if given.n ~= nil and not is_count(given.n) then
+    fail(format("%s: n, the number of arguments, must be a whole number up to %d", who, MOST))
+  end
   local args, opts = { n = given.n or #given }, {}
   for k, v in pairs(given) do
     if type(k) == "number" then
+      if not is_count(k) or k == 0 then
+        fail(format("%s: there is no argument [%s]: arguments count from 1 to %d", who, tostring(k), MOST))
+      end
       args[k] = v
       args.n = max(args.n, k)
     elseif not known[k] then
@@ -33,8 +42,12 @@ function M.read(who, given, known, example)
   if opts.weights ~= nil and opts.weights ~= "inside" and opts.weights ~= "beside" then
     fail(format("%s: option weights must be \"inside\" or \"beside\"", who))
   end
-  if opts.outputs ~= nil and type(opts.outputs) ~= "table" then
-    fail(format("%s: option outputs must be a list of names", who))
+  local outputs = opts.outputs
+  for k, v in pairs(outputs ~= nil and (type(outputs) == "table" and not ty.is_tensor(outputs) and outputs or { 0 })
+    or {}) do
+    if type(v) ~= "string" or not is_count(k) then
+      fail(format("%s: option outputs must be a list of names, {\"chance\"}", who))
+    end
   end
   for i = 1, args.n do
     local v = args[i]

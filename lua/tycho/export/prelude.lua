@@ -29,9 +29,9 @@ local function family(name, types, needs, text)
   end
 end
 
-local F32 = { T = "float", S = "f32", U = "uint32_t", D = "f", B = "23", Q = "0x7fc00000u", M = "0x80000000u",
+local F32 = { T = "float", S = "f32", U = "uint32_t", I = "int32_t", W = "31", D = "f", B = "23", Q = "0x7fc00000u", M = "0x80000000u",
   P = "0x1p23f", N = "ty_float_f32(0xff800000u)" }
-local F64 = { T = "double", S = "f64", U = "uint64_t", D = "", B = "52", Q = "0x7ff8000000000000u",
+local F64 = { T = "double", S = "f64", U = "uint64_t", I = "int64_t", W = "63", D = "", B = "52", Q = "0x7ff8000000000000u",
   M = "0x8000000000000000u", P = "0x1p52", N = "ty_float_f64(UINT64_C(0xfff0000000000000))" }
 local I32 = { T = "int32_t", S = "i32", U = "uint32_t", W = "31" }
 local I64 = { T = "int64_t", S = "i64", U = "uint64_t", W = "63" }
@@ -63,13 +63,20 @@ M.head = [[
 #if defined(__GNUC__)
 #define TY_INLINE static inline __attribute__((always_inline, unused))
 #define TY_STEP static __attribute__((noinline))
+#define TY_SPARE static __attribute__((unused))
 #define TY_ALIAS __attribute__((may_alias))
 #define TY_KNOWN(x) __builtin_constant_p(x)
 #else
 #define TY_INLINE static inline
 #define TY_STEP static
+#define TY_SPARE static
 #define TY_ALIAS
 #define TY_KNOWN(x) 0
+#endif
+#if defined(__clang__) /* of a loop around another one, of which vectors are to be made */
+#define TY_ROLLED _Pragma("clang loop vectorize(disable) unroll(disable)")
+#else
+#define TY_ROLLED
 #endif
 #if defined(__FMA__) || defined(__AVX512F__) || defined(__ARM_FEATURE_FMA) || defined(__FP_FAST_FMAF)
 #define TY_HAS_FMA 1
@@ -113,6 +120,28 @@ TY_INLINE @T ty_max_@S(@T a, @T b) { return a > b ? a : b; }
 TY_INLINE @T ty_min_@S(@T a, @T b) { return a < b ? a : b; }
 ]])
 
+-- NaNs are beyond all others.
+family("order_@S", FLOATS, { "bits_@S" }, [[
+/* Whole numbers in the order of floats, a NaN as the largest or as the least; and back. */
+TY_INLINE @I ty_order_@S(@T a) {
+  const @U u = ty_raw_@S(a);
+  return (@I)(u ^ (((@U)0 - (u >> @W)) & ~@M));
+}
+TY_INLINE @I ty_order_max_@S(@T a) { /* no branch, or gcc makes no vectors of what follows */
+  const @U nan = -(@U)(a != a);
+  return (@I)(((@U)ty_order_@S(a) & ~nan) | nan >> 1);
+}
+TY_INLINE @I ty_order_min_@S(@T a) {
+  const @U nan = -(@U)(a != a);
+  return (@I)(((@U)ty_order_@S(a) & ~nan) | (nan & @M));
+}
+TY_INLINE @T ty_unorder_@S(@I a) {
+  const @U u = (@U)a;
+  const @T y = ty_float_@S(u ^ (((@U)0 - (u >> @W)) & ~@M));
+  return y != y ? ty_float_@S(@Q) : y;
+}
+]])
+
 -- Rounding, roots -----------------------------------------------------------------------------------------------------
 
 -- Below 2^23 (2^52) adding that number rounds to a whole one, to even.
@@ -143,10 +172,15 @@ TY_INLINE @T ty_ceil_@S(@T a) {
 ]])
 
 piece("sqrt_f64", { "bits_f64" }, [[
-/* The library's function sets errno, so that loops with it are no vectors: -fno-math-errno helps gcc. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__NO_MATH_ERRNO__) && \
+/* An instruction, never the library's function. gcc makes vectors of one that is const, and no call where no argument
+** is negative. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && \
     (defined(__SSE2__) || defined(__aarch64__))
-#define ty_sqrt_f64(a) __builtin_sqrt(a)
+extern __attribute__((const)) double sqrt(double);
+TY_INLINE double ty_sqrt_f64(double a) {
+  const double y = sqrt(a < 0 ? 0 : a);
+  return a < 0 ? ty_float_f64(0xfff8000000000000u) : y;
+}
 #elif defined(__GNUC__) && defined(__SSE2__)
 #include <emmintrin.h>
 TY_INLINE double ty_sqrt_f64(double a) {
@@ -184,9 +218,13 @@ TY_INLINE double ty_sqrt_f64(double a) {
 ]])
 
 piece("sqrt_f32", { "bits_f32", "sqrt_f64" }, [[
-#if defined(__GNUC__) && !defined(__clang__) && defined(__NO_MATH_ERRNO__) && \
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && \
     (defined(__SSE2__) || defined(__aarch64__))
-#define ty_sqrt_f32(a) __builtin_sqrtf(a)
+extern __attribute__((const)) float sqrtf(float);
+TY_INLINE float ty_sqrt_f32(float a) {
+  const float y = sqrtf(a < 0 ? 0 : a);
+  return a < 0 ? ty_float_f32(0xffc00000u) : y;
+}
 #elif defined(__GNUC__) && defined(__SSE2__)
 TY_INLINE float ty_sqrt_f32(float a) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(a))); }
 #elif defined(__GNUC__) && defined(__aarch64__)
@@ -297,16 +335,26 @@ static double ty_fma_f64(double a, double b, double c) {
 
 -- Whole numbers -------------------------------------------------------------------------------------------------------
 
-family("divi_@S", INTS, {}, [[
+-- By way of doubles, of which there are vectors and which are faster where there are none: a quotient of less than 2^51
+-- is further from the next whole number than it is rounded.
+for _, i in ipairs { { I32, "(int32_t)((double)a / (double)by)" }, { I64, "ty_quotient_i64(a, by)", [[
+TY_INLINE int64_t ty_quotient_i64(int64_t a, int64_t b) {
+  const uint64_t most = UINT64_C(1) << 51;
+  if (((uint64_t)a + most) >> 52 || ((uint64_t)b + most) >> 52) return a / b;
+  return (int64_t)((double)a / (double)b);
+}
+]] } } do
+  family("divi_@S", { i[1] }, {}, (gsub((i[3] or "") .. [[
 TY_INLINE @T ty_divi_@S(@T a, @T b) {
-  const @T by = b == 0 || b == -1 ? 1 : b, q = a / by;
+  const @T by = ((b == 0) | (b == -1)) ? 1 : b, q = @Q;
   return b == 0 ? 0 : b == -1 ? (@T)(0 - (@U)a) : q;
 }
 TY_INLINE @T ty_remi_@S(@T a, @T b) {
-  const @T by = b == 0 || b == -1 ? 1 : b, r = a % by;
-  return b == 0 || b == -1 ? 0 : r;
+  const @T by = ((b == 0) | (b == -1)) ? 1 : b, q = @Q;
+  return ((b == 0) | (b == -1)) ? 0 : (@T)((@U)a - (@U)q * (@U)by);
 }
-]])
+]], "@Q", i[2])))
+end
 
 family("shr_@S", INTS, {}, [[
 TY_INLINE @T ty_shr_@S(@T a, int n) {
@@ -344,7 +392,37 @@ TY_INLINE uint16_t ty_to_f16(float a) {
   const uint32_t y = m < 0x38800000u ? low : m >= 0x477ff000u ? 0x7c00u : high;
   return (uint16_t)(m > 0x7f800000u ? 0x7e00u : y | s);
 }
-TY_INLINE float ty_narrow_f16(float a) { return ty_from_f16(ty_to_f16(a)); }
+TY_INLINE float ty_narrow_f16(float a) {
+  const uint32_t u = ty_raw_f32(a), m = u & 0x7fffffffu, s = u & 0x80000000u;
+  const uint32_t low = ty_raw_f32((ty_float_f32(m) + 0.5f) - 0.5f);
+  const uint32_t high = (m + 0x0fffu + (m >> 13 & 1)) & ~0x1fffu;
+  const uint32_t r = m < 0x38800000u ? low : high, y = r > 0x477fe000u ? 0x7f800000u : r;
+  return ty_float_f32(m > 0x7f800000u ? 0x7fc00000u : y | s);
+}
+]])
+
+piece("halves", { "f16" }, [[
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+TY_INLINE void ty_widen_f16(float *restrict to, const uint16_t *restrict from, int n) {
+  int i = 0;
+#if defined(__F16C__)
+  for (; i + 8 <= n; i += 8) _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(from + i))));
+#endif
+  for (; i < n; i++) to[i] = ty_from_f16(from[i]);
+}
+TY_INLINE void ty_halve_f16(uint16_t *restrict to, const float *restrict from, int n) {
+  int i = 0;
+#if defined(__F16C__)
+  for (; i + 8 <= n; i += 8) {
+    const __m256 v = _mm256_loadu_ps(from + i), nan = _mm256_set1_ps(ty_float_f32(0x7fc00000u));
+    const __m256 y = _mm256_blendv_ps(v, nan, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+    _mm_storeu_si128((void *)(to + i), _mm256_cvtps_ph(y, _MM_FROUND_TO_NEAREST_INT));
+  }
+#endif
+  for (; i < n; i++) to[i] = ty_to_f16(from[i]);
+}
 ]])
 
 piece("bf16", { "bits_f32" }, [[
@@ -374,11 +452,96 @@ TY_INLINE int32_t ty_philox(int64_t element, int64_t stream, int64_t seed, int w
 }
 ]])
 
+-- Vectors -------------------------------------------------------------------------------------------------------------
+
+piece("unroll", {}, [[
+#if defined(__clang__)
+#define TY_UNROLL _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+#define TY_UNROLL _Pragma("GCC unroll 16")
+#else
+#define TY_UNROLL
+#endif
+]])
+
+piece("slides", { "unroll" }, [[
+/* Vectors whose elements move, unless the compiler has none or TY_PLAIN is defined: the same bits. TY_SLIDE_n(a, b, k) is
+** the last k of a, then the first n - k of b. */
+#if defined(__has_builtin) && !defined(TY_PLAIN)
+#if __has_builtin(__builtin_shufflevector)
+#if defined(__AVX512F__)
+#define TY_WIDE 64
+#elif defined(__AVX2__)
+#define TY_WIDE 32
+#elif defined(__SSE2__) || defined(__aarch64__)
+#define TY_WIDE 16
+#endif
+#endif
+#endif
+#define TY_SLIDE_2(a, b, k) __builtin_shufflevector(a, b, 2 - (k), 3 - (k))
+#define TY_SLIDE_4(a, b, k) __builtin_shufflevector(a, b, 4 - (k), 5 - (k), 6 - (k), 7 - (k))
+#define TY_SLIDE_8(a, b, k) \
+  __builtin_shufflevector(a, b, 8 - (k), 9 - (k), 10 - (k), 11 - (k), 12 - (k), 13 - (k), 14 - (k), 15 - (k))
+#define TY_SLIDE_16(a, b, k) \
+  __builtin_shufflevector(a, b, 16 - (k), 17 - (k), 18 - (k), 19 - (k), 20 - (k), 21 - (k), 22 - (k), 23 - (k), \
+                          24 - (k), 25 - (k), 26 - (k), 27 - (k), 28 - (k), 29 - (k), 30 - (k), 31 - (k))
+#define TY_LAST_2(a) __builtin_shufflevector(a, a, 1, 1)
+#define TY_LAST_4(a) __builtin_shufflevector(a, a, 3, 3, 3, 3)
+#define TY_LAST_8(a) __builtin_shufflevector(a, a, 7, 7, 7, 7, 7, 7, 7, 7)
+#define TY_LAST_16(a) \
+  __builtin_shufflevector(a, a, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15)
+#if TY_WIDE == 64
+#define TY_SLIDE_4B TY_SLIDE_16
+#define TY_SLIDE_8B TY_SLIDE_8
+#define TY_LAST_4B TY_LAST_16
+#define TY_LAST_8B TY_LAST_8
+#elif TY_WIDE == 32
+#define TY_SLIDE_4B TY_SLIDE_8
+#define TY_SLIDE_8B TY_SLIDE_4
+#define TY_LAST_4B TY_LAST_8
+#define TY_LAST_8B TY_LAST_4
+#elif TY_WIDE == 16
+#define TY_SLIDE_4B TY_SLIDE_4
+#define TY_SLIDE_8B TY_SLIDE_2
+#define TY_LAST_4B TY_LAST_4
+#define TY_LAST_8B TY_LAST_2
+#endif
+]])
+
 -- Orders of summation -------------------------------------------------------------------------------------------------
 
 for _, f in ipairs(FLOATS) do
   for _, op in ipairs { { "sum", "+", "-0.0" }, { "prod", "*", "1" } } do
-    local t = { T = f.T, S = f.S, N = op[1], O = op[2], I = op[3] .. (op[3] ~= "1" and f.D or "") }
+    local t = { T = f.T, S = f.S, Z = f == F32 and "4" or "8", N = op[1], O = op[2], I = op[3] .. (op[3] ~= "1" and f.D or "") }
+    piece("join_" .. op[1] .. "_" .. f.S, { "slides" }, (gsub([[
+/* n lanes, a power of two, come to one: the upper half of what is left joins the lower one. */
+TY_INLINE @T ty_join_@N_@S(@T *a, const int n) {
+#ifdef TY_WIDE
+  typedef @T V __attribute__((vector_size(TY_WIDE), aligned(sizeof(@T)), may_alias));
+  enum { E = TY_WIDE / sizeof(@T) };
+  if (n >= E) {
+    V w[64 / E], v;
+    TY_UNROLL
+    for (int i = 0; i < n / E; i++) w[i] = *(const V *)(a + i * E);
+    TY_UNROLL
+    for (int s = 32 / E; s; s /= 2)
+      if (s * E < n)
+        TY_UNROLL
+        for (int i = 0; i < s; i++) w[i] = w[i] @O w[i + s];
+    v = w[0];
+    if (E > 8) v = v @O TY_SLIDE_@ZB(v, v, E - (E > 8 ? 8 : 0));
+    if (E > 4) v = v @O TY_SLIDE_@ZB(v, v, E - (E > 4 ? 4 : 0));
+    if (E > 2) v = v @O TY_SLIDE_@ZB(v, v, E - (E > 2 ? 2 : 0));
+    v = v @O TY_SLIDE_@ZB(v, v, E - 1);
+    return v[0];
+  }
+#endif
+  TY_UNROLL
+  for (int s = 32; s; s /= 2)
+    for (int j = 0; s < n && j < s; j++) a[j] = a[j] @O a[j + s];
+  return a[0];
+}
+]], "@(%w)", t)))
     piece("tree_" .. op[1] .. "_" .. f.S, {}, (gsub([[
 /* A block of w sums is complete, after c others: it joins those that wait, as a binary counter counts; the last
 ** one all. */
@@ -389,21 +552,6 @@ TY_INLINE void ty_tree_@N_@S(@T *restrict acc, @T *restrict wait, int64_t w, int
       for (int64_t j = 0; j < w; j++) acc[j] = wait[k * w + j] @O acc[j];
   for (int64_t j = 0; !last && j < w; j++) wait[k * w + j] = acc[j], acc[j] = @I;
 }
-]], "@(%w)", t)))
-    piece("scan_" .. op[1] .. "_" .. f.S, {}, (gsub([[
-/* Up to 16 elements: s is what their block came to so far, and the blocks before. */
-TY_INLINE void ty_scan_@N_@S(@T *s, const @T *x, @T *y, int n) {
-  @T v[32], w[32]; /* behind 16 that change nothing */
-  for (int j = 0; j < 16; j++) v[j] = w[j] = @I;
-  for (int j = 0; j < 16; j++) v[16 + j] = j < n ? x[j] : @I;
-  for (int j = 16; j < 32; j++) w[j] = v[j - 1] @O v[j];
-  for (int j = 16; j < 32; j++) v[j] = w[j - 2] @O w[j];
-  for (int j = 16; j < 32; j++) w[j] = v[j - 4] @O v[j];
-  for (int j = 16; j < 32; j++) v[j] = s[0] @O (w[j - 8] @O w[j]);
-  s[0] = v[31];
-  for (int j = 0; j < n; j++) y[j] = s[1] @O v[16 + j];
-}
-TY_INLINE void ty_scan_block_@N_@S(@T *s) { s[1] = s[1] @O s[0], s[0] = @I; }
 ]], "@(%w)", t)))
   end
 end

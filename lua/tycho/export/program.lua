@@ -10,7 +10,7 @@ local primitives = require "tycho.export.primitives"
 local sizes = require "tycho.export.sizes"
 
 local format, find, sub = string.format, string.find, string.sub
-local concat, insert, ipairs, type = table.concat, table.insert, ipairs, type
+local concat, insert, ipairs, next, type = table.concat, table.insert, ipairs, next, type
 local min, max = math.min, math.max
 local text, at_most = sizes.text, sizes.at_most
 local ctype, loaded, to_store = primitives.ctype, primitives.loaded, primitives.to_store
@@ -18,8 +18,6 @@ local expression, identity, empty, floating = primitives.expression, primitives.
   primitives.floating
 
 local M = {}
-
-local BLOCK, SCAN = 4096, 16
 
 -- Domains -------------------------------------------------------------------------------------------------------------
 
@@ -162,8 +160,8 @@ end
 function Emit:value(v, index)
   local ins, use = self.p.body[v], self.use
   if ins.op == "load" then
-    local operand = self.p.operands[ins.imm]
-    return loaded(operand.dtype, format("%s[%s]", self.pointer(ins.imm), index(ins.imm)), use)
+    local y = loaded(self:dtype_at(ins.imm), format("%s[%s]", self.pointer(ins.imm), index(ins.imm)), use)
+    return self.guard and format("%s ? %s : 0", self.guard, y) or y
   elseif ins.op == "iota" then
     return format("(int64_t)(%s)", index(ins.imm))
   elseif ins.op == "gload" then
@@ -174,13 +172,22 @@ function Emit:value(v, index)
   local names = {}
   for k = 1, 3 do names[k] = ins[k] and self:name(ins[k]) end
   local y = expression(ins, names[1], names[2], names[3], use)
+  if ins.op == "sel" and self.divides and not floating[ins.type] then -- no branches where there are no vectors
+    local u = primitives.unsigned[ins.type]
+    local is = format("(%s)(%s != 0)", u, names[1])
+    y = format("(%s)(((%s)%s & (0 - %s)) | ((%s)%s & (%s - 1)))", ctype[ins.type], u, names[2], is, u, names[3], is)
+  end
   return y or self.refuse("the primitive " .. ins.op)
 end
 
-function Emit:store(v, index)
+--- The dtype of an operand's elements where they lie, or are staged.
+function Emit:dtype_at(k) return self.staged[k] == "half" and "f32" or self.p.operands[k].dtype end
+
+--- Stores value v's operand, or another value in its place.
+function Emit:store(v, index, other)
   local ins = self.p.body[v]
-  local dtype = self.p.operands[ins.imm].dtype
-  self:line("%s[%s] = %s;", self.pointer(ins.imm), index(ins.imm), to_store(dtype, self:name(ins[1]), self.use))
+  self:line("%s[%s] = %s;", self.pointer(ins.imm), index(ins.imm),
+    to_store(self:dtype_at(ins.imm), self:name(other or ins[1]), self.use))
 end
 
 --- Declares value v and what it needs of its class that is not known here. known: by value, true where it is.
@@ -247,7 +254,7 @@ end
 
 -- Maps ----------------------------------------------------------------------------------------------------------------
 
-local TILE = 16 -- elements of a cache line
+local TILE, STAGE = 16, 256 -- elements of a cache line; of a tile
 
 --- The dim along which elements lie side by side of an operand that the innermost one strides over: a transposition.
 function Emit:crossed(part)
@@ -284,91 +291,111 @@ function Emit:map_loops(part, base)
   return "t", "tend"
 end
 
-function Emit:map()
-  local part = merged(self.launch, 1, #self.launch.dims, self.noperands)
-  local n, depth = #part.dims, self.depth
-  local base = self:starts()
-  local from, to
-  if n > 0 then from, to = self:map_loops(part, base) end
-  local names = self:bases(base)
-  if n > 0 then self:open("for (int64_t j = %s; j < %s; j++)", from, to) end
-  local function index(k)
-    local by = n > 0 and part.strides[k + 1][n] or 0
-    return sum_text(names[k + 1], by == 1 and "j" or by ~= 0 and format("j * %s", text(by)))
-  end
-  local known = {}
-  for v = 0, self.p.n - 1 do
-    if self.live[v] and self.p.body[v].op == "store" then self:declare(self.p.body[v][1], index, known, "elem") end
-  end
-  for v = 0, self.p.n - 1 do
-    if self.live[v] and self.p.body[v].op == "store" then self:store(v, index) end
-  end
-  while self.depth > depth do self:close() end
-end
-
--- Rows ----------------------------------------------------------------------------------------------------------------
-
-local CHEAP = 4 -- operations that are done again rather than kept
-local costs = { load = 0, iota = 1, gload = 2, add = 1, sub = 1, mul = 1, fma = 1, min = 2, max = 2, sel = 1, neg = 1,
-  abs = 1, cvt = 1 }
-
---- What it takes to compute an element's value again, from loads and what is kept.
-function Emit:cost(v, phase)
-  local ins = self.p.body[v]
-  if self.class[v] ~= "elem" then return 0 end
-  if self.kept[v] and self.phase[v] < phase then return 0 end
-  local sum = costs[ins.op] or CHEAP + 1
-  for k = 1, 3 do
-    if ins[k] then sum = sum + self:cost(ins[k], phase) end
-  end
-  return sum
-end
-
---- Element values that a later phase reads and that are not computed again there are kept for the row.
-function Emit:plan_kept()
-  local p = self.p
-  self.kept = {}
-  local function wants(v, phase)
-    if self.class[v] ~= "elem" then return end
-    local ins = p.body[v]
-    if self.phase[v] < phase and not self.kept[v] and ins.op ~= "load" and self:cost(v, phase) > CHEAP then
-      self.kept[v] = true
-    end
-    if self.kept[v] and self.phase[v] < phase then return end
-    for k = 1, 3 do
-      if ins[k] then wants(ins[k], phase) end
+--- What goes through an array of a tile: halves, of which there are instructions for whole vectors alone, and elements
+--- that are read backwards beside others of another width, of which gcc makes no vectors. By operand: "half", "copy".
+function Emit:map_staged(part)
+  local n, p, staged, width, mixed = #part.dims, self.p, {}, nil, false
+  if n == 0 or at_most(part.dims[n], TILE - 1) then return staged end
+  for k = 0, self.noperands - 1 do
+    local operand = p.operands[k]
+    if self.operand_used[k] and operand then
+      local bytes = primitives.bytes[operand.dtype]
+      mixed, width = mixed or width ~= nil and bytes ~= width, bytes
     end
   end
   for v = 0, p.n - 1 do
     local ins = p.body[v]
-    if self.live[v] then
-      if is_reduction(ins) or is_position(ins) then wants(ins[1], self.phase[v] - 1)
-      elseif ins.op == "store" and self.class[v] == "elem" then wants(ins[1], self.phases - 1) end
-    end
+    local by = self.live[v] and (ins.op == "load" or ins.op == "store") and part.strides[ins.imm + 1][n]
+    if by == 1 and p.operands[ins.imm].dtype == "f16" then staged[ins.imm] = "half"
+    elseif mixed and ins.op == "load" and type(by) == "number" and by < 0 then staged[ins.imm] = "copy" end
+  end
+  return staged
+end
+
+--- The value that a store writes: what it is rounded to it is by the store itself.
+function Emit:stored(v)
+  local ins = self.p.body[v]
+  local from, dtype = self.p.body[ins[1]], self.p.operands[ins.imm].dtype
+  if from.op == "narrow" and (dtype == "f16" or dtype == "bf16") and primitives.narrowed(from) == dtype then
+    return from[1]
+  end
+  return ins[1]
+end
+
+--- The stores of a map, element by element, and what they need.
+function Emit:map_elements(index)
+  local p, known = self.p, {}
+  for v = 0, p.n - 1 do
+    if self.live[v] and p.body[v].op == "store" then self:declare(self:stored(v), index, known, "elem") end
+  end
+  for v = 0, p.n - 1 do
+    if self.live[v] and p.body[v].op == "store" then self:store(v, index, self:stored(v)) end
   end
 end
 
---- Declares elements of one phase in the order of the program: kept ones of phases before are read back.
-function Emit:elements(v, phase, index, known, at)
-  local ins = self.p.body[v]
-  if known[v] or self.class[v] ~= "elem" or ins.op == "const" or ins.op == "scalar" then return end
-  known[v] = true
-  if self.kept[v] and self.phase[v] < phase then
-    self:line("const %s v%d = w%d[%s];", ctype[ins.type], v, v, at)
-    return
+--- The innermost loop by tiles; what is staged is copied before it or behind it.
+function Emit:map_tiles(staged, from, to, index)
+  local p, pointer, writes = self.p, self.pointer, {}
+  self:open("for (int64_t j0 = %s; j0 < %s; j0 += %d)", from, to, STAGE)
+  self:line("const int n = %s - j0 < %d ? (int)(%s - j0) : %d;", to, STAGE, to, STAGE)
+  for v = 0, p.n - 1 do
+    if self.live[v] and p.body[v].op == "store" then writes[p.body[v].imm] = true end
   end
-  for k = 1, 3 do
-    if ins[k] then self:elements(ins[k], phase, index, known, at) end
+  local function each(k, then_do)
+    if not staged[k] then return end
+    local whole = format("%s + %s", pointer(k), index(k, "j0"))
+    then_do(whole)
   end
-  self:line("const %s v%d = %s;", ctype[ins.type], v, self:value(v, index))
+  for k = 0, self.noperands - 1 do
+    each(k, function(whole)
+      self:line("%s t%d[%d];", staged[k] == "half" and "float" or primitives.stored[p.operands[k].dtype], k, STAGE)
+      if writes[k] then return end
+      if staged[k] == "half" then
+        self.use "halves"
+        self:line("ty_widen_f16(t%d, %s, n);", k, whole)
+      else
+        self:line("for (int j = 0; j < n; j++) t%d[j] = %s[%s];", k, pointer(k), index(k, "(j0 + j)"))
+      end
+    end)
+  end
+  self.staged, self.pointer = staged, function(k) return staged[k] and "t" .. k or pointer(k) end
+  self:open "for (int j = 0; j < n; j++)"
+  self:map_elements(function(k) return staged[k] and "j" or index(k, "(j0 + j)") end)
+  self:close()
+  self.staged, self.pointer = {}, pointer
+  for k = 0, self.noperands - 1 do
+    each(k, function(whole)
+      if not writes[k] then return end
+      self.use "halves"
+      self:line("ty_halve_f16(%s, t%d, n);", whole, k)
+    end)
+  end
+  self:close()
 end
+
+function Emit:map()
+  local part = merged(self.launch, 1, #self.launch.dims, self.noperands)
+  local n, depth = #part.dims, self.depth
+  local base, staged = self:starts(), self:map_staged(part)
+  local from, to
+  if n > 0 then from, to = self:map_loops(part, base) end
+  local names = self:bases(base)
+  local function index(k, at)
+    local by = n > 0 and part.strides[k + 1][n] or 0
+    return sum_text(names[k + 1], by == 1 and at or by ~= 0 and format("%s * %s", at, text(by)))
+  end
+  if next(staged) then
+    self:map_tiles(staged, from, to, index)
+  else
+    if n > 0 then self:open("for (int64_t j = %s; j < %s; j++)", from, to) end
+    self:map_elements(function(k) return index(k, "j") end)
+  end
+  while self.depth > depth do self:close() end
+end
+
+-- Reductions ----------------------------------------------------------------------------------------------------------
 
 local function lanes_of(kind) return (kind == "i64" or kind == "f64") and 32 or 64 end
-
---- How places in a row's memory are told by the number of an element.
-function Emit.row_index(_, names, part)
-  return function(k, at) return sum_text(names[k + 1], offset_of(part, k + 1, at)) end
-end
 
 local function ordered(ins) return floating[ins.type] and (ins.op == "rsum" or ins.op == "rprod") end
 
@@ -383,24 +410,24 @@ function Emit:result(v, whole, R)
   end
 end
 
---- The lanes of a row come to one value.
+--- The lanes of a row come to one value: to a power of two of them first.
 function Emit:join(v, L, R)
-  local ins, acc = self.p.body[v], "a" .. v
-  if L > 1 then
-    local s = 1
-    while s * 2 < L do s = s * 2 end
-    while s >= 1 do
-      self:line("for (int j = 0; j < %d; j++) %s[j] = %s;", min(s, L - s), acc,
-        expression({ op = JOINS[ins.op], type = ins.type }, acc .. "[j]", format("%s[j + %d]", acc, s), nil, self.use))
-      L, s = s, s / 2
-    end
+  local ins, acc, s = self.p.body[v], "a" .. v, 1
+  while s * 2 <= L do s = s * 2 end
+  if s < L then
+    self:line("for (int j = 0; j < %d; j++) %s[j] = %s;", L - s, acc,
+      expression({ op = JOINS[ins.op], type = ins.type }, acc .. "[j]", format("%s[j + %d]", acc, s), nil, self.use))
   end
-  self:result(v, acc .. "[0]", R)
+  local name = format("join_%s_%s", sub(ins.op, 2), ins.type)
+  self.use(name)
+  self:result(v, format("ty_%s(%s, %d)", name, acc, s), R)
 end
 
 function Emit:accumulate(v, acc)
   local ins = self.p.body[v]
-  self:line("%s = %s;", acc, expression({ op = JOINS[ins.op], type = ins.type }, acc, self:name(ins[1]), nil, self.use))
+  local x = self:name(ins[1])
+  if self.guard then x = format("(%s ? %s : %s)", self.guard, x, self:start(ins.op, ins.type)) end
+  self:line("%s = %s;", acc, expression({ op = JOINS[ins.op], type = ins.type }, acc, x, nil, self.use))
 end
 
 --- The position of the extreme so far goes on with the element `x` at `at`.
@@ -413,43 +440,6 @@ end
 
 function Emit:position(v, best, pos, x, at)
   self:line("if (%s) %s = %s, %s = %s;", self:better(v, best, x), best, x, pos, at)
-end
-
---- The same over the n elements of a chunk, of which few hold a better one: that is asked of all together.
-function Emit:positions(v)
-  local best, x = "b" .. v, format("t%d[j]", v)
-  self:open ""
-  self:line "int any = 0;"
-  self:line("for (int j = 0; j < n; j++) any |= %s;", self:better(v, best, x))
-  self:open "for (int j = 0; any && j < n; j++)"
-  self:position(v, best, "v" .. v, x, "r + j")
-  self:close()
-  self:close()
-end
-
---- What a phase over a row has to do, as lists of values: reductions, positions, keeps, stores; lanes: how many
---- elements go together, nil where nothing is summed.
-function Emit:row_work(phase)
-  local p, y = self.p, { reductions = {}, positions = {}, keeps = {}, stores = {}, trees = false }
-  local lanes = 64
-  local function add(list, v) list[#list + 1] = v end
-  for v = 0, p.n - 1 do
-    local ins = p.body[v]
-    if self.live[v] then
-      if is_reduction(ins) and self.phase[v] == phase + 1 then
-        add(y.reductions, v)
-        lanes, y.trees = min(lanes, lanes_of(ins.type)), y.trees or ordered(ins)
-      elseif is_position(ins) and self.phase[v] == phase + 1 then
-        add(y.positions, v)
-      elseif ins.op == "store" and self.class[v] == "elem" and phase == self.phases - 1 then
-        add(y.stores, v)
-      end
-      if self.kept[v] and self.phase[v] == phase then add(y.keeps, v) end
-    end
-  end
-  y.lanes = #y.reductions + #y.positions > 0 and lanes or nil
-  y.empty = #y.reductions + #y.positions + #y.keeps + #y.stores == 0
-  return y
 end
 
 --- A constant that a reduction starts from.
@@ -467,112 +457,6 @@ local function levels_of(n, block)
   return y
 end
 
---- Declares what sums of a row are in: lanes, waiting blocks; the best so far and its position.
-function Emit:row_states(work, one, long, R)
-  local p = self.p
-  for _, v in ipairs(work.reductions) do
-    local ins = p.body[v]
-    local width = one and work.lanes or lanes_of(ins.type)
-    self:line("%s a%d[%d];", ctype[ins.type], v, width)
-    self:line("for (int j = 0; j < %d; j++) a%d[j] = %s;", width, v, self:start(ins.op, ins.type))
-    if long and ordered(ins) then self:line("%s q%d[%d];", ctype[ins.type], v, levels_of(R, BLOCK) * width) end
-  end
-  for _, v in ipairs(work.positions) do
-    local from = p.body[p.body[v][1]].type
-    self:line("%s b%d = %s;", ctype[from], v, self:start(p.body[v].op, from))
-    self:line("int64_t v%d = 0;", v)
-    if not one then self:line("%s t%d[%d];", ctype[from], v, work.lanes) end
-  end
-end
-
---- Opens the loops over chunks of a row, or over the row where it is one chunk or nothing is summed. Gives the text
---- of an element's number, and how its place is told.
-function Emit:row_loops(work, one, long, part, names, R)
-  local whole, L = text(R), work.lanes
-  if L and not one then
-    local from, to = "0", whole
-    if long then
-      self:open("for (int64_t c = 0; c * %d < %s; c++)", BLOCK, whole)
-      self:line("const int64_t end = (c + 1) * %d < %s ? (c + 1) * %d : %s;", BLOCK, whole, BLOCK, whole)
-      from, to = format("c * %d", BLOCK), "end"
-    end
-    self:open("for (int64_t r = %s; r < %s; r += %d)", from, to, L)
-    if not long and type(R) == "number" and R % L == 0 then self:line("enum { n = %d };", L)
-    else self:line("const int n = %s - r < %d ? (int)(%s - r) : %d;", to, L, to, L) end
-    for _, v in ipairs(work.reductions) do
-      if lanes_of(self.p.body[v].type) > L then
-        self:line("const int half = (int)(r / %d %% 2) * %d;", L, L)
-        break
-      end
-    end
-    self:open "for (int j = 0; j < n; j++)"
-    return "(r + j)", self:row_index(names, part), 1
-  elseif L or #part.dims < 2 then
-    self:open("for (int64_t j = 0; j < %s; j++)", whole)
-    return "j", self:row_index(names, part), 1
-  end
-  local at, n = nil, #part.dims -- nothing is summed: the row's dims may be loops of their own
-  local function name(d) return d == n and "j" or "x" .. d end
-  for d = 1, n do
-    self:open("for (int64_t %s = 0; %s < %s; %s++)", name(d), name(d), text(part.dims[d]), name(d))
-    at = at and format("(%s * %s + %s)", at, text(part.dims[d]), name(d)) or name(d)
-  end
-  return at, function(k)
-    local out = {}
-    for d = 1, n do
-      local by = part.strides[k + 1][d]
-      if by ~= 0 then out[#out + 1] = by == 1 and name(d) or format("%s * %s", name(d), text(by)) end
-    end
-    return sum_text(names[k + 1], #out > 0 and concat(out, " + ") or nil)
-  end, n
-end
-
---- What is done with each element of a phase.
-function Emit:row_elements(work, one, phase, at, index)
-  local p, known = self.p, {}
-  for _, list in ipairs { work.reductions, work.positions, work.stores } do
-    for _, v in ipairs(list) do self:elements(p.body[v][1], phase, index, known, at) end
-  end
-  for _, v in ipairs(work.keeps) do self:elements(v, phase, index, known, at) end
-  for _, v in ipairs(work.reductions) do
-    local half = not one and lanes_of(p.body[v].type) > work.lanes
-    self:accumulate(v, format("a%d[%s]", v, half and "half + j" or "j"))
-  end
-  for _, v in ipairs(work.positions) do
-    if one then self:position(v, "b" .. v, "v" .. v, self:name(p.body[v][1]), "j")
-    else self:line("t%d[j] = %s;", v, self:name(p.body[v][1])) end
-  end
-  for _, v in ipairs(work.keeps) do self:line("w%d[%s] = v%d;", v, at, v) end
-  for _, v in ipairs(work.stores) do self:store(v, index) end
-end
-
---- One phase over a row: its reductions, what is kept, and in the last phase the stores.
-function Emit:row_phase(phase, part, names, R)
-  local work = self:row_work(phase)
-  if work.empty then return end
-  local one = work.lanes and at_most(R, work.lanes) -- a row is one chunk
-  if one then work.lanes = max(R, 1) end
-  local long = work.trees and not at_most(R, BLOCK)
-  self:row_states(work, one, long, R)
-  local at, index_at, loops = self:row_loops(work, one, long, part, names, R)
-  self:row_elements(work, one, phase, at, function(k) return index_at(k, at) end)
-  for _ = 1, loops do self:close() end
-  if work.lanes and not one then
-    for _, v in ipairs(work.positions) do self:positions(v) end
-    self:close()
-  end
-  for _, v in ipairs(long and work.reductions or {}) do
-    local ins = self.p.body[v]
-    if ordered(ins) then
-      self:tree(v, lanes_of(ins.type), "c", format("(c + 1) * %d >= %s", BLOCK, text(R)))
-    end
-  end
-  if long then self:close() end
-  for _, v in ipairs(work.reductions) do
-    self:join(v, one and work.lanes or lanes_of(self.p.body[v].type), R)
-  end
-end
-
 --- A block is complete, after so many others: it joins those that wait.
 function Emit:tree(v, width, blocks, last)
   local ins = self.p.body[v]
@@ -581,173 +465,13 @@ function Emit:tree(v, width, blocks, last)
   self:line("ty_tree_%s_%s(a%d, q%d, %d, %s, %s);", kind, ins.type, v, v, width, blocks, last)
 end
 
---- Values of rows that are known when so many phases are done.
-function Emit:row_values(phase, known, index)
-  for v = 0, self.p.n - 1 do
-    local ins = self.p.body[v]
-    if self.live[v] and self.class[v] == "row" and self.phase[v] <= phase and ins.op ~= "store"
-      and not is_reduction(ins) and not is_position(ins) and not known[v] then
-      known[v] = true
-      self:line("const %s v%d = %s;", ctype[ins.type], v, self:value(v, index))
-    end
-  end
-end
-
-function Emit:rows()
-  local launch, n = self.launch, self.noperands
-  local outer = merged(launch, 1, launch.no, n)
-  local inner = merged(launch, launch.no + 1, launch.no + launch.nr, n)
-  local R, known = numel(inner), {}
-  self:plan_kept()
-  local base = self:starts()
-  local room = 0
-  for v = 0, self.p.n - 1 do
-    if self.kept[v] then
-      local t = self.p.body[v].type
-      self:line("%s *restrict w%d = (%s *)(void *)(room + %s);", ctype[t], v, ctype[t], text(room))
-      room = room + self.aligned(R * primitives.bytes[t])
-    end
-  end
-  self.room = room
-  self:loops(outer, #outer.dims, base)
-  local names = self:bases(base)
-  local function row_index(k) return sum_text(names[k + 1]) end
-  for phase = 0, self.phases do
-    self:row_values(phase, known, row_index)
-    if phase < self.phases then
-      if self.p.scans then self:scan(inner, names, R)
-      else self:row_phase(phase, inner, names, R) end
-    end
-  end
-  for v = 0, self.p.n - 1 do
-    if self.live[v] and self.p.body[v].op == "store" and self.class[v] == "row" then self:store(v, row_index) end
-  end
-  for _ = 1, #outer.dims do self:close() end
-end
-
--- Scans ---------------------------------------------------------------------------------------------------------------
-
---- Chunks of 16 elements; between two scans values wait in arrays.
-function Emit:scan(part, names, R)
-  local p, segments, scans = self.p, 0, {}
-  for v = 0, p.n - 1 do
-    if self.live[v] then
-      segments = max(segments, self.segment[v])
-      if is_scan(p.body[v]) then scans[#scans + 1] = v end
-    end
-  end
-  local crosses = {}
-  local function wants(v, segment)
-    local ins = p.body[v]
-    if self.class[v] ~= "elem" or ins.op == "load" then return end
-    if is_scan(ins) or self.segment[v] < segment then
-      crosses[v] = true
-      return
-    end
-    for k = 1, 3 do
-      if ins[k] then wants(ins[k], segment) end
-    end
-  end
-  for v = 0, p.n - 1 do
-    local ins = p.body[v]
-    if self.live[v] then
-      for k = 1, 3 do
-        if ins[k] and is_scan(ins) then
-          crosses[ins[k]] = true
-          wants(ins[k], self.segment[v] - 1)
-        elseif ins[k] then
-          wants(ins[k], ins.op == "store" and segments or self.segment[v])
-        end
-      end
-    end
-  end
-  for v = 0, p.n - 1 do
-    if crosses[v] then self:line("%s x%d[%d];", ctype[p.body[v].type], v, SCAN) end
-  end
-  for _, v in ipairs(scans) do
-    local ins = p.body[v]
-    if ins.op == "slin" then
-      self:line("double z%d = 0.0;", v)
-    else
-      local ident = identity[ins.op][ins.type]
-      if find(ident, "ty_float") then self.use("bits_" .. ins.type) end
-      self:line("%s z%d[2] = {%s, %s};", ctype[ins.type], v, ident, ident)
-    end
-  end
-  self:open("for (int64_t r = 0; r < %s; r += %d)", text(R), SCAN)
-  self:line("const int n = %s - r < %d ? (int)(%s - r) : %d;", text(R), SCAN, text(R), SCAN)
-  for _, v in ipairs(scans) do
-    local ins = p.body[v]
-    if floating[ins.type] and (ins.op == "ssum" or ins.op == "sprod") then
-      self:line("if (r && r %% %d == 0) ty_scan_block_%s_%s(z%d);", BLOCK, sub(ins.op, 2), ins.type, v)
-    end
-  end
-  local index_at = self:row_index(names, part)
-  local function index(k) return index_at(k, "(r + j)") end
-  for segment = 0, segments do
-    local known = {}
-    self:open "for (int j = 0; j < n; j++)"
-    local function declare(v)
-      local ins = p.body[v]
-      if known[v] or self.class[v] ~= "elem" then return end
-      known[v] = true
-      if crosses[v] and (self.segment[v] < segment or is_scan(ins)) then
-        self:line("const %s v%d = x%d[j];", ctype[ins.type], v, v)
-        return
-      end
-      for k = 1, 3 do
-        if ins[k] then declare(ins[k]) end
-      end
-      self:line("const %s v%d = %s;", ctype[ins.type], v, self:value(v, index))
-    end
-    for v = 0, p.n - 1 do
-      if crosses[v] and not is_scan(p.body[v]) and self.segment[v] == segment then
-        if self.class[v] == "elem" then declare(v) end
-        self:line("x%d[j] = %s;", v, self:name(v))
-      end
-    end
-    if segment == segments then
-      for v = 0, p.n - 1 do
-        if self.live[v] and p.body[v].op == "store" and self.class[v] == "elem" then declare(p.body[v][1]) end
-      end
-      for v = 0, p.n - 1 do
-        if self.live[v] and p.body[v].op == "store" and self.class[v] == "elem" then self:store(v, index) end
-      end
-    end
-    self:close()
-    for _, v in ipairs(scans) do
-      if self.segment[v] == segment + 1 then self:scan_step(v) end
-    end
-  end
-  self:close()
-end
-
-function Emit:scan_step(v)
-  local ins = self.p.body[v]
-  local op, t, a = ins.op, ins.type, "x" .. ins[1]
-  if floating[t] and (op == "ssum" or op == "sprod") then
-    self.use(format("scan_%s_%s", sub(op, 2), t))
-    self:line("ty_scan_%s_%s(z%d, %s, x%d, n);", sub(op, 2), t, v, a, v)
-    return
-  end
-  self:open "for (int j = 0; j < n; j++)"
-  if op == "slin" then
-    self.use "fma_f64"
-    self:line("z%d = ty_fma_f64(z%d, %s[j], x%d[j]);", v, v, a, ins[2])
-    self:line("x%d[j] = (%s)z%d;", v, ctype[t], v)
-  else
-    local by = ({ ssum = "add", sprod = "mul", smax = "max", smin = "min", smaxx = "max" })[op]
-    if op == "smaxx" then self:line("const %s next = %s[j];", ctype[t], a) end
-    if op == "smaxx" then self:line("x%d[j] = z%d[0];", v, v) end
-    self:line("z%d[0] = %s;", v, expression({ op = by, type = t }, format("z%d[0]", v),
-      op == "smaxx" and "next" or a .. "[j]", nil, self.use))
-    if op ~= "smaxx" then self:line("x%d[j] = z%d[0];", v, v) end
-  end
-  self:close()
-end
-
-require("tycho.export.columns")(Emit, { merged = merged, numel = numel, offset_of = offset_of, sum_text = sum_text,
-  is_reduction = is_reduction, is_position = is_position, ordered = ordered, levels_of = levels_of, JOINS = JOINS })
+local shared = { merged = merged, numel = numel, offset_of = offset_of, sum_text = sum_text,
+  is_reduction = is_reduction, is_position = is_position, is_scan = is_scan, ordered = ordered, lanes_of = lanes_of,
+  levels_of = levels_of, JOINS = JOINS }
+require("tycho.export.rows")(Emit, shared)
+require("tycho.export.abreast")(Emit, shared)
+require("tycho.export.scans")(Emit, shared)
+require("tycho.export.columns")(Emit, shared)
 
 -- Programs ------------------------------------------------------------------------------------------------------------
 
@@ -756,7 +480,7 @@ require("tycho.export.columns")(Emit, { merged = merged, numel = numel, offset_o
 --- refuse(what)}
 function M.lines(about)
   local p = about.program
-  local e = setmetatable({ p = p, launch = about.launch, out = {}, depth = about.depth or 1, loop = 0, names = {},
+  local e = setmetatable({ p = p, launch = about.launch, out = {}, depth = about.depth or 1, loop = 0, names = {}, staged = {},
     pointer = about.pointer, scalar = about.scalar, use = about.use, refuse = about.refuse, room = 0,
     aligned = about.aligned }, Emit)
   e.noperands = #p.operands + (p.operands[0] and 1 or 0)
@@ -764,6 +488,8 @@ function M.lines(about)
   e.operand_used = {}
   for v = 0, p.n - 1 do
     local op = p.body[v].op
+    e.gathers = e.gathers or e.live[v] and op == "gload"
+    e.divides = e.divides or e.live[v] and (op == "divi" or op == "remi") and p.body[v].type == "i64"
     if e.live[v] and (op == "load" or op == "store" or op == "gload" or op == "iota") then
       e.operand_used[p.body[v].imm] = true
     end

@@ -1,15 +1,16 @@
---- export/routines.lua -- steps that are no loop programs, as C: copies, sorts, searches, scatters, attention.
+--- export/routines.lua -- steps that are no loop programs, as C: copies, scatters, attention.
 -- In: a step and a kit {add(format, ...), use(piece), slot(number, dtype), refuse(what)}. Out: lines of its function;
 -- the bytes of scratch that it takes.
 
 local prelude = require "tycho.export.prelude"
+local orders = require "tycho.export.orders"
 local primitives = require "tycho.export.primitives"
 local sizes = require "tycho.export.sizes"
 
 local format, concat, gsub, ipairs, tonumber = string.format, table.concat, string.gsub, ipairs, tonumber
 local text = sizes.text
 
-local M = { fft = require("tycho.export.fourier").fft }
+local M = { fft = require("tycho.export.fourier").fft, sort = orders.sort, search = orders.search }
 
 function M.copy(s, kit)
   local node = s.node
@@ -35,104 +36,10 @@ function M.copy(s, kit)
   return 0
 end
 
--- Orders --------------------------------------------------------------------------------------------------------------
-
--- An unsigned key whose order is that of the values: zeros are equal, NaNs above all.
-for _, t in ipairs { { "bool", "uint8_t", "p != 0" }, { "u8", "uint8_t", "p" },
-  { "u16", "uint16_t", "p" }, { "u32", "uint32_t", "p" }, { "u64", "uint64_t", "p" },
-  { "i8", "int8_t", "(uint8_t)(p ^ 0x80)" },
-  { "i16", "int16_t", "(uint16_t)(p ^ 0x8000)" }, { "i32", "int32_t", "(uint32_t)p ^ 0x80000000u" },
-  { "i64", "int64_t", "(uint64_t)p ^ UINT64_C(0x8000000000000000)" } } do
-  prelude.piece("key_" .. t[1], {},
-    format("TY_INLINE uint64_t ty_key_%s(%s p) { return (uint64_t)(%s); }\n", t[1], t[2], t[3]))
-end
-for _, t in ipairs { { "f16", "uint16_t", "p", "15", "0x7c00" }, { "bf16", "uint16_t", "p", "15", "0x7f80" },
-  { "f32", "float", "ty_raw_f32(p)", "31", "0x7f800000u" },
-  { "f64", "double", "ty_raw_f64(p)", "63", "UINT64_C(0x7ff0000000000000)" } } do
-  prelude.piece("key_" .. t[1], t[4] == "15" and {} or { "bits_" .. t[1] }, (gsub([[
-TY_INLINE uint64_t ty_key_@S(@T p) {
-  const uint64_t u = @B, sign = UINT64_C(1) << @W, m = u & ~sign;
-  return m > @I ? ~UINT64_C(0) : !m ? sign : u & sign ? sign - m : sign | m;
-}
-]], "@(%w)", { S = t[1], T = t[2], B = t[3], W = t[4], I = t[5] })))
-end
-
-prelude.piece("sort", {}, [=[
-/* Positions of n keys in order, equal ones as they came: few by insertion, more byte by byte from the lowest on. */
-static void ty_sort(const uint64_t *restrict key, int64_t n, int descending, int64_t *restrict at,
-                    int64_t *restrict to) {
-  int64_t *from = at, *into = to;
-  uint64_t differ = 0;
-  const uint64_t flip = descending ? ~UINT64_C(0) : 0;
-  if (n <= 32) {
-    for (int64_t i = 0, j; i < n; i++) {
-      for (j = i; j > 0 && (key[i] ^ flip) < (key[at[j - 1]] ^ flip); j--) at[j] = at[j - 1];
-      at[j] = i;
-    }
-    return;
-  }
-  for (int64_t i = 0; i < n; i++) from[i] = i, differ |= key[i] ^ key[0];
-  for (int shift = 0; shift < 64; shift += 8) {
-    int64_t place[256] = {0};
-    if (!(differ >> shift & 255)) continue;
-    for (int64_t i = 0; i < n; i++) place[(key[i] ^ flip) >> shift & 255]++;
-    for (int64_t b = 0, sum = 0; b < 256; b++) {
-      const int64_t those = place[b];
-      place[b] = sum, sum += those;
-    }
-    for (int64_t i = 0; i < n; i++) into[place[(key[from[i]] ^ flip) >> shift & 255]++] = from[i];
-    int64_t *const t = from;
-    from = into, into = t;
-  }
-  for (int64_t i = 0; from != at && i < n; i++) at[i] = from[i];
-}
-]=])
-
 local function product_from(list, from, to)
   local n = 1
   for d = from, to do n = n * list[d] end
   return n
-end
-
-function M.sort(s, kit)
-  local node, x = s.node, s.node.operands[1]
-  local from, to = kit.slot(s.slots[1], x.dtype), kit.slot(s.slots[2], "i64")
-  local n, keep, rank, d = x.shape[node.k + 1], node.shape[node.k + 1], #x.shape, node.k + 1
-  local outer, inner = product_from(x.shape, 1, d - 1), product_from(x.shape, d + 1, rank)
-  kit.use("key_" .. x.dtype)
-  kit.use "sort"
-  kit.add("uint64_t *restrict key = (uint64_t *)(void *)room;")
-  kit.add("int64_t *restrict at = (int64_t *)(void *)(room + %s), *restrict more = at + %s;", text(n * 8), text(n))
-  kit.add("for (int64_t o = 0; o < %s; o++)", text(outer))
-  kit.add("  for (int64_t i = 0; i < %s; i++) {", text(inner))
-  kit.add("    for (int64_t j = 0; j < %s; j++) key[j] = ty_key_%s(%s[(o * %s + j) * %s + i]);", text(n), x.dtype, from,
-    text(n), text(inner))
-  kit.add("    ty_sort(key, %s, %d, at, more);", text(n), node.k2)
-  kit.add("    for (int64_t j = 0; j < %s; j++) %s[(o * %s + j) * %s + i] = at[j];", text(keep), to, text(keep),
-    text(inner))
-  kit.add "  }"
-  return kit.aligned(n * 24)
-end
-
-function M.search(s, kit)
-  local node = s.node
-  local sorted, values = node.operands[1], node.operands[2]
-  local row, v, y = kit.slot(s.slots[1], sorted.dtype), kit.slot(s.slots[2], values.dtype), kit.slot(s.slots[3], "i64")
-  local n, m = sorted.shape[#sorted.shape], values.shape[#values.shape]
-  kit.use("key_" .. sorted.dtype)
-  kit.add("for (int64_t i = 0; i < %s; i++) {", text(product_from(values.shape, 1, #values.shape)))
-  kit.add("  const uint64_t key = ty_key_%s(%s[i]);", sorted.dtype, v)
-  kit.add("  int64_t low = 0;")
-  kit.add("  for (int64_t n = %s; n > 0;) {", text(n))
-  kit.add("    const int64_t half = n / 2;")
-  kit.add("    const uint64_t k = ty_key_%s(%s[i / %s * %s + low + half]);", sorted.dtype, row, text(m), text(n))
-  kit.add("    const int above = k %s key;", node.k == 1 and "<=" or "<")
-  kit.add("    low = above ? low + half + 1 : low;")
-  kit.add("    n = above ? n - half - 1 : half;")
-  kit.add "  }"
-  kit.add("  %s[i] = low;", y)
-  kit.add "}"
-  return 0
 end
 
 -- Places --------------------------------------------------------------------------------------------------------------
@@ -190,24 +97,25 @@ end
 
 for _, t in ipairs {
   { S = "f32", T = "float", B = "0x1.8p23f + 127 + 64", U = "0x1p-64f", L = "-0x1.62e430p-1f", R = "0x1.05c610p-29f",
-    W = "23", Z = "-104", N = "5", I = "uint32_t",
-    C = "0.5f, (float)0.166665196, (float)0.0416663848, (float)0.00836884882, (float)0.00139422144" },
+    W = "23", Z = "-104", I = "uint32_t",
+    C = { "0.5f", "(float)0.166665196", "(float)0.0416663848", "(float)0.00836884882", "(float)0.00139422144" } },
   { S = "f64", T = "double", B = "0x1.8p52 + 1023 + 512", U = "0x1p-512", L = "-0x1.62e42fefa39efp-1",
-    R = "-0x1.abc9e3b39803fp-56", W = "52", Z = "-746", N = "10", I = "uint64_t",
-    C = "0x1.0000000000007p-1, 0x1.55555555554fbp-3, 0x1.55555555514b6p-5, 0x1.1111111128290p-7,\n"
-      .. "    0x1.6c16c1821e6a3p-10, 0x1.a01a012578457p-13, 0x1.a0199e856e37ap-16, 0x1.71df33f25626cp-19,\n"
-      .. "    0x1.28aa01afc03a2p-22, 0x1.ad6473426ac4ep-26" },
+    R = "-0x1.abc9e3b39803fp-56", W = "52", Z = "-746", I = "uint64_t",
+    C = { "0x1.0000000000007p-1", "0x1.55555555554fbp-3", "0x1.55555555514b6p-5", "0x1.1111111128290p-7",
+      "0x1.6c16c1821e6a3p-10", "0x1.a01a012578457p-13", "0x1.a0199e856e37ap-16", "0x1.71df33f25626cp-19",
+      "0x1.28aa01afc03a2p-22", "0x1.ad6473426ac4ep-26" } },
 } do
+  t.H = {} -- Horner's steps one by one: compilers make no vectors of a loop that they have not unrolled
+  for i = #t.C - 1, 1, -1 do t.H[#t.H + 1] = format("  y = ty_fma_%s(y, r, %s);\n", t.S, t.C[i]) end
+  t.H, t.C = concat(t.H), t.C[#t.C]
   prelude.piece("exponential_" .. t.S, { "fma_" .. t.S, "bits_" .. t.S }, (gsub([[
 /* e to a power up to 0. */
 TY_INLINE @T ty_exponential_@S(@T a) {
-  const @T c[] = {@C};
   const @T x = @Z > a ? @Z : a, magic = @B;
   const @T t = ty_fma_@S(x, (@T)(1 / 0x1.62e42fefa39efp-1), magic), n = t - magic;
   const @T r = ty_fma_@S(n, @R, ty_fma_@S(n, @L, x));
-  @T y = c[@N - 1];
-  for (int i = @N - 2; i >= 0; i--) y = ty_fma_@S(y, r, c[i]);
-  y = ty_fma_@S(ty_fma_@S(y, r, 1), r, 1);
+  @T y = @C;
+@H  y = ty_fma_@S(ty_fma_@S(y, r, 1), r, 1);
   return y * ty_float_@S((@I)(ty_raw_@S(t) << @W)) * @U;
 }
 ]], "@(%w)", t)))
@@ -246,15 +154,14 @@ static void ty_attend_@S_head(const ty_attend_@S *a, @T *y, @T *room) {
     for (int64_t j0 = 0; j0 < last; j0 += ty_keys_@S) {
       const int64_t h = last - j0 < ty_keys_@S ? last - j0 : ty_keys_@S;
       ty_product_@S(h, w, a->d, a->k + j0 * a->kr, a->kr, a->kc, qt, w, 1, s, w, panel);
-      for (int64_t j = 0; j < h; j++)
-        for (int64_t i = 0; i < w; i++) {
-          const int64_t at = (i0 + i) * a->mr + (j0 + j) * a->mc;
-          @T x = s[j * w + i];
-          if (a->seen) x = a->seen[at] ? x : least;
-          else if (a->mask) x = x + a->mask[at];
-          if (a->causal && j0 + j > i0 + i + ahead) x = least;
-          s[j * w + i] = x;
-        }
+      if (a->mask || a->seen)
+        for (int64_t j = 0; j < h; j++)
+          for (int64_t i = 0; i < w; i++) {
+            const int64_t at = (i0 + i) * a->mr + (j0 + j) * a->mc;
+            s[j * w + i] = a->mask ? s[j * w + i] + a->mask[at] : a->seen[at] ? s[j * w + i] : least;
+          }
+      for (int64_t j = 0; a->causal && j < h; j++) /* those before it do not see it */
+        for (int64_t i = 0; i < w && i < j0 + j - i0 - ahead; i++) s[j * w + i] = least;
       for (int64_t i = 0; i < w; i++) shrink[i] = top[i];
       for (int64_t j = 0; j < h; j++)
         for (int64_t i = 0; i < w; i++) top[i] = s[j * w + i] > top[i] ? s[j * w + i] : top[i];

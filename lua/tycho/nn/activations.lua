@@ -6,6 +6,16 @@
 return function(ty, nn)
   local check, class, count = nn._check, nn.class, nn._count
 
+  --- Settings that are given by name, in their order: nn.Softmax {dim = 2}. What is given otherwise stays as it is.
+  local function in_order(name, settings, first, ...)
+    if type(first) ~= "table" or ty.is_tensor(first) then return first, ... end
+    local known, list = {}, {}
+    for _, setting in ipairs(settings) do known[setting[1]] = type(setting[2]) end
+    first = check.options(name, first, known)
+    for i, setting in ipairs(settings) do list[i] = first[setting[1]] end
+    return unpack(list, 1, #settings)
+  end
+
   --- A class around a function of x. Behind it, in order: names and defaults of what follows x.
   local function activation(name, fn, ...)
     local c, settings = class(name), { ... }
@@ -15,8 +25,9 @@ return function(ty, nn)
       return
     end
     function c:init(...)
+      local given = { in_order(name, settings, ...) }
       for i, setting in ipairs(settings) do
-        local v = select(i, ...)
+        local v = given[i]
         if v == nil then v = setting[2] end
         if type(v) ~= type(setting[2]) then
           check.fail(name, "argument %d (%s) must be a %s, got %s", i, setting[1], type(setting[2]), check.show(v))

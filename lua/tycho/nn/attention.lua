@@ -64,6 +64,7 @@ return function(ty, nn)
     local who = "MultiHeadAttention"
     self.width, self.heads = count(who, 1, width, "width"), count(who, 2, heads, "heads")
     if width % heads ~= 0 then check.fail(who, "a width of %d does not divide into %d heads", width, heads) end
+    self.features = width / heads
     opts = check.options(who, opts, { bias = "boolean", dropout = "number", causal = "boolean", rotary = "any",
       kv_heads = "number" })
     self.kv_heads = count(who, 3, opts.kv_heads or heads, "kv_heads")
@@ -99,13 +100,13 @@ return function(ty, nn)
   ---@return table cache {k, v: [batch, heads, positions, features], length: how many are there}
   function Attention:cache(batch, positions)
     local sizes = { count("cache", 1, batch, "batch"), self.kv_heads, count("cache", 2, positions, "positions"),
-      self.width / self.heads }
+      self.features }
     local opts = { dtype = self.in_proj_weight.dtype, device = self.in_proj_weight.device }
     return { k = ty.zeros(sizes, opts), v = ty.zeros(sizes, opts), length = 0 }
   end
 
   --- [batch, time, heads * features] to [batch, heads, time, features].
-  local function split_heads(m, x, heads) return x:unflatten(3, { heads, m.width / m.heads }):transpose(2, 3) end
+  local function split_heads(m, x, heads) return x:unflatten(3, { heads, m.features }):transpose(2, 3) end
 
   --- Keys or values of each head of queries: [batch, kv_heads, time, features] to [batch, heads, time, features].
   local function each_head(m, x)
@@ -137,7 +138,7 @@ return function(ty, nn)
 
   --- Queries, keys and values. Of one input by one product.
   local function project_all(m, q, k, v)
-    local w, n = m.width, m.kv_heads * m.width / m.heads
+    local w, n = m.heads * m.features, m.kv_heads * m.features
     if q == k and k == v then
       local all = project(m, q, 1, w + 2 * n)
       return all:narrow(3, 1, w), all:narrow(3, w + 1, n), all:narrow(3, w + n + 1, n)

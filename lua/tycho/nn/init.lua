@@ -9,7 +9,7 @@ local ty = require "tycho"
 local nn = {}
 
 for _, part in ipairs { "module", "start", "layers", "containers", "dropout", "shapes", "vectors", "activations",
-  "norms", "padding", "windows", "recurrent", "cells", "attention", "transformer", "losses",
+  "norms", "padding", "windows", "recurrent", "cells", "attention", "multihead", "transformer", "losses",
   "summary", "hooks", "utils" } do
   require("tycho.nn." .. part)(ty, nn)
 end

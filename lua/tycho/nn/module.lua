@@ -456,6 +456,37 @@ return function(ty, nn)
     return self
   end
 
+  --- The same as to("f32"). Gives the module.
+  --- Raises never.
+  ---@return tycho.Module # the module itself
+  function Module:float() return self:to "f32" end
+
+  --- The same as to("f64"). Gives the module.
+  --- Raises never.
+  ---@return tycho.Module # the module itself
+  function Module:double() return self:to "f64" end
+
+  --- The same as to("f16"). Gives the module.
+  --- Raises never.
+  ---@return tycho.Module # the module itself
+  function Module:half() return self:to "f16" end
+
+  --- The same as to("bf16"). Gives the module.
+  --- Raises never.
+  ---@return tycho.Module # the module itself
+  function Module:bfloat16() return self:to "bf16" end
+
+  --- The same as to("cpu"). Gives the module.
+  --- Raises never.
+  ---@return tycho.Module # the module itself
+  function Module:cpu() return self:to "cpu" end
+
+  --- The same as to("cuda:0"), or another card's number. Gives the module; nil and a message where there is none.
+  --- Raises where the number is none.
+  ---@param card? integer 0: the driver's ordinal
+  ---@return tycho.Module? m, string? message # the module itself
+  function Module:cuda(card) return self:to(("cuda:%d"):format(check.whole("cuda", 1, card, "card", 0))) end
+
   --- Its floats in another dtype, or all on another device. The tensors are new ones, so optimisers are made
   --- afterwards. Gives the module.
   --- Raises where it is no dtype and no device.

@@ -124,42 +124,7 @@ return function(ty, nn)
 
   ------------------------------------------------------------------------------------------------------ sliding blocks
 
-  local window_options = { dilation = "any", padding = "any", stride = "any" }
-
-  --- Sizes for two dims.
-  local function two(who, what, v, default, least)
-    if v == nil then v = default end
-    local list = type(v) == "table" and v or { v, v }
-    for d = 1, 2 do
-      if type(list[d]) ~= "number" or list[d] % 1 ~= 0 or list[d] < least then
-        check.fail(who, "%s must be whole and at least %d, got %s", what, least, check.show(list[d]))
-      end
-    end
-    return { list[1], list[2] }
-  end
-
-  --- What both are given: the window and how it moves.
-  local function windows_of(m, who, kernel, opts)
-    opts = check.options(who, opts, window_options)
-    m.kernel, m.dilation = two(who, "the window", kernel, nil, 1), two(who, "option dilation", opts.dilation, 1, 1)
-    m.padding, m.stride = two(who, "option padding", opts.padding, 0, 0), two(who, "option stride", opts.stride, 1, 1)
-  end
-
-  --- How many blocks lie in each dim of an image of these sizes.
-  local function blocks_of(m, who, sizes)
-    local list = {}
-    for d = 1, 2 do
-      list[d] = math.floor((sizes[d] + 2 * m.padding[d] - m.dilation[d] * (m.kernel[d] - 1) - 1) / m.stride[d]) + 1
-      if list[d] < 1 then
-        check.fail(who, "a window that reaches %d places does not fit into %d (dim %d, padded)",
-          m.dilation[d] * (m.kernel[d] - 1) + 1, sizes[d] + 2 * m.padding[d], d)
-      end
-    end
-    return list
-  end
-
-  local correlation = ty.internals.correlation
-  local pad, windows, spread = correlation.pad, correlation.windows, correlation.spread
+  local blocks = ty.internals.blocks
 
   ---@class tycho.nn.Unfold: tycho.Module
   local Unfold = class "Unfold"
@@ -170,23 +135,11 @@ return function(ty, nn)
   ---@param kernel integer|integer[] rows and columns
   ---@param opts? {dilation: integer|integer[]|nil, padding: integer|integer[]|nil, stride: integer|integer[]|nil}
   ---@return tycho.Module # [batch, channels, h, w] to [batch, channels rows columns, blocks], or without the batch
-  function Unfold:init(kernel, opts) windows_of(self, "Unfold", kernel, opts) end
+  function Unfold:init(kernel, opts) self.windows = blocks.windows_of("Unfold", kernel, opts) end
 
-  function Unfold:forward(x)
-    check.tensor("Unfold", 1, x)
-    local single = x.ndim == 3
-    if not single and x.ndim ~= 4 then
-      check.fail("Unfold", "the input must have 4 dims, or 3 without a batch, got %s", check.text(x))
-    end
-    local input = single and x:unsqueeze(1) or x
-    blocks_of(self, "Unfold", { x:size(-2), x:size(-1) })
-    input = pad(input, 2, self.padding, self.padding, 0)
-    local view = windows(input, 2, self.kernel, self.stride, self.dilation) -- [b, c, h, w, kh, kw]
-    local y = view:permute(1, 2, 5, 6, 3, 4):flatten(5, 6):flatten(2, 4)
-    return single and y:squeeze(1) or y
-  end
+  function Unfold:forward(x) return blocks.columns_of("Unfold", x, self.windows) end
 
-  function Unfold:describe() return table.concat(self.kernel, " x ") end
+  function Unfold:describe() return table.concat(self.windows.kernel, " x ") end
 
   ---@class tycho.nn.Fold: tycho.Module
   local Fold = class "Fold"
@@ -200,35 +153,15 @@ return function(ty, nn)
   ---@param opts? {dilation: integer|integer[]|nil, padding: integer|integer[]|nil, stride: integer|integer[]|nil}
   ---@return tycho.Module # [batch, channels rows columns, blocks] to [batch, channels, h, w], or without the batch
   function Fold:init(size, kernel, opts)
-    self.size = two("Fold", "the size", size, nil, 1)
-    windows_of(self, "Fold", kernel, opts)
+    self.windows = blocks.windows_of("Fold", kernel, opts)
+    self.sizes = { size, size }
+    if type(size) == "table" then self.sizes = { size[1], size[2] } end
+    for d = 1, 2 do count("Fold", 1, self.sizes[d], "the size") end
   end
 
-  function Fold:forward(x)
-    check.tensor("Fold", 1, x)
-    local single, kernel, size = x.ndim == 2, self.kernel, self.size
-    local blocks, places = blocks_of(self, "Fold", size), kernel[1] * kernel[2]
-    if not single and x.ndim ~= 3 or x:size(-2) % places ~= 0 or x:size(-1) ~= blocks[1] * blocks[2] then
-      check.fail("Fold", "the input must be [batch, channels %d, %d], got %s", places, blocks[1] * blocks[2],
-        check.text(x))
-    end
-    local columns = single and x:unsqueeze(1) or x
-    local channels = columns:size(2) / places
-    columns = columns:unflatten(3, blocks):unflatten(2, { channels, kernel[1], kernel[2] })
-    local high, wide = size[1] + 2 * self.padding[1], size[2] + 2 * self.padding[2]
-    local y = ty.zeros({ columns:size(1), channels, high, wide }, { dtype = x.dtype, device = x.device })
-    for i = 1, kernel[1] do
-      for j = 1, kernel[2] do
-        local part = columns[{ {}, {}, i, j }]
-        local at = { (i - 1) * self.dilation[1], (j - 1) * self.dilation[2] }
-        part = spread(part, 2, self.stride)
-        local rows, cols = part:size(3), part:size(4)
-        y = y + pad(part, 2, at, { high - rows - at[1], wide - cols - at[2] }, 0)
-      end
-    end
-    y = pad(y, 2, { -self.padding[1], -self.padding[2] }, { -self.padding[1], -self.padding[2] }, 0)
-    return single and y:squeeze(1) or y
-  end
+  function Fold:forward(x) return blocks.image_of("Fold", x, self.sizes, self.windows) end
 
-  function Fold:describe() return table.concat(self.size, " x ") .. ", " .. table.concat(self.kernel, " x ") end
+  function Fold:describe()
+    return table.concat(self.sizes, " x ") .. ", " .. table.concat(self.windows.kernel, " x ")
+  end
 end

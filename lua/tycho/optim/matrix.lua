@@ -37,6 +37,7 @@ return function(ty, M, check)
   ---  which opt.lr changes later
   ---@return tycho.Optimizer
   optimizer("Muon", {
+    mixes = true,
     defaults = { lr = 1e-3, weight_decay = 0.1, momentum = 0.95, nesterov = true,
       ns_coefficients = { 3.4445, -4.775, 2.0315 }, eps = 1e-7, ns_steps = 5, adjust_lr_fn = "original" },
     check = function(who, g)
@@ -81,6 +82,7 @@ return function(ty, M, check)
   ---  lr: the largest relative rate, which opt.lr changes later
   ---@return tycho.Optimizer
   optimizer("Adafactor", {
+    mixes = true,
     defaults = { lr = 0.01, beta2_decay = -0.8, eps = 1e-3, eps1 = 0, d = 1, weight_decay = 0 },
     check = function(who, g)
       if g.beta2_decay > 0 then

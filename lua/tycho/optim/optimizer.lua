@@ -1,6 +1,7 @@
 --- optim/optimizer.lua -- what all optimisers share: groups of parameters and their settings, steps, states.
 -- A class of optimisers has `defaults`, start(group, p): the state of a parameter, and update(group, p, gradient,
--- state): one step. `check(who, group)` looks at settings that depend on each other.
+-- state): one step. `check(who, group)` looks at settings that depend on each other. `mixes`: an element's step
+-- depends on other elements.
 
 ---@param ty table the module tycho
 ---@param M table ty.optim, which is filled
@@ -10,6 +11,8 @@ return function(ty, M, check)
   local rawget, rawset = rawget, rawset
   local is_tensor = ty.is_tensor
   local eager, compile = ty.internals.composite.eager, ty.internals.compile
+  local slices = ty.internals.grad.slices
+  local forget = ty.internals.grad.forget
 
   ---@class tycho.Optimizer
   ---@field groups table[] each {params, state, settings...}
@@ -74,6 +77,9 @@ return function(ty, M, check)
   local function make_group(self, params, own, general, seen)
     local who, defaults = self.class_name, self.defaults
     check_params(who, params, seen)
+    if self.single or self.mixes then
+      slices.whole_only(who, params, "its steps mix elements; use AdamW or SGD", self.single)
+    end
     check_settings(who, own, defaults)
     local g = { params = {}, state = {} }
     for k, v in pairs(defaults) do
@@ -243,7 +249,11 @@ return function(ty, M, check)
   --- Raises never.
   function Optimizer:zero_grad()
     for _, g in ipairs(self.groups) do
-      for _, p in ipairs(g.params) do p.grad = nil end
+      if eager() then
+        forget(g.params)
+      else
+        for _, p in ipairs(g.params) do p.grad = nil end
+      end
     end
   end
 

@@ -6,6 +6,7 @@
 return function(ty, M, check)
   local type, ipairs, pairs, rawequal, rawget = type, ipairs, pairs, rawequal, rawget
   local setmetatable, is_tensor = setmetatable, ty.is_tensor
+  local slices = ty.internals.grad.slices
 
   local function factor_of(v, p) return is_tensor(v) and v:to(p) or v end
 
@@ -72,6 +73,15 @@ return function(ty, M, check)
     return loss * (self.capturable and self.used:to(loss.device) or self.used)
   end
 
+  --- Does nothing: step() has made the factor fit already. It is there since loops that others wrote call it.
+  --- Raises never.
+  function Scaler:update() end -- luacheck: ignore 212
+
+  --- What losses are multiplied by.
+  --- Raises never.
+  ---@return number # reads it where it is a tensor
+  function Scaler:get_scale() return is_tensor(self.factor) and self.factor:item() or self.factor end
+
   --- Divides the gradients by the factor; whether all are finite, as a tensor, nil where there are none.
   local function unscale(opt, factor)
     local finite
@@ -110,6 +120,7 @@ return function(ty, M, check)
     if place_of(self.unscaled, opt) then check.fail("unscale_", "the gradients of this step are unscaled already") end
     if not self.stepped or place_of(self.stepped, opt) then begin(self) end -- a second step is another one
     local finite = ty.no_grad(unscale, opt, self.used)
+    if slices.all_finite then finite = slices.all_finite(opt, finite) end
     if not self.capturable then finite = finite == nil or finite:item() end
     self.unscaled[#self.unscaled + 1] = { opt = opt, finite = finite }
   end

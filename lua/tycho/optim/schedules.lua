@@ -95,6 +95,11 @@ return function(_, M, check)
     return list
   end
 
+  --- The same as rates, under PyTorch's name.
+  --- Raises never.
+  ---@return number[]
+  function Schedule:get_last_lr() return self:rates() end
+
   --- What must be saved.
   --- Raises never.
   ---@return table
@@ -298,6 +303,11 @@ return function(_, M, check)
   --- Raises never.
   ---@return number[]
   function Plateau:rates() return Schedule.rates(self) end
+
+  --- The same as rates, under PyTorch's name.
+  --- Raises never.
+  ---@return number[]
+  function Plateau:get_last_lr() return self:rates() end
 
   --- What must be saved.
   --- Raises never.

@@ -182,16 +182,17 @@ return function(_, M, check)
   end
 
   --- optim.SequentialLR(opt, {schedule, ...}, {step, ...}): the first schedule up to the first of the steps, from
-  --- there the second one from its beginning, and so on.
+  --- there the second one from its beginning, and so on. The steps may be given as {milestones = list}.
   --- Raises where the schedules are not of that optimiser, or the steps are not one fewer, in ascending order.
   ---@param opt tycho.Optimizer
   ---@param schedules tycho.Schedule[]
-  ---@param milestones integer[] where the next one begins, counted in steps of this schedule
+  ---@param milestones integer[]|{milestones: integer[]} where the next one begins, counted in steps of this schedule
   ---@return tycho.Schedule # s:step() after each step or epoch
   function M.SequentialLR(opt, schedules, milestones)
     local name = "SequentialLR"
     parts_of(name, 2, schedules)
     if schedules[1].opt ~= opt then check.fail(name, "schedule 1 is one of another optimiser") end
+    if type(milestones) == "table" and milestones.milestones then milestones = milestones.milestones end
     if type(milestones) ~= "table" or #milestones ~= #schedules - 1 then
       check.fail(name, "argument 3 must be a list of %d steps, got %s", #schedules - 1, check.show(milestones))
     end

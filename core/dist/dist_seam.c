@@ -1,0 +1,57 @@
+/*
+** dist_seam.c -- what dist.so's functions in Lua have in common.
+** In:  what core.so lends (lua_seam.h).  Out: calls that Ctrl-C ends, failures as errors.
+*/
+#include "dist/dist_lua.h"
+
+Seam ty_dist_lent;
+
+/* A hook for instructions that was not there when the function was called: Ctrl-C. */
+static lua_Hook hook_before;
+
+static bool is_interrupted(void *L) {
+  lua_Hook hook = lua_gethook(L);
+  return hook && hook != hook_before && lua_gethookmask(L) & LUA_MASKCOUNT;
+}
+
+void ty_dist_enter(lua_State *L) {
+  ty_dist_lent.enter(L, "exchanges tensors with other ranks");
+  hook_before = lua_gethook(L);
+  ty_world.interrupted = is_interrupted;
+  ty_world.ctx = L;
+}
+
+int ty_dist_fail(lua_State *L, int from) {
+  for (int i = from; i <= lua_gettop(L); i++) {
+    lua_pushvalue(L, i);
+    luaL_ref(L, LUA_REGISTRYINDEX);
+  }
+  if (is_interrupted(L)) return 0; /* the hook raises at the next instruction */
+  return ty_dist_lent.fail(L, ty_world.failure);
+}
+
+i64 ty_dist_number(lua_State *L, int list, int i) {
+  lua_rawgeti(L, list, i);
+  const i64 v = (i64)lua_tonumber(L, -1);
+  lua_pop(L, 1);
+  return v;
+}
+
+void ty_dist_functions(lua_State *L, const luaL_Reg *fns) {
+  for (const luaL_Reg *f = fns; f->name; f++) {
+    lua_getfield(L, LUA_REGISTRYINDEX, SEAM_STATE);
+    lua_getfield(L, LUA_REGISTRYINDEX, SEAM_META);
+    lua_pushcclosure(L, f->func, 2);
+    lua_setfield(L, -2, f->name);
+  }
+}
+
+bool ty_dist_borrow(lua_State *L) {
+  lua_getfield(L, LUA_REGISTRYINDEX, SEAM_KEY);
+  const Seam *seam = (const Seam *)lua_touserdata(L, -1);
+  if (!seam || lua_objlen(L, -1) != sizeof *seam || seam->magic != SEAM_MAGIC ||
+      seam->size != sizeof *seam)
+    return false;
+  ty_dist_lent = *seam;
+  return true;
+}

@@ -1,0 +1,116 @@
+--- dist/nccl.lua -- exchanges of tensors that lie on CUDA devices, by NCCL.
+-- In: groups of ranks, tensors of one device a rank. Out: tensors of that device. Raises on all ranks of a group where
+-- one of them has no NCCL, and as all exchanges do.
+--
+-- A group's first exchange makes its communicator, which is bound to the device of that exchange; two ranks that send
+-- and receive have one of their own. What is agreed on before goes by MPI.
+
+local ty = require "tycho"
+local check = require("tycho.arguments")(ty)
+
+local ipairs, format = ipairs, string.format
+
+---@param W table world.lua
+return function(W)
+  local M = {}
+  local C
+  local pairs_of = {} -- by the other rank
+
+  --- The two ranks of a message, as a group; lists of what the other is sent, or sends, for both of them.
+  local function pair_of(other)
+    if not pairs_of[other] then
+      local own = W.open().rank
+      local first = own < other
+      pairs_of[other] = { ranks = first and { own, other } or { other, own }, index = first and 1 or 2, number = 0 }
+    end
+    return pairs_of[other]
+  end
+
+  local function of_both(party, list)
+    if not list then return nil end
+    local at, n = list[1], list[2]
+    return party.index == 1 and { 0, 0, at, n } or { at, n, 0, 0 }
+  end
+
+  local counts = { sent = {}, received = {} }
+
+  --- The number of the next message to or from that rank.
+  function M.count_message(way, rank)
+    local n = (counts[way][rank] or 0) + 1
+    counts[way][rank] = n
+    return n
+  end
+
+  --- Whether all ranks have NCCL; else all raise the same.
+  local function require_library(who, party)
+    local version, why = C.nccl_open()
+    local texts = W.compare(who, party, version and "NCCL" or "no NCCL: " .. why)
+    if texts == true and version then return end
+    for i, text in ipairs(texts == true and { "no NCCL: " .. why } or texts) do
+      local missing = text:match "^no NCCL: (.*)"
+      if missing then
+        check.fail(who, "tensors of CUDA devices are exchanged by NCCL, and rank %d has none: %s (TYCHO_NCCL names " ..
+          "it; or use :to(\"cpu\"))", party.ranks[i], missing)
+      end
+    end
+    W.disagree(who, party, texts)
+  end
+
+  --- The group's communicator, for tensors like x.
+  local function communicator(who, party, x)
+    if not party.communicator then
+      C = C or W.open().C
+      require_library(who, party)
+      party.communicator = C.nccl_join(who, W.tag(party, "group"), party.ranks, party.index, x)
+      party.device = x.device
+    elseif party.device ~= x.device then
+      check.fail(who, "the group's tensors are on %s, got one on %s: a rank has one device for a group",
+        party.device, x.device)
+    end
+    return party.communicator
+  end
+
+  --- As world.exchange; `to` is a dtype, for a new tensor of these dims on `device`, or a tensor to receive into.
+  function M.exchange(who, group, x, sends, to, dims, receives, device)
+    local y = to
+    if type(to) == "string" then y = ty.empty(dims, { dtype = to, device = device }) end
+    local party = group
+    if group.index == 0 then
+      party = pair_of(group.ranks[1])
+      sends, receives = of_both(party, sends), of_both(party, receives)
+    end
+    local number = communicator(who, party, x or y)
+    C.nccl_exchange(who, number, party.ranks, party.index, x, sends, y, receives)
+    return y
+  end
+
+  --- y, in equal parts x of all ranks.
+  function M.gather(who, group, x, y)
+    local number = communicator(who, group, x)
+    C.nccl_gather(who, number, group.ranks, group.index, x, y)
+    return y
+  end
+
+  --- x of rank `root`, by its place in the group.
+  function M.broadcast(who, group, x, root)
+    local y = ty.empty(x.shape, { dtype = x.dtype, device = x.device })
+    local number = communicator(who, group, x)
+    C.nccl_broadcast(who, number, group.ranks, group.index, x, y, root)
+    return y
+  end
+
+  function M.takes(dtype) return W.open().C.nccl_takes(dtype) end
+
+  --- NCCL's own reduction.
+  function M.reduce(who, group, x, op)
+    local y = ty.empty(x.shape, { dtype = x.dtype, device = x.device })
+    local number = communicator(who, group, x)
+    C.nccl_reduce(who, number, group.ranks, group.index, x, y, op)
+    return y
+  end
+
+  --- The kind of device, which ranks have alike.
+  function M.kind(x) return x.device == "cpu" and "" or format(" on %s", x.device:match "^%a+") end
+
+  return M
+end
