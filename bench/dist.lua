@@ -28,21 +28,22 @@ local function median(list)
   return list[math.ceil(#list / 2)]
 end
 
---- Medians of wall and processor time of each function, which take turns; the first calls are not counted.
-local function measured(repeats, ...)
+--- Medians of wall and processor time of each function, which take turns; the first rounds are not counted. around:
+--- {before, after}, what is called around the repeats of function i, untimed.
+local function measured(repeats, around, ...)
   local fns = { ... }
   local wall, cpu = {}, {}
-  for i, fn in ipairs(fns) do
-    fn()
-    fn()
-    wall[i], cpu[i] = {}, {}
-  end
-  for round = 1, ROUNDS do
+  for i = 1, #fns do wall[i], cpu[i] = {}, {} end
+  for round = -1, ROUNDS do
     for i, fn in ipairs(fns) do
+      local before, after = unpack(around[i] or {})
+      if before then before() end
+      fn()
       dist.barrier()
       local w, c = clock(1), clock(2)
       for _ = 1, repeats do fn() end
-      wall[i][round], cpu[i][round] = (clock(1) - w) / repeats, (clock(2) - c) / repeats
+      if round > 0 then wall[i][round], cpu[i][round] = (clock(1) - w) / repeats, (clock(2) - c) / repeats end
+      if after then after() end
     end
   end
   for i = 1, #fns do wall[i], cpu[i] = median(wall[i]), median(cpu[i]) end
@@ -56,7 +57,7 @@ say("\nall_reduce of f32     bytes     ours ms     MPI's ms   ratio   processor:
 local times = {}
 for _, n in ipairs { 1, 250, 25e3, 100e3, 25e6 } do
   local x = ty.randn(n)
-  local wall, cpu = measured(n < 1e6 and 20 or 1, function() dist.all_reduce(x):release() end,
+  local wall, cpu = measured(n < 1e6 and 20 or 1, {}, function() dist.all_reduce(x):release() end,
     function() dist.all_reduce(x, { fast = true }):release() end)
   times[n] = wall[1]
   say("%27d %11.3f %12.3f %7.2f %20.3f %10.3f %7.2f", 4 * n, wall[1] * 1e3, wall[2] * 1e3, wall[1] / wall[2],
@@ -94,7 +95,8 @@ function GPT:forward(x)
   return self.head(h)
 end
 
-say("\ntraining step              rows a rank   alone ms   %d ranks ms   ratio   samples a second, x", size)
+say("\ntraining step              rows a rank   alone ms   %d ranks ms   ratio   samples a second, x   processor: ratio",
+  size)
 for _, case in ipairs {
   { "MLP 784-128-10", mlp, mlp_loss, function() return ty.randn(1024, 784), ty.randint(1, 10, { 1024 }) end, 1024 },
   { "GPT, 3 blocks of 128", GPT, mlp_loss,
@@ -104,18 +106,11 @@ for _, case in ipairs {
   local x, y = batch()
   local one, many = make(), make()
   local alone = step_of(one, ty.optim.AdamW(one:parameters(), { lr = 1e-4 }), loss_of)
-  dist.replicate(many)
   local together = step_of(many, ty.optim.AdamW(many:parameters(), { lr = 1e-4 }), loss_of)
-  dist.release(many)
-  local wall = measured(4, function() alone(x, y) end, function()
-    dist.replicate(many)
-    together(x, y)
-    dist.release(many)
-  end)
-  local both = measured(4, function() dist.replicate(many) dist.release(many) end)
-  local exchanged = wall[2] - both[1]
-  say("%-26s %12d %10.2f %11.2f %7.2f %14.2f", name, rows, wall[1] * 1e3, exchanged * 1e3, exchanged / wall[1],
-    size * wall[1] / exchanged)
+  local replicated = { function() dist.replicate(many) end, function() dist.release(many) end }
+  local wall, cpu = measured(4, { [2] = replicated }, function() alone(x, y) end, function() together(x, y) end)
+  say("%-26s %12d %10.2f %11.2f %7.2f %14.2f %25.2f", name, rows, wall[1] * 1e3, wall[2] * 1e3, wall[2] / wall[1],
+    size * wall[1] / wall[2], cpu[2] / cpu[1])
 end
 
 --------------------------------------------------------------------------------------------------- larger runs

@@ -163,11 +163,9 @@ INLINE NAME(BlockFn) * NAME(block_of)(int r) {
   }
 }
 
-/* Vectors of r outputs for consecutive p, one element each, to their places: r numbers for each p. */
-INLINE void NAME(interleave)(T *y, const T *from, int r) {
-  V v[8], t[8];
-  UNROLL
-  for (int k = 0; k < r; k++) v[k] = GET(from + k * VL);
+/* Vectors of r outputs for consecutive p, one element each, to vectors of r numbers for each p. */
+INLINE void NAME(together)(V *v, int r) {
+  V t[8];
   UNROLL
   for (int d = r; d > 1; d /= 2) {
     UNROLL
@@ -178,6 +176,14 @@ INLINE void NAME(interleave)(T *y, const T *from, int r) {
     UNROLL
     for (int k = 0; k < r; k++) v[k] = t[k];
   }
+}
+
+/* To their places. */
+INLINE void NAME(interleave)(T *y, const T *from, int r) {
+  V v[8];
+  UNROLL
+  for (int k = 0; k < r; k++) v[k] = GET(from + k * VL);
+  NAME(together)(v, r);
   UNROLL
   for (int k = 0; k < r; k++) AT(y + k * VL) = v[k];
 }
@@ -265,35 +271,35 @@ INLINE void NAME(apart)(V *v) {
 
 /* ---- from elsewhere and back ------------------------------------------------------------------- */
 
+/* Vector k of VL rows of eight columns. */
+#define ROW8(k, cols) ((k)*VL / 8 * (cols) + (k)*VL % 8)
+
 /* Eight lines `col` apart, VL numbers of each, to rows of `cols`. `row`: 1, or 2 for pairs of f32. */
 FAR void NAME(turn_in)(T *yr, T *yi, const T *re, const T *im, i64 row, i64 col, i64 cols) {
-  T tr[8 * VL], ti[8 * VL], ur[8 * VL], ui[8 * VL];
+  V vr[8], vi[8];
   UNROLL
   for (int k = 0; k < 8; k++) {
     const T *p = re + k * col;
     if (sizeof(T) < 8 && row == 2) {
       const V a = GET(p), b = GET(p + VL);
-      AT(tr + k * VL) = PICK(EVEN, a, b), AT(ti + k * VL) = PICK(ODD, a, b);
+      vr[k] = PICK(EVEN, a, b), vi[k] = PICK(ODD, a, b);
     } else {
-      AT(tr + k * VL) = GET(p);
-      AT(ti + k * VL) = im ? GET(im + k * col) : (V){0};
+      vr[k] = GET(p);
+      vi[k] = im ? GET(im + k * col) : (V){0};
     }
   }
-  NAME(interleave)(ur, tr, 8);
-  NAME(interleave)(ui, ti, 8);
-  for (int l = 0; l < VL; l++, yr += cols, yi += cols)
-    memcpy(yr, ur + 8 * l, 8 * sizeof(T)), memcpy(yi, ui + 8 * l, 8 * sizeof(T));
+  NAME(together)(vr, 8);
+  UNROLL
+  for (int k = 0; k < 8; k++) AT(yr + ROW8(k, cols)) = vr[k];
+  NAME(together)(vi, 8);
+  UNROLL
+  for (int k = 0; k < 8; k++) AT(yi + ROW8(k, cols)) = vi[k];
 }
 
 FAR void NAME(turn_out)(T *re, T *im, i64 row, i64 col, const T *xr, const T *xi, i64 cols, T by) {
-  T ur[8 * VL], ui[8 * VL];
   V vr[8], vi[8];
-  for (int l = 0; l < VL; l++, xr += cols, xi += cols) {
-    memcpy(ur + 8 * l, xr, 8 * sizeof(T));
-    if (im) memcpy(ui + 8 * l, xi, 8 * sizeof(T));
-  }
   UNROLL
-  for (int k = 0; k < 8; k++) vr[k] = GET(ur + k * VL) * by;
+  for (int k = 0; k < 8; k++) vr[k] = GET(xr + ROW8(k, cols)) * by;
   NAME(apart)(vr);
   if (!im) {
     UNROLL
@@ -301,7 +307,7 @@ FAR void NAME(turn_out)(T *re, T *im, i64 row, i64 col, const T *xr, const T *xi
     return;
   }
   UNROLL
-  for (int k = 0; k < 8; k++) vi[k] = GET(ui + k * VL) * by;
+  for (int k = 0; k < 8; k++) vi[k] = GET(xi + ROW8(k, cols)) * by;
   NAME(apart)(vi);
   UNROLL
   for (int k = 0; k < 8; k++) {
@@ -315,6 +321,7 @@ FAR void NAME(turn_out)(T *re, T *im, i64 row, i64 col, const T *xr, const T *xi
   }
 }
 
+#undef ROW8
 #endif
 
 /* Two numbers. A pair of f64 is one of 16 bytes, which every machine moves at once: so lines of pairs come and go two by

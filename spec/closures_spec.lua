@@ -849,6 +849,25 @@ describe("a function that is made in each call", function()
     end
   end)
 
+  it("sees in a loop's first turn what was assigned before it", function()
+    local few = parts.FEW
+    finally(function() parts.FEW = few end)
+    parts.FEW = 0
+    local note = ty.disable(function() end)
+    local function f(x, n)
+      local list, turns = {}, 0
+      repeat
+        turns = turns + 1
+        local function count() return turns end
+        list[turns] = x:sum():item() * count()
+        note(list[turns])
+      until turns >= n
+      return list
+    end
+    local c = ty.compile(f)
+    for n = 1, 4 do assert.same(f(ty.ones(3), n), c(ty.ones(3), n)) end
+  end)
+
   it("has parts of few operations where their fusion saves many bytes", function()
     finally(function() parts.ANEW = 1 end)
     parts.ANEW = 3

@@ -184,9 +184,9 @@ describe("a rank", function()
     end
   end
 
-  local function step_fails(how, sentence, code)
+  local function step_fails(how, sentence, code, only)
     for _, mpi in ipairs(MPIS) do
-      if mpi.there and (mpi == some or how == "kill" or H.long) then
+      if mpi.there and (mpi == (only or some) or not only and (how == "kill" or H.long)) then
         local out, status = ranks(mpi, 3, ("'%s' %s"):format(step_path, how), "TYCHO_DIST_GRACE=0.3")
         assert.equal(code, status, out)
         for _, r in ipairs { 0, 2 } do
@@ -204,8 +204,11 @@ describe("a rank", function()
   probe("that dies while gradients travel is named on all others", function()
     step_fails("kill", "rank 1 was ended by signal 9, Killed", 137)
   end)
-  probe("that dies in a step is named on all others", function()
-    step_fails("clock", "rank 1 was ended by signal 27, [^\n]+", 155)
+  -- MPICH's UCX ends a process that reads the memory of one that is just then killed
+  local open_mpi = MPIS[1].there and MPIS[1]
+  local one_probe = open_mpi and it or pending
+  one_probe("that dies in a step is named on all others", function()
+    step_fails("clock", "rank 1 was ended by signal 27, [^\n]+", 155, open_mpi)
   end)
   probe("that dies between two exchanges of a step is named on all others", function()
     step_fails("between", "rank 1 was ended by signal 9, Killed", 137)
@@ -374,7 +377,7 @@ describe("a training step", function()
     local out = ranks(some, 2, ("-q '%s'"):format(script), "TYCHO_DUMP=p")
     local plan
     for text in out:gsub("%[1%][^\n]*\n", ""):gsub("%-%- plan\n", "\1"):gmatch "[^\1]+" do
-      plan = text:find(" call ", 1, true) and text or plan
+      plan = text:find(" await ", 1, true) and text or plan
     end
     assert.truthy(plan, out)
     local calls, products, written, last = {}, {}, {}, 0
@@ -382,7 +385,7 @@ describe("a training step", function()
     for name in plan:gmatch "(out%d+) [^\n]*, in place" do in_place[name] = true end
     for number, kind, op, gives in plan:gmatch "\n  (%d+) +(%w+) +%%%d+ (%w+)[^\n]*%->([^\n]*)" do
       number = tonumber(number)
-      if op == "call" then calls[#calls + 1] = number end
+      if op == "call" or op == "await" then calls[#calls + 1] = number end
       if kind == "gemm" then products[#products + 1] = number end
       for name in gives:gmatch "out%d+" do
         if in_place[name] then written[#written + 1] = number end
@@ -499,6 +502,25 @@ describe("the cost of all_reduce", function()
         end
       end
     end
+  end)
+end)
+
+describe("ranks that no launcher has started", function()
+  local probe = MPIS[2].there and it or pending
+  local port = 20000 + math.floor(os.time() * 7.3 + (os.clock() * 1e6)) % 20000
+  local env = "env -u LUA_PATH -u LUA_CPATH TYCHO_THREADS=1 MASTER_ADDR=localhost LOCAL_WORLD_SIZE=3"
+
+  probe("find each other by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT", function()
+    local out = run(([[cd '%s'; for r in 2 1 0; do RANK=$r WORLD_SIZE=3 MASTER_PORT=%d %s ./tycho spec/dist_program.lua \
+      '%s' groups pieces >'%s/meet.'$r 2>&1 & done; wait; cat '%s/meet.'*]]):format(H.root, port, env, folder, folder, folder))
+    assert.truthy(out:find "^groups\t%d+ letters [^\n]*\npieces\t%d+ letters [^\n]*\n$", out)
+  end)
+  probe("say that the first one does not answer", function()
+    local out, status = run(([[cd '%s'; RANK=1 WORLD_SIZE=2 MASTER_PORT=%d %s ./tycho -e 'ty.dist.init { timeout = 0.3 }']])
+      :format(H.root, port + 1, env))
+    assert.equal(1, status)
+    assert.truthy(out:find(("init: rank 0 does not answer at MASTER_ADDR localhost, MASTER_PORT %d\n"):format(port + 1), 1, true),
+      out)
   end)
 end)
 

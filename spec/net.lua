@@ -124,6 +124,7 @@ local rank = ty.dist.init { timeout = 3 }
 local name = ffi.new "char[64]"
 ffi.C.gethostname(name, 64)
 io.write("on ", ffi.string(name), ", ", ty.dist.size(), " ranks\n")
+io.flush()
 ty.dist.barrier()
 if arg[1] == "kill" and rank == 2 then ffi.C.raise(9) end
 if arg[1] == "cut" and rank == 0 then

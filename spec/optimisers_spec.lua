@@ -344,6 +344,13 @@ end)
 describe("a setting that is assigned to an optimiser", function()
   local function pair() return nn.Parameter(ty.ones(1)), nn.Parameter(ty.ones(1)) end
 
+  it("is changed in the list of groups under PyTorch's name, too", function()
+    local opt = ty.optim.SGD({ ty.ones(1):requires_grad_() }, { lr = 1 })
+    for _, g in ipairs(opt.param_groups) do g.lr = 0.5 end
+    assert.equal(0.5, opt.lr)
+    assert.equal(opt.groups, opt.param_groups)
+  end)
+
   it("is that of all groups, and is read where they agree", function()
     local a, b = pair()
     local opt = optim.SGD({ { params = { a }, lr = 0.5 }, { params = { b }, lr = 0.1 } })

@@ -290,17 +290,27 @@ static void flight_free(Flight *f) {
   ty_mem_free(f);
 }
 
+/* The first message to a rank behind this one: if all ranks began with the same rank, they would wait for its link, while
+** others have nothing to do. */
+static int begins_at(const Message *m, int n) {
+  for (int i = 0; i < n; i++)
+    if (m[i].rank > ty_world.rank) return i;
+  return 0;
+}
+
 Flight *ty_world_begin(const char *who, const Message *m, int n, int tag) {
   if (ty_world.failure[0]) return NULL;
   i64 count = 0, at = 0;
   for (int i = 0; i < n; i++) count += pieces(m[i].bytes);
   Flight *f = flight_new(who, count);
+  const int begin = begins_at(m, n);
   for (int sends = 0; sends < 2; sends++) /* what arrives finds its place */
-    for (int i = 0; i < n && f; i++)
-      if (m[i].sends == sends) {
-        if (!post(who, &m[i], tag, f->p + at)) return NULL;
-        at += pieces(m[i].bytes);
-      }
+    for (int k = 0; k < n && f; k++) {
+      const Message *x = &m[(begin + k) % n];
+      if (x->sends != sends) continue;
+      if (!post(who, x, tag, f->p + at)) return NULL;
+      at += pieces(x->bytes);
+    }
   return f;
 }
 

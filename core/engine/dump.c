@@ -166,7 +166,11 @@ static void plan_step(Text *t, const Plan *p, i32 i) {
   i64 bytes = 0;
   slot_names(p, s, false, reads, sizeof reads);
   slot_names(p, s, true, writes, sizeof writes);
-  snprintf(node, sizeof node, "%%%d %s%s", s->node, s->op == OP_INPUT ? "copy" : ty_ops[s->op].name,
+  const bool awaits = s->job && s->job->kind == JOB_AWAIT;
+  snprintf(node, sizeof node, "%%%d %s%s", s->node,
+           s->op == OP_INPUT ? "copy"
+           : awaits          ? "await"
+                             : ty_ops[s->op].name,
            s->kind == STEP_GEMM && s->job->blas        ? " (blas)"
            : s->kind == STEP_GEMM && s->job->gemm->amx ? s->kernel ? " (bf16), epilogue" : " (bf16)"
            : s->kind == STEP_GEMM && s->job->gemm->library

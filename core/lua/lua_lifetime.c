@@ -20,7 +20,7 @@
 #include "lua/lua_frame.h"
 
 #define SITE_META "tycho.site"
-enum { LARGE = 64 << 10, SITES_MOST = 4096, LINE_MOST = 32 };
+enum { LARGE = 16 << 10, SITES_MOST = 4096, LINE_MOST = 32 };
 
 struct Site {
   i32 owner;  /* its function, as a number */

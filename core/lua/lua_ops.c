@@ -32,8 +32,10 @@ static Tensor *push_large(lua_State *L, Binding *B, bool is_operator) {
   return y;
 }
 
+/* What the tape keeps is seldom let go of: it must be worth more. */
 static inline bool is_large(const Binding *B, const Tensor *x) {
-  return x->st->numel * 4 >= B->large && ty_type_numel(&x->type) * 4 >= B->large;
+  const i64 from = ty_needs_grad(x) ? 4 * B->large : B->large;
+  return x->st->numel * 4 >= from && ty_type_numel(&x->type) * 4 >= from;
 }
 
 static inline Tensor *push_result(lua_State *L, State *S, const Tensor *x) {

@@ -266,6 +266,7 @@ function ty.rows(x) end
 function ty.set_print(opts) end
 
 --- A pointer that left makes the tensor's memory visible to others for ever: it is read at once, never deferred.
+--- PyTorch's x.data, the values without their gradient, is x:detach().
 --- Raises where x is on another device than the CPU. Without FFI it gives light userdata.
 ---@param x tycho.Tensor
 ---@return ffi.cdata* # to the first element; x:stride() tells where the others lie

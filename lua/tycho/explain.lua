@@ -53,11 +53,17 @@ local function devices_text(p)
   return concat(out)
 end
 
+--- How many exchanges with other ranks go on while steps run: each begins at one of them, and ends at another.
+local function exchanges_text(p)
+  local _, n = gsub(p.plan or "", "\n  %d+ +host +%%%d+ call ", "")
+  return n > 0 and format("; %s with other ranks", plural(n, "exchange")) or ""
+end
+
 --- What a plan does, of a trace or a graph.
 local function work_text(p)
-  return format("%s in %s and %s%s; %s moved; fusion saved %s and %s", plural(p.operations, "operation"),
-    plural(p.kernels, "kernel"), plural(p.steps - p.kernels, "other step"), devices_text(p), megabytes(p.bytes_moved),
-    plural(p.operations_saved, "operation"), megabytes(p.bytes_saved))
+  return format("%s in %s and %s%s%s; %s moved; fusion saved %s and %s", plural(p.operations, "operation"),
+    plural(p.kernels, "kernel"), plural(p.steps - p.kernels, "other step"), devices_text(p), exchanges_text(p),
+    megabytes(p.bytes_moved), plural(p.operations_saved, "operation"), megabytes(p.bytes_saved))
 end
 
 local Explanation = {}

@@ -1058,12 +1058,13 @@ function Tensor:cross(b, dim) end
 
 ---Minus the log-probability of each label under softmax(x); or of probabilities: -sum(target * log_softmax(x)).
 ---Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
----nothing; label_smoothing = 0, the share that is spread over all classes.
+---nothing; label_smoothing = 0, the share that is spread over all classes; weight [classes], which multiplies the
+---losses of each class: of labels a mean divides by those of the labels.
 ---Shape of the result: 0-d, or the labels'
 ---Formula: nll_loss(log_softmax(x), target)
----Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes; where probabilities have other sizes than x.
+---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes; where probabilities have other sizes than x, or weights are not one for each class.
 ---@param target tycho.Tensor # integer labels from 1, sizes of x without the class dim; or floats, shape of x
----@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, label_smoothing: number?}
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, label_smoothing: number?, weight: tycho.Tensor?}
 ---@return tycho.Tensor # 0-d, or the sizes of x without the class dim
 function Tensor:cross_entropy(target, opts) end
 
@@ -1123,6 +1124,7 @@ function Tensor:cumulative_trapezoid(x, opts) end
 
 ---an FFI pointer to the first element, float * for f32; valid while x or a view of it lives.
 ---A pointer that left makes the tensor's memory visible to others for ever: it is read at once, never deferred.
+---PyTorch's x.data, the values without their gradient, is x:detach().
 ---Raises where x is on another device than the CPU. Without FFI it gives light userdata.
 ---@return ffi.cdata* # to the first element; x:stride() tells where the others lie
 function Tensor:data() end
@@ -2873,11 +2875,11 @@ function Tensor:new_zeros(...) end
 
 ---Minus the log-probability of each label.
 ---Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
----nothing.
+---nothing; weight [classes], which multiplies the losses of each class: a mean divides by those of the labels.
 ---Shape of the result: 0-d, or the labels'
----Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes.
+---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes; where weights are not one for each class.
 ---@param target tycho.Tensor # integer labels from 1, sizes of x without the class dim
----@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?}
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, weight: tycho.Tensor?}
 ---@return tycho.Tensor # 0-d, or the sizes of the labels
 function Tensor:nll_loss(target, opts) end
 
@@ -5542,13 +5544,14 @@ function ty.cross(a, b, dim) end
 
 ---Minus the log-probability of each label under softmax(x); or of probabilities: -sum(target * log_softmax(x)).
 ---Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
----nothing; label_smoothing = 0, the share that is spread over all classes.
+---nothing; label_smoothing = 0, the share that is spread over all classes; weight [classes], which multiplies the
+---losses of each class: of labels a mean divides by those of the labels.
 ---Shape of the result: 0-d, or the labels'
 ---Formula: nll_loss(log_softmax(x), target)
----Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes; where probabilities have other sizes than x.
+---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes; where probabilities have other sizes than x, or weights are not one for each class.
 ---@param x tycho.Tensor # floats: logits, the classes in the last dim
 ---@param target tycho.Tensor # integer labels from 1, sizes of x without the class dim; or floats, shape of x
----@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, label_smoothing: number?}
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, label_smoothing: number?, weight: tycho.Tensor?}
 ---@return tycho.Tensor # 0-d, or the sizes of x without the class dim
 function ty.cross_entropy(x, target, opts) end
 
@@ -7821,12 +7824,12 @@ function ty.nelement(x) end
 
 ---Minus the log-probability of each label.
 ---Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
----nothing.
+---nothing; weight [classes], which multiplies the losses of each class: a mean divides by those of the labels.
 ---Shape of the result: 0-d, or the labels'
----Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes.
+---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes; where weights are not one for each class.
 ---@param x tycho.Tensor # floats: log-probabilities, the classes in the last dim
 ---@param target tycho.Tensor # integer labels from 1, sizes of x without the class dim
----@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?}
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, weight: tycho.Tensor?}
 ---@return tycho.Tensor # 0-d, or the sizes of the labels
 function ty.nll_loss(x, target, opts) end
 
@@ -10122,7 +10125,7 @@ function data.lazy(n, fn) end
 function data.list(list) end
 
 ---Batches of a dataset. Options: batch (1) samples each; shuffle (false) by seed (0), in another order each epoch;
----last = "keep" | "drop": a last batch that is smaller; device: where the tensors of a batch are moved to;
+---last = "keep" | "drop" (or drop_last = true): a last batch that is smaller; device: where tensors of a batch go;
 ---transform = fn(values of a batch), what it returns is the batch; collate = fn(list of samples), a sample of
 ---several values as a list: what it returns is the batch instead of the values side by side (data.collate); sampler,
 ---such as data.WeightedRandomSampler: which samples an epoch takes; batch_sampler: these in batches of its own;
@@ -11592,9 +11595,10 @@ function nn.CosineSimilarity(opts) end
 ---@class tycho.nn.CosineSimilarity: tycho.Module
 objects.nn_CosineSimilarity = {}
 
----see ty.cross_entropy.
----Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes; where probabilities have other sizes than x.
----@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, label_smoothing: number?}
+---see
+---ty.cross_entropy.
+---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes; where probabilities have other sizes than x, or weights are not one for each class.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, label_smoothing: number?, weight: tycho.Tensor?}
 ---@return tycho.nn.CrossEntropyLoss
 function nn.CrossEntropyLoss(opts) end
 
@@ -11650,11 +11654,13 @@ function nn.ELU(alpha) end
 objects.nn_ELU = {}
 
 ---one row of the weight for each index; indices count from 1.
+---padding_idx: an index whose row begins as zeros and gets no gradient.
 ---Raises where a count is not whole, or an index is no integer or out of range.
 ---@param entries integer
 ---@param features integer
+---@param opts? {padding_idx: integer?}
 ---@return tycho.nn.Embedding # integers [...] to [..., features]
-function nn.Embedding(entries, features) end
+function nn.Embedding(entries, features, opts) end
 
 ---@class tycho.nn.Embedding: tycho.Module
 objects.nn_Embedding = {}
@@ -12414,8 +12420,8 @@ objects.nn_MultiheadAttention = {}
 function objects.nn_MultiheadAttention:forward(query, key, value, opts) end
 
 ---see ty.nll_loss.
----Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes.
----@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?}
+---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes; where weights are not one for each class.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, weight: tycho.Tensor?}
 ---@return tycho.nn.NLLLoss
 function nn.NLLLoss(opts) end
 

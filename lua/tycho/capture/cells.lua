@@ -10,7 +10,7 @@
 --
 -- Rules.
 -- 1. A variable is shared behind the instruction that makes a closure of it, up to the one that closes it (UCLO).
---    Before, what is written to its register is written to the upvalue where a closure may be made of that value.
+--    Before, what is written to its register is written to the upvalue where that value may come to such a place.
 -- 2. A function has one upvalue for a register. Where something behind the end of a variable may make a closure of a
 --    variable in the same register, as loops do whose body declares it, the upvalue becomes another variable at that
 --    end: a call (renew, lua_instance.c) joins it to a new one. LuaJIT's traces take what an upvalue is joined to for a
@@ -130,7 +130,10 @@ end
 local function keep_same(proto, r, upvalue, made, before, behind, apart, renewed)
   local code, flow = proto.code, proto.flow
   local function closes(at) return code[at].name == "UCLO" and code[at].a <= r end
-  local shared, leads, becomes = reached(flow, made, closes), leading_to(flow, made), leading_to(flow, made, r)
+  local shared, leads, uses = reached(flow, made, closes), leading_to(flow, made), {}
+  for at in pairs(made) do uses[at] = true end
+  for at in pairs(shared) do uses[at] = true end
+  local becomes = leading_to(flow, uses, r)
   local function put(list, at, ins)
     list[at] = list[at] or {}
     list[at][#list[at] + 1] = ins

@@ -13,6 +13,8 @@
 -- 4. A rank that ends, or does not answer for so long (init), ends the exchange on all others. What comes later
 --    raises the same.
 -- 5. A process that was started alone is rank 0 of 1, and needs no MPI.
+-- 6. In a capture (W.records) exchanges and what ranks agree on become calls of the plan (core/dist/calls.c), with the
+--    same messages in the same order, so ranks may run a plan or this file, each as it likes.
 
 local ty = require "tycho"
 local check = require("tycho.arguments")(ty)
@@ -78,10 +80,13 @@ end
 ---------------------------------------------------------------------------------------------------------- the ranks
 
 --- Finds this process among the ranks of its run: where mpirun, srun or `tycho --ranks` started it, MPI is loaded and
---- started; else it is rank 0 of 1. Every other function of ty.dist does so, too. timeout: after so many seconds
---- without progress a call raises, and names the ranks that it waits for (300; TYCHO_TIMEOUT). TYCHO_MPI names
---- the MPI library, where it is not found.
---- Raises where several processes were started, and MPI is not found or does not start.
+--- started. Where none of them did, and RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set, ranks find each other at
+--- that address of the first one's, by TCP, and MPICH starts (Open MPI's processes join by its mpirun alone);
+--- LOCAL_WORLD_SIZE: how many share a machine. Else it is rank 0 of 1. Every other function of ty.dist does so, too.
+--- timeout: after so many seconds without progress a call raises, and names the ranks that it waits for (300;
+--- TYCHO_TIMEOUT). TYCHO_MPI names the MPI library, where it is not found.
+--- Raises where several processes were started, and MPI is not found or does not start, or the first rank does not
+--- answer.
 ---@param opts? {timeout: number?} in seconds
 ---@return integer rank, integer size # from 0; how many there are
 function M.init(opts)

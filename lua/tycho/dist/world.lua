@@ -38,17 +38,27 @@ local launchers = {
   { size = "PMIX_RANK", near = "SLURM_TASKS_PER_NODE", place = "SLURM_LOCALID", libraries = OPENMPI, by_rank = true },
 }
 
---- The libraries to look for, nil where the process is alone; ranks on this machine.
+--- The libraries to look for, nil where the process is alone; ranks on this machine; how ranks without a launcher find
+--- each other.
 local function launched()
   for _, l in ipairs(launchers) do
     local n = number_of(l.size)
     if n and (n > 1 or l.by_rank) then return l.libraries, number_of(l.near) or 1 end
   end
   local n = number_of "WORLD_SIZE" or number_of "SLURM_NTASKS" or 1
-  if n > 1 and not number_of "OMPI_COMM_WORLD_SIZE" and not number_of "PMI_SIZE" then
-    check.fail("init",
-      "%d processes were started, and none of them by MPI (use mpirun, srun --mpi=pmix, or tycho --ranks)", n)
+  if n == 1 or number_of "OMPI_COMM_WORLD_SIZE" or number_of "PMI_SIZE" then return end
+  local rank, host, port = number_of "RANK", os.getenv "MASTER_ADDR", number_of "MASTER_PORT"
+  if rank and host and port and rank < n then
+    return MPICH, number_of "LOCAL_WORLD_SIZE" or 1, { rank = rank, size = n, host = host, port = port }
   end
+  check.fail("init", "%d processes were started, and none of them by MPI (use mpirun, srun --mpi=pmix, or tycho " ..
+    "--ranks; or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, where MPICH is installed)", n)
+end
+
+--- Ranks that no launcher has started find each other.
+local function meet(r, seconds)
+  local ok, why = require("tycho.dist.rendezvous").prepare(r.rank, r.size, r.host, r.port, seconds)
+  if not ok then check.fail("init", "%s", why) end
 end
 
 --- The place of this process among those of its machine, from 0.
@@ -87,18 +97,23 @@ end
 local function set_patience(w, seconds) C.settings(seconds, os.getenv "TYCHO_DIST_FAILED" or "", w.near) end
 
 local function connect(opts)
-  local libraries, near = launched()
+  local libraries, near, rendezvous = launched()
   if not libraries then return { rank = 0, size = 1 } end
   local missing
   C, missing = require "tycho.native" "dist"
   if not C then check.fail("init", "%s", missing) end
   local named = os.getenv "TYCHO_MPI"
   if named and named ~= "" then libraries = { named } end
+  local patience = opts.timeout or tonumber(os.getenv "TYCHO_TIMEOUT" or "") or PATIENCE
+  if rendezvous then meet(rendezvous, patience) end
   local rank, size, version = C.open(libraries)
-  if not rank then check.fail("init", "%s", size) end
+  if not rank then
+    check.fail("init", "%s%s", size, rendezvous and " (RANK and WORLD_SIZE need MPICH; else use mpirun)" or "")
+  end
   share_threads(near)
+  for _, name in ipairs { "agree", "exchange", "records" } do ty.internals.grad.captured[C[name]] = "dist." .. name end
   local w = { rank = rank, size = size, version = version, C = C, near = near }
-  set_patience(w, opts.timeout or tonumber(os.getenv "TYCHO_TIMEOUT" or "") or PATIENCE)
+  set_patience(w, patience)
   return w
 end
 

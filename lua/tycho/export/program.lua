@@ -6,12 +6,13 @@
 -- of as many elements as there are lanes, element j of a chunk to lane j, so that compilers make vectors of the
 -- loops; columns go in strips, of which each row is one step of lane r % 4.
 
+require "tycho.export.sums"
 local primitives = require "tycho.export.primitives"
 local sizes = require "tycho.export.sizes"
 
 local format, find, sub = string.format, string.find, string.sub
 local concat, insert, ipairs, next, type = table.concat, table.insert, ipairs, next, type
-local min, max = math.min, math.max
+local max = math.max
 local text, at_most = sizes.text, sizes.at_most
 local ctype, loaded, to_store = primitives.ctype, primitives.loaded, primitives.to_store
 local expression, identity, empty, floating = primitives.expression, primitives.identity, primitives.empty,
@@ -322,6 +323,16 @@ function Emit:stored(v)
   return ins[1]
 end
 
+--- Whether a program does little more than move elements.
+function Emit:is_copy()
+  local work = 0
+  for v = 0, self.p.n - 1 do
+    local op = self.p.body[v].op
+    if self.live[v] and op ~= "load" and op ~= "store" and op ~= "const" then work = work + 1 end
+  end
+  return work <= 2
+end
+
 --- The stores of a map, element by element, and what they need.
 function Emit:map_elements(index)
   local p, known = self.p, {}
@@ -387,6 +398,7 @@ function Emit:map()
   if next(staged) then
     self:map_tiles(staged, from, to, index)
   else
+    if from == "t" and self:is_copy() then self:line "TY_ROLLED" end -- clang would gather
     if n > 0 then self:open("for (int64_t j = %s; j < %s; j++)", from, to) end
     self:map_elements(function(k) return index(k, "j") end)
   end
@@ -480,7 +492,8 @@ require("tycho.export.columns")(Emit, shared)
 --- refuse(what)}
 function M.lines(about)
   local p = about.program
-  local e = setmetatable({ p = p, launch = about.launch, out = {}, depth = about.depth or 1, loop = 0, names = {}, staged = {},
+  local e = setmetatable({ p = p, launch = about.launch, out = {}, depth = about.depth or 1, loop = 0, names = {},
+    staged = {},
     pointer = about.pointer, scalar = about.scalar, use = about.use, refuse = about.refuse, room = 0,
     aligned = about.aligned }, Emit)
   e.noperands = #p.operands + (p.operands[0] and 1 or 0)

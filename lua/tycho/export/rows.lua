@@ -11,13 +11,13 @@
 local primitives = require "tycho.export.primitives"
 local sizes = require "tycho.export.sizes"
 
-local format, insert, concat = string.format, table.insert, table.concat
+local format, concat = string.format, table.concat
 local ipairs, type = ipairs, type
 local min, max = math.min, math.max
 local text, at_most = sizes.text, sizes.at_most
 local ctype, expression, floating = primitives.ctype, primitives.expression, primitives.floating
 
-local BLOCK, VECTOR = 4096, 16
+local BLOCK, VECTOR, WIDENED = 4096, 16, 65536
 local CHEAP = 4 -- operations that are done again rather than kept
 local costs = { load = 0, iota = 1, gload = 2, add = 1, sub = 1, mul = 1, fma = 1, min = 2, max = 2, sel = 1, neg = 1,
   abs = 1, cvt = 1 }
@@ -84,8 +84,27 @@ return function(Emit, h)
   end
 
   --- How places in a row's memory are told by the number of an element.
-  function Emit.row_index(_, names, part)
-    return function(k, at) return sum_text(names[k + 1], offset_of(part, k + 1, at)) end
+  function Emit:row_index(names, part)
+    return function(k, at)
+      return self.staged[k] and at or sum_text(names[k + 1], offset_of(part, k + 1, at))
+    end
+  end
+
+  --- Halves of a row that lie side by side are widened once: there are instructions for whole vectors alone. Gives the
+  --- bytes of scratch with those for them.
+  function Emit:widened(inner, R, room)
+    local p = self.p
+    for v = 0, p.n - 1 do
+      local ins = p.body[v]
+      local k = ins.imm
+      if self.live[v] and ins.op == "load" and self.class[v] == "elem" and p.operands[k].dtype == "f16"
+        and not self.staged[k] and at_most(R, WIDENED) and #inner.dims == 1 and inner.strides[k + 1][1] == 1 then
+        self.staged[k] = "half"
+        self:line("float *restrict h%d = (float *)(void *)(room + %s);", k, text(room))
+        room = room + self.aligned(R * 4)
+      end
+    end
+    return room
   end
 
   -- Exact results -----------------------------------------------------------------------------------------------------
@@ -408,10 +427,17 @@ return function(Emit, h)
         room = room + self.aligned(R * primitives.bytes[t])
       end
     end
-    self.room = room
+    self.room = self:widened(inner, R, room)
     if #outer.dims > 0 then self:over(outer, #outer.dims, base, from) end
-    local names = self:bases(base)
+    local names, pointer = self:bases(base), self.pointer
     local function row_index(k) return sum_text(names[k + 1]) end
+    for k = 0, self.noperands - 1 do
+      if self.staged[k] then
+        self.use "halves"
+        self:line("ty_widen_f16(h%d, %s + %s, %s);", k, pointer(k), row_index(k), text(R))
+      end
+    end
+    self.pointer = function(k) return self.staged[k] and "h" .. k or pointer(k) end
     for phase = 0, self.phases do
       self:row_values(phase, known, row_index)
       if phase < self.phases then
@@ -422,6 +448,7 @@ return function(Emit, h)
     for v = 0, self.p.n - 1 do
       if self.live[v] and self.p.body[v].op == "store" and self.class[v] == "row" then self:store(v, row_index) end
     end
+    self.pointer, self.staged = pointer, {}
     if #outer.dims > 0 then self:close() end
   end
 
@@ -435,7 +462,8 @@ return function(Emit, h)
     self:loops(outer, #outer.dims - 1, base)
     if rows and self:goes_abreast(R, rows) then
       self:rows_abreast(outer, inner, base, R)
-      from = type(rows) == "number" and text(rows - rows % 16) or format("%s / 16 * 16", text(rows))
+      from = type(rows) == "number" and text(rows - rows % self.GROUP)
+        or format("%s / %d * %d", text(rows), self.GROUP, self.GROUP)
     end
     if from ~= text(rows or 1) then self:rows_in_turn(outer, inner, base, R, from) end
     for _ = 1, #outer.dims - 1 do self:close() end

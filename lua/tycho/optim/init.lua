@@ -2,9 +2,9 @@
 -- In: parameters (a list), or groups of them, {{params = list, lr = ...}, ...}, whose settings override the general
 -- ones. opt:step() writes the parameters in place by their `grad`; those without one are left alone.
 --
--- opt.groups[i] holds the settings, to be read and assigned at any time: a new rate needs no other kernels. A setting
--- assigned to the optimiser itself, opt.lr = 0.1, is that of all groups. State is in plain tables:
--- opt.groups[i].state[j] belongs to opt.groups[i].params[j].
+-- opt.groups[i] (opt.param_groups is the same list) holds the settings, to be read and assigned at any time: a new rate
+-- needs no other kernels. A setting assigned to the optimiser itself, opt.lr = 0.1, is that of all groups. State is in
+-- plain tables: opt.groups[i].state[j] belongs to opt.groups[i].params[j].
 
 local ty = require "tycho"
 local check = require("tycho.arguments")(ty)

@@ -164,6 +164,7 @@ return function(ty, M, check)
     class.class_name, class.__tostring = name, optimizer_text
     class.__index = function(o, k)
       local v = class[k]
+      if k == "param_groups" then return rawget(o, "groups") end -- PyTorch's name of the list
       if v == nil and defaults[k] ~= nil and rawget(o, "groups") then return shared(o.groups, k) end
       return v
     end
