@@ -426,6 +426,7 @@ describe("what depends on data, on cuda,", function()
     for name, f in pairs {
       nonzero = function() return x:nonzero() end,
       mask = function() return x[x:gt(1)] end,
+      row = function() return x:reshape(2, 35000)[{ 2, x[{ { 1, 35000 } }]:gt(1) }] end,
       masked_select = function() return x:masked_select(x:gt(1)) end,
     } do
       ty.synchronize()

@@ -230,7 +230,7 @@ local M = {
     to = "for d = #sizes, 2, -1 do\n    columns[d] = rest % sizes[1] + 1" },
   { file = "lua/tycho/selection.lua", what = "on devices all elements are copied to count some of them",
     from = "  local count = before[n]:item()", to = "  local count = before:get(n)" },
-  { file = "core/lua/lua_index.c", what = "positions of a mask on a device count from 0",
+  { file = "core/lua/lua_index.c", what = "positions of a mask on a device behind a number go by way of the CPU",
     from = "*base = a->placed || (", to = "*base = (" },
   { file = "core/device/cuda/jobs_find.c", what = "cuda: kernels of jobs are those of any device",
     from = "found.at[i].device == ty_cuda_now && ", to = "" },
