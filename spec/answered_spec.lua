@@ -3,7 +3,10 @@
 
 local H = require "spec.helper"
 local ty = H.ty
-local rows = ty.internals.composites
+local rows = {}
+for _, row in ipairs(ty.internals.composites) do -- a second call of forms that change dims finds others
+  if row.shape:find "^as of " == nil and row.alias ~= "transpose_" then rows[#rows + 1] = row end
+end
 
 local texts = H.texts
 
