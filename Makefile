@@ -14,6 +14,7 @@
 #   make test-far specs on a second device                        make install, uninstall  PREFIX=/usr/local
 #   make docs     the site: DOCS=build/docs                       make pictures a session at the prompt, as SVG
 #   make bench-dist  several processes beside MPI itself         make deps-dist  Open MPI and MPICH, for these and the specs
+#   make test-net  three hosts, with delays, losses and faults
 #   make hosts    LÖVE, Neovim, nginx ... run a training step
 #   make clean                                                    make bench-ops  every function beside NumPy, PyTorch
 #   make deb      Debian packages in build/deb                    make test-packages  they and luarocks, in a fresh Debian
@@ -131,10 +132,11 @@ $(filter $(B)/obj/lua/% $(B)/obj/embed/%,$(OBJECTS)): override CFLAGS += -fno-pl
 # See the head of attend.c.
 $(B)/obj/device/cpu/attend.o: override CFLAGS += -fno-builtin
 # What runs once where a plan is made, or seldom: small before fast.
-SELDOM  := compile/lower_value device/cpu/x64_ops lua/lua_export lua/lua_linalg lua/lua_complex lua/lua_explain record/complex \
+SELDOM  := compile/lower_value device/cpu/x64_ops lua/lua_export lua/lua_linalg lua/lua_solve lua/lua_complex lua/lua_explain record/complex \
   record/complex_view ir/graph ir/fold compile/lower compile/plan compile/plan_memory compile/fuse record/loop lua/lua_graph \
   lua/lua_capture lua/lua_range lua/lua_profile lua/lua_print lua/lua_account lua/lua_settings lua/lua_open device/cpu/x64_body \
-  device/cpu/x64_asm engine/dump engine/shape_range engine/range_tape engine/range_decided engine/traced_plan
+  device/cpu/x64_asm engine/dump engine/shape_range engine/range_tape engine/range_decided engine/traced_plan lua/lua_random \
+  record/traced_call record/vmap device/cpu/fft_plan
 $(SELDOM:%=$(B)/obj/%.o): override CFLAGS += -Os
 
 $(B)/tycho/core.so: $(OBJ) | $(B)/tycho
@@ -446,7 +448,7 @@ test-far: build
 # assembled goes to ptxas, where it is, for each of these processors: no spills, few registers; of loop programs so many of
 # some 30,000 (PTXAS_TEXTS= takes all). NVDISASM=nvdisasm (PyPI:
 # nvidia-cuda-nvdisasm) shows what share of the inner loops of large products multiply and add.
-CUDA_SPECS ?= cuda ops matrix vmap nn optim grad attention training index
+CUDA_SPECS ?= cuda cuda_devices ops matrix vmap nn optim grad attention training index convolution
 PTXAS_TEXTS ?= 2000
 NVDISASM   ?=
 CUDA_N     ?= 300
@@ -467,7 +469,7 @@ test-gpu: build
 	@$(LUAJIT) spec/gpu.lua $(GPU_OPTIONS)
 
 # Exported C by each of these compilers: the bits are Tycho's. `make test` has the first of them.
-EXPORT_CC  ?= gcc -O0;gcc -O3;gcc -O3 -mavx2;gcc -O3 -march=native;clang -O0;clang -O3;clang -O3 -mavx2 -mfma;$(EXPORT_SAN)
+EXPORT_CC  ?= gcc -O0;gcc -O3;gcc -O3 -mavx2;gcc -O3 -march=native;clang -O0;clang -O3;clang -O3 -mavx2 -mfma;gcc -O2 -DTY_PLAIN;$(EXPORT_SAN)
 EXPORT_SAN ?= gcc -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
 EXPORT_ARM ?= aarch64-linux-gnu-gcc -O0 -static;aarch64-linux-gnu-gcc -O3 -static
 test-export: build
@@ -545,6 +547,10 @@ RANKS   ?= 2
 bench-dist: build
 	@for m in mpirun.openmpi mpiexec.mpich; do \
 	  command -v $$m >/dev/null && TYCHO_MPIRUN=$$m timeout 300 ./tycho --ranks $(RANKS) -q bench/dist.lua; done; true
+
+# Claims of several processes on three hosts, namespaces of this machine, with delays, losses, and one that is cut off.
+test-net: build
+	@$(MAKE) --no-print-directory deps-dist; $(call need,ip,iproute2); $(LUAJIT) spec/net.lua
 
 # Both MPIs, for specs of several processes, which are skipped without: 15 MB to fetch, 65 MB on the disk. Each by itself.
 deps-dist:
@@ -624,5 +630,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps deps-dist bench-dist build windows windows-library test-windows docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo gpu test test-long test-far test-cuda test-gpu bench-cuda test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
+.PHONY: all deps deps-dist bench-dist test-net build windows windows-library test-windows docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo gpu test test-long test-far test-cuda test-gpu bench-cuda test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
         coverage covered size clean

@@ -1,5 +1,6 @@
--- Several processes: what sums over ranks cost beside MPI's own, what data parallel steps cost beside one process with
--- a rank's share of the batch, and a model of larger runs. `make bench-dist`; on every rank:
+-- Several processes: what sums over ranks cost beside MPI's own, what data parallel steps cost beside one process
+-- with a rank's share of the batch, and what larger runs cost by a formula and by a simulation (dist_model.lua).
+-- `make bench-dist`; on every rank:
 --   tycho --ranks 2 -q bench/dist.lua [rounds = 15]
 -- In: the ranks. Out: rows of the first rank. Both sides of a row run in turn in each round; medians of the rounds'
 -- times, and of the processor's time, which other processes disturb less.
@@ -54,7 +55,7 @@ end
 say("%d ranks, %s", size, (dist.library() or "alone"):match "[^\n,]*")
 say("\nall_reduce of f32     bytes     ours ms     MPI's ms   ratio   processor: ours ms   MPI's ms   ratio")
 local times = {}
-for _, n in ipairs { 1, 250, 25e3, 250e3, 25e6 } do
+for _, n in ipairs { 1, 250, 25e3, 100e3, 25e6 } do
   local x = ty.randn(n)
   local wall, cpu = measured(n < 1e6 and 20 or 1, {}, function() dist.all_reduce(x):release() end,
     function() dist.all_reduce(x, { fast = true }):release() end)
@@ -114,26 +115,84 @@ end
 
 --------------------------------------------------------------------------------------------------- larger runs
 
---- Seconds of all_reduce: ranks tell each other what they call, then each block goes out in slices, is folded and comes
---- back. start: of a message, until it is there; each: of every further message that a rank sends and receives; rate:
---- bytes a second of a rank's link; fold: bytes a second that are added up.
-local function model(bytes, ranks, m)
-  local block = math.min(bytes, 2 ^ 22 * ranks)
-  local blocks = math.ceil(bytes / block)
-  local message = m.start + (ranks - 1) * m.each
-  if bytes * ranks <= 65536 then return message * 2 + bytes * (ranks - 1) / m.rate + bytes * ranks / m.fold end
-  return message + blocks * 2 * message + 2 * bytes * (ranks - 1) / ranks / m.rate + bytes / m.fold
+local W = require "tycho.dist.world"
+local cost = dofile((arg[0]:match "^(.*)/[^/]*$" or ".") .. "/dist_model.lua")
+
+--- Bytes of a slice that all_reduce exchanges before the next.
+local function block_of()
+  local f = io.open "lua/tycho/dist/init.lua"
+  local power = f and f:read("*a"):match "\nlocal BLOCK = 2 %^ (%d+)"
+  if f then f:close() end
+  return 2 ^ (tonumber(power) or 20)
 end
 
-local here = { start = times[1] / 2, each = times[1] / 20 }
-here.rate = 2 * (1 / 2) * 100e6 / (times[25e6] * 0.7)
-here.fold = 100e6 / (times[25e6] * 0.3)
-local network = { start = 5e-6, each = 0.5e-6, rate = 12.5e9, fold = 10e9 } -- 100 Gbit/s
+--- Seconds of messages of so many bytes, `count` at once, between the first two ranks: half of there and back.
+local function message_times(bytes, count, rounds)
+  local other, list = 1 - rank, {}
+  local two = { ranks = {}, index = 0, number = 0 }
+  local x, at = ty.zeros({ bytes }, { dtype = "u8" }), {}
+  for i = 1, count do two.ranks[i], at[2 * i - 1], at[2 * i] = other, 0, bytes end
+  local function send() W.exchange("bench", two, "data", x, at) end
+  local function receive() W.exchange("bench", two, "data", nil, nil, "u8", { bytes }, at):release() end
+  for i = 1, rounds do
+    local t = clock(1)
+    if rank == 0 then send() receive() else receive() send() end
+    list[i] = (clock(1) - t) / 2
+  end
+  table.sort(list)
+  return list
+end
 
-say("\nmodel of all_reduce, ms: this machine (as if each rank had a core) and a network of 100 Gbit/s, 5 us a message")
-say("   ranks      here, 400 KB   here, 100 MB   network, 4 KB   network, 400 KB   network, 100 MB   ring, 100 MB")
-for _, n in ipairs { 2, 8, 64, 512, 4096 } do
-  local ring = 2 * (n - 1) * (network.start + 100e6 / n / network.rate) + 100e6 / network.fold
-  say("%8d %17.3f %14.3f %15.3f %17.3f %17.3f %14.3f", n, model(4e5, n, here) * 1e3, model(1e8, n, here) * 1e3,
-    model(4096, n, network) * 1e3, model(4e5, n, network) * 1e3, model(1e8, n, network) * 1e3, ring * 1e3)
+--- Times that other processes have not disturbed: the quickest eighth.
+local function quick(list) return list[math.ceil(#list / 8)] end
+
+--- This machine for dist_model.lua, as the first two ranks measure it.
+local function measured_machine()
+  local m = { block = block_of(), latencies = message_times(8, 1, 400) }
+  local one, many = quick(m.latencies), quick(message_times(8, 33, 400))
+  m.each = math.max((many - one) / 32 / 2, 1e-8) -- half of it is the sender's
+  local small, large = quick(message_times(2 ^ 20, 1, 40)), quick(message_times(2 ^ 24, 1, 40))
+  m.rate = (2 ^ 24 - 2 ^ 20) / (large - small)
+  local a, b, y = ty.randn(2 ^ 18), ty.randn(2 ^ 18), ty.empty(2 ^ 18)
+  local fold = jit.compile(function(to, p, q) to:copy_(p + q) end)
+  local wall = {}
+  for i = 1, 60 do
+    local t = clock(1)
+    fold(y, a, b)
+    wall[i] = clock(1) - t
+  end
+  table.sort(wall)
+  m.fold = 2 ^ 21 / quick(wall)
+  for _ = 1, 200 do table.remove(m.latencies) end -- the slower half is that of a busy machine
+  return m
+end
+
+if size > 1 then
+  local here = rank < 2 and measured_machine() or nil
+  dist.barrier()
+  if rank == 0 then
+    say("\nmessages here: %.2f us (the slower half %.2f and more), %.2f us of the processor, %.1f GB/s; %.1f GB/s" ..
+      " added", quick(here.latencies) * 1e6, here.latencies[#here.latencies] * 1e6, here.each * 1e6, here.rate / 1e9,
+      here.fold / 1e9)
+    say("all_reduce on %d ranks, ms: measured %.2f of 400 KB, %.2f of 100 MB; by the formula %.2f, %.2f", size,
+      times[100e3] * 1e3, times[25e6] * 1e3, cost.formula(4e5, size, here) * 1e3, cost.formula(1e8, size, here) * 1e3)
+    local network = { latencies = {}, each = 0.3e-6, rate = 12.5e9, fold = 10e9, block = here.block }
+    for i, t in ipairs(here.latencies) do -- 5 us, spread as here
+      network.latencies[i] = 5e-6 * t / quick(here.latencies)
+    end
+    say("\nall_reduce on more ranks, ms by the formula (by a simulation of each message); a core and a link a rank")
+    say("   ranks          here, 400 KB          here, 100 MB   100 Gbit/s, 400 KB   100 Gbit/s, 100 MB   ring, 100 MB")
+    for _, n in ipairs { 8, 64, 512, 4096 } do
+      local cells = {}
+      for _, m in ipairs { here, network } do
+        for _, bytes in ipairs { 4e5, 1e8 } do
+          cells[#cells + 1] = ("%9.2f (%9.2f)"):format(cost.formula(bytes, n, m) * 1e3,
+            cost.simulate(bytes, n, m) * 1e3)
+        end
+      end
+      local ring = 2 * (n - 1) * (5e-6 + 1e8 / n / network.rate) + 1e8 / network.fold
+      say("%8d %s %14.2f", n, table.concat(cells, " "), ring * 1e3)
+    end
+  end
+  dist.barrier()
 end

@@ -4,6 +4,8 @@
 
 local ty = require "tycho"
 
+local check = require("tycho.arguments")(ty)
+
 local M = {}
 
 --- Fields of tensors.
@@ -65,6 +67,10 @@ function M.page(text)
   local sections, reasons, order = M.read(text)
   local out = { "# Names of PyTorch and NumPy", "", "Which of their public functions there are under the same name, what is "
     .. "used instead of others, and why some are left out. Dims and positions count from 1 here." }
+  local options = {}
+  for theirs, own in pairs(check.others) do options[#options + 1] = ("`%s` (%s)"):format(theirs, own) end
+  table.sort(options)
+  out[#out + 1] = "\nOptions are taken under these names, too: " .. table.concat(options, ", ") .. "."
   local function add(...) out[#out + 1] = string.format(...) end
   for _, section in ipairs(sections) do
     local same, instead, left = {}, {}, {}

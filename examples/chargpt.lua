@@ -208,7 +208,7 @@ if STEPS > 0 then
   local function save(n)
     if not options.save then return end
     local o = options
-    local ok, why = ty.save_checkpoint(o.save, {
+    local ok, why = ty.dist.save_checkpoint(o.save, {
       chargpt = { width = o.width, heads = o.heads, layers = o.layers, context = o.context }, alphabet = model.alphabet,
       model = model, optimizer = opt, step = done + n,
     })

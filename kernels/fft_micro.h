@@ -288,11 +288,20 @@ FAR void NAME(turn_in)(T *yr, T *yi, const T *re, const T *im, i64 row, i64 col,
 FAR void NAME(turn_out)(T *re, T *im, i64 row, i64 col, const T *xr, const T *xi, i64 cols, T by) {
   T ur[8 * VL], ui[8 * VL];
   V vr[8], vi[8];
-  for (int l = 0; l < VL; l++, xr += cols, xi += cols)
-    memcpy(ur + 8 * l, xr, 8 * sizeof(T)), memcpy(ui + 8 * l, xi, 8 * sizeof(T));
+  for (int l = 0; l < VL; l++, xr += cols, xi += cols) {
+    memcpy(ur + 8 * l, xr, 8 * sizeof(T));
+    if (im) memcpy(ui + 8 * l, xi, 8 * sizeof(T));
+  }
   UNROLL
-  for (int k = 0; k < 8; k++) vr[k] = GET(ur + k * VL) * by, vi[k] = GET(ui + k * VL) * by;
+  for (int k = 0; k < 8; k++) vr[k] = GET(ur + k * VL) * by;
   NAME(apart)(vr);
+  if (!im) {
+    UNROLL
+    for (int k = 0; k < 8; k++) AT(re + k * col) = vr[k];
+    return;
+  }
+  UNROLL
+  for (int k = 0; k < 8; k++) vi[k] = GET(ui + k * VL) * by;
   NAME(apart)(vi);
   UNROLL
   for (int k = 0; k < 8; k++) {
@@ -301,7 +310,7 @@ FAR void NAME(turn_out)(T *re, T *im, i64 row, i64 col, const T *xr, const T *xi
       AT(re + k * col + VL) = PICK(HIGH, vr[k], vi[k]);
     } else {
       AT(re + k * col) = vr[k];
-      if (im) AT(im + k * col) = vi[k];
+      AT(im + k * col) = vi[k];
     }
   }
 }
@@ -314,6 +323,7 @@ typedef T NAME(Two) __attribute__((vector_size(2 * sizeof(T)), aligned(sizeof(T)
 #define TWO(p) (*(NAME(Two) *)(p))
 #define IS_PAIRS(re, im, row, col) \
   (sizeof(T) == 8 && (re) && (im) == (re) + 1 && (row) == 2 && (col) > 2)
+#define IS_REALS(re, im, row, col) (sizeof(T) == 8 && (re) && !(im) && (row) == 1 && (col) > 2)
 
 FAR void NAME(pairs_in)(T *yr, T *yi, const T *x, i64 col, i64 n, i64 cols) {
   i64 c = 0;
@@ -359,6 +369,22 @@ FAR void NAME(pairs_out)(T *y, i64 col, const T *xr, const T *xi, i64 n, i64 col
     y[2 * i] = xr[i * cols + c] * by, y[2 * i + 1] = xi[i * cols + c] * by;
 }
 
+FAR void NAME(reals_out)(T *y, i64 col, const T *x, i64 n, i64 cols, T by) {
+  for (i64 c = 0; c < cols; c += 2, y += 2 * col) {
+    i64 i = 0;
+    for (; c + 1 < cols && i + 2 <= n; i += 2) {
+      const NAME(Two) a = *(const NAME(Two) *)(x + i * cols + c) * by,
+                      b = *(const NAME(Two) *)(x + (i + 1) * cols + c) * by;
+      TWO(y + i) = (NAME(Two)){a[0], b[0]};
+      TWO(y + col + i) = (NAME(Two)){a[1], b[1]};
+    }
+    for (; i < n; i++) {
+      y[i] = x[i * cols + c] * by;
+      if (c + 1 < cols) y[col + i] = x[i * cols + c + 1] * by;
+    }
+  }
+}
+
 static ATTR void NAME(gather)(void *ar, void *ai, const FftLine *x, i64 col, i64 n, i64 cols) {
   const T *re = x->re, *im = x->im;
   i64 row = x->row;
@@ -374,7 +400,7 @@ static ATTR void NAME(gather)(void *ar, void *ai, const FftLine *x, i64 col, i64
     NAME(pairs_in)(yr, yi, re, col, n, cols);
     return;
   }
-  if (cols > 1 && sizeof(T) == 8 && re && !im && row == 1 && col > 2) {
+  if (cols > 1 && IS_REALS(re, im, row, col)) {
     NAME(reals_in)(yr, yi, re, col, n, cols);
     return;
   }
@@ -382,11 +408,13 @@ static ATTR void NAME(gather)(void *ar, void *ai, const FftLine *x, i64 col, i64
 #if LARGE
   else if (re && (row == 1 || (row == 2 && im == re + 1)) && col > 2)
     for (; from + 8 <= cols; from += 8) {
-      i64 i = 0;
-      for (; i + VL <= n; i += VL) NAME(turn_in)
-      (yr + i * cols + from, yi + i * cols + from, re + i * row + from * col,
-       im ? im + i * row + from * col : im, row, col, cols);
-      for (; i < n; i++)
+      for (i64 i = 0; n >= VL && i < n; i += VL) {
+        i = TY_MIN(i, n - VL); /* the last ones once more */
+        NAME(turn_in)
+        (yr + i * cols + from, yi + i * cols + from, re + i * row + from * col,
+         im ? im + i * row + from * col : im, row, col, cols);
+      }
+      for (i64 i = 0; n < VL && i < n; i++)
         for (i64 c = from; c < from + 8; c++) {
           yr[i * cols + c] = re[i * row + c * col];
           yi[i * cols + c] = im ? im[i * row + c * col] : 0;
@@ -429,15 +457,21 @@ static ATTR void NAME(scatter)(const FftLine *y, i64 col, const void *ar, const 
     NAME(pairs_out)(re, col, xr, xi, n, cols, by);
     return;
   }
+  if (cols > 1 && IS_REALS(re, im, row, col)) {
+    NAME(reals_out)(re, col, xr, n, cols, by);
+    return;
+  }
   if (cols == 1) cols = n, col = row, n = 1;
 #if LARGE
-  else if (re && (row == 1 || (row == 2 && im == re + 1)) && col > 2)
+  else if (sizeof(T) < 8 && re && (row == 1 || (row == 2 && im == re + 1)) && col > 2)
     for (; from + 8 <= cols; from += 8) {
-      i64 i = 0;
-      for (; i + VL <= n; i += VL) NAME(turn_out)
-      (re + i * row + from * col, im ? im + i * row + from * col : im, row, col,
-       xr + i * cols + from, xi + i * cols + from, cols, by);
-      for (; i < n; i++)
+      for (i64 i = 0; n >= VL && i < n; i += VL) {
+        i = TY_MIN(i, n - VL);
+        NAME(turn_out)
+        (re + i * row + from * col, im ? im + i * row + from * col : im, row, col,
+         xr + i * cols + from, xi + i * cols + from, cols, by);
+      }
+      for (i64 i = 0; n < VL && i < n; i++)
         for (i64 c = from; c < from + 8; c++) {
           re[i * row + c * col] = xr[i * cols + c] * by;
           if (im) im[i * row + c * col] = xi[i * cols + c] * by;
@@ -621,6 +655,123 @@ static ATTR void NAME(mirror)(void *ar, void *ai, i64 n, i64 cols, double weight
     }
 }
 
+/* ---- real numbers, odd ---------------------------------------------------------------------------- */
+
+/* Places that vectors go over: along one line, or across columns. w: factors of k = 1, real parts, then imaginary ones, `span`
+** behind, and so on; NULL: none. far: from input to input; step: from output to output. */
+typedef struct NAME(Side) {
+  const T *turn, *w;
+  i64 span, far, step;
+  T weight;
+  int r;
+} NAME(Side);
+
+INLINE void NAME(halve_at)(const NAME(Side) * j, const T *x, T *v, T *ur, T *ui, i64 count, int r) {
+  V sum[FFT_ODD_MOST / 2 + 1], less[FFT_ODD_MOST / 2 + 1], all = GET(x);
+  const T *turn = j->turn, *w = j->w;
+  const int h = r / 2;
+  (void)count;
+  sum[0] = all;
+  for (int k = 1; k <= h; k++) {
+    const V a = GET(x + k * j->far), b = GET(x + (r - k) * j->far);
+    sum[k] = a + b, less[k] = a - b;
+    all += sum[k];
+  }
+  AT(v) = all;
+  for (int k = 1; k <= h; k++, ur += j->step, ui += j->step) {
+    V re = sum[0] + sum[1] * turn[k], im = less[1] * turn[r + k];
+    for (int i = 2, at = 2 * k; i <= h; i++, at += k) {
+      at = at >= r ? at - r : at;
+      re += sum[i] * turn[at], im += less[i] * turn[r + at];
+    }
+    im = -im;
+    if (w) {
+      const V wr = GET(w), wi = GET(w + j->span);
+      AT(ur) = re * wr - im * wi;
+      AT(ui) = re * wi + im * wr;
+      w += 2 * j->span;
+    } else AT(ur) = re, AT(ui) = im;
+  }
+}
+
+FAR void NAME(keep_some)(T *y, const T *v, i64 count) {
+  for (i64 l = 0; l < count; l++) y[l] = v[l];
+}
+INLINE void NAME(keep)(T *y, V v, i64 count) {
+  if (TY_LIKELY(count >= VL)) AT(y) = v;
+  else NAME(keep_some)(y, (const T *)&v, count);
+}
+
+INLINE void NAME(unite_at)(const NAME(Side) * j, T *y, T *v, T *ur, T *ui, i64 count, int r) {
+  V re[FFT_ODD_MOST / 2 + 1], im[FFT_ODD_MOST / 2 + 1], all = GET(v);
+  const T *turn = j->turn, *w = j->w;
+  const int h = r / 2;
+  re[0] = all;
+  for (int k = 1; k <= h; k++, ur += j->step, ui += j->step) {
+    const V a = GET(ur) * j->weight, b = GET(ui) * j->weight;
+    re[k] = a, im[k] = b;
+    if (w) {
+      const V wr = GET(w), wi = GET(w + j->span);
+      re[k] = a * wr + b * wi, im[k] = b * wr - a * wi;
+      w += 2 * j->span;
+    }
+    all += re[k];
+  }
+  NAME(keep)(y, all, count);
+  for (int k = 1; k <= h; k++) {
+    V a = re[0] + re[1] * turn[k], b = im[1] * turn[r + k];
+    for (int i = 2, at = 2 * k; i <= h; i++, at += k) {
+      at = at >= r ? at - r : at;
+      a += re[i] * turn[at], b += im[i] * turn[r + at];
+    }
+    NAME(keep)(y + k * j->far, a - b, count);
+    NAME(keep)(y + (r - k) * j->far, a + b, count);
+  }
+}
+
+/* x: of n numbers, v: of m of them, u: of r / 2 times m. */
+#define OVER(name, what, X) \
+  FAR void NAME(name)(const FftPass *p, NAME(Side) * j, X * x, T * v, T * ur, T * ui, i64 cols) { \
+    const i64 rows = cols == 1 ? 1 : p->m, n = cols == 1 ? p->m : cols; \
+    T own[(FFT_ODD_MOST - 1) * VL]; \
+    const T *w = p->wide; \
+    j->turn = p->odd, j->far = p->m * cols, j->r = p->r; \
+    j->w = w && cols > 1 ? own : w, j->span = cols > 1 ? VL : p->span; \
+    for (i64 i = 0; i < rows; i++) { \
+      for (int k = 0; w && cols > 1 && k < p->r - 1; k++) \
+        AT(own + k * VL) = (V){0} + w[k * p->span + i]; \
+      for (i64 q = 0; q < n; q += VL, x += VL, v += VL, ur += VL, ui += VL) { \
+        if (p->r == 3) NAME(what)(j, x, v, ur, ui, n - q, 3); \
+        else NAME(what)(j, x, v, ur, ui, n - q, j->r); \
+        if (w && cols == 1) j->w += VL; \
+      } \
+      const i64 beyond = (n + VL - 1) / VL * VL - n; \
+      x -= beyond, v -= beyond, ur -= beyond, ui -= beyond; \
+    } \
+  }
+OVER(halve_all, halve_at, const T)
+OVER(unite_all, unite_at, T)
+#undef OVER
+
+static ATTR void NAME(halve)(const FftPass *p, const void *x, void *v, void *ur, void *ui, i64 step,
+                             i64 cols) {
+  NAME(Side) j = {.step = step};
+  NAME(halve_all)(p, &j, x, v, ur, ui, cols);
+}
+
+static ATTR void NAME(unite)(const FftPass *p, const void *v, const void *ur, const void *ui,
+                             i64 step, void *y, i64 cols, double weight) {
+  NAME(Side) j = {.step = step, .weight = (T)weight};
+  /* Those but y are read. */
+  NAME(unite_all)
+  (p, &j, y, (T *)(uintptr_t)v, (T *)(uintptr_t)ur, (T *)(uintptr_t)ui, cols);
+}
+
+static ATTR void NAME(negate)(void *a, i64 n) {
+  T *x = a;
+  for (i64 i = 0; i < n; i++) x[i] = -x[i];
+}
+
 #endif
 
 static const FftKern NAME(fft) = {.size = sizeof(T),
@@ -631,7 +782,10 @@ static const FftKern NAME(fft) = {.size = sizeof(T),
                                   .twist = MOVED(twist),
                                   .split = MOVED(split),
                                   .merge = MOVED(merge),
-                                  .mirror = MOVED(mirror)};
+                                  .mirror = MOVED(mirror),
+                                  .halve = MOVED(halve),
+                                  .unite = MOVED(unite),
+                                  .negate = MOVED(negate)};
 
 #undef V
 #undef AT

@@ -9,6 +9,8 @@ ty.device "cpu"
 
 local fake
 if cuda.soft then
+  -- fast kernels may take the processor's own exp2
+  require("spec.soft_gpu").cu.soft_gpu_set("APPROXIMATE", 1)
   local ffi = require "ffi"
   ffi.cdef "int soft_cublaslt_products(void); int soft_cublaslt_asked(void);"
   fake = ffi.load(os.getenv "TYCHO_CUBLASLT")
@@ -112,6 +114,17 @@ describe("a product by cuBLASLt", function()
     assert.equal(asked, fake.soft_cublaslt_asked())
   end)
 
+  probe("goes by each device's own handle", function()
+    local a, b = numbers("f16", 9, 130), numbers("f16", 130, 7)
+    local n, y = at("fast", a.matmul, a:to "cuda", b:to "cuda")
+    local k, z = at("fast", a.matmul, a:to "cuda:1", b:to "cuda:1")
+    assert.same({ 1, 1, "cuda:1" }, { n, k, z.device })
+    H.same(y:to "cpu", z:to "cpu")
+    local _, w = at("tf32", ty.scaled_dot_product_attention, a:to "cuda:1", a:to "cuda:1", a:to "cuda:1")
+    local _, v = at("tf32", ty.scaled_dot_product_attention, a:to "cuda", a:to "cuda", a:to "cuda")
+    H.same(v:to "cpu", w:to "cpu")
+  end)
+
   probe("leaves what is exact as it is: f32 and f64 at precision fast, all at exact, empty ones", function()
     local function mm(x, z) return x:matmul(z) end
     for _, dtype in ipairs { "f32", "f64", "i32" } do
@@ -126,7 +139,8 @@ describe("a product by cuBLASLt", function()
       assert.equal(0, n)
       H.same(a:matmul(b), y:to "cpu")
     end
-    local n, y = at("fast", mm, ty.zeros({ 3, 0 }, { dtype = "f16", device = "cuda" }), ty.zeros({ 0, 2 }, { dtype = "f16", device = "cuda" }))
+    local none = { dtype = "f16", device = "cuda" }
+    local n, y = at("fast", mm, ty.zeros({ 3, 0 }, none), ty.zeros({ 0, 2 }, none))
     assert.equal(0, n)
     assert.same({ { 0, 0 }, { 0, 0 }, { 0, 0 } }, y:totable())
   end)
@@ -213,6 +227,166 @@ describe("within autocast on cuda", function()
   end)
 end)
 
+describe("attention by tensor cores", function()
+  --- softmax(q k^t scale + mask) v in f64, and how far off roundings to 10 bits may bring it.
+  local function whole(q, k, v, options)
+    local n, m, scale = q:size(-2), k:size(-2), 1 / math.sqrt(q:size(-1))
+    local scores = q:matmul(k.mT) * scale
+    if options.mask then scores = options.mask.dtype == "bool" and options.mask:where(scores, -math.huge) or scores + options.mask end
+    if options.causal then
+      local seen = (ty.arange(m):reshape(1, m) - ty.arange(n):reshape(n, 1)):le(m - n)
+      scores = seen:where(scores, -math.huge)
+    end
+    local size = (q:abs():matmul(k:abs().mT) * scale):max():item()
+    local none = scores:max(-1, true):eq(-math.huge) -- a query that sees no key gets 0
+    return none:where(0, none:where(0, scores):softmax(-1)):matmul(v), v:abs():max():item() * (2 + 2 * size) * 2 ^ -10
+  end
+  local function wide(x) return x:to "cpu":to "f64" end
+  local function attend(name, sizes, options)
+    probe(name, function()
+      local lead, n, m, d, dv = unpack(sizes)
+      for dtype, precision in pairs { bf16 = "fast", f16 = "fast", f32 = "tf32" } do
+        local function operand(rows, columns)
+          if not options.heads then return numbers(dtype, lead, rows, columns):to "cuda" end
+          local more = numbers(dtype, lead, rows, 2, columns + 4):to "cuda"
+          return more[{ "...", { options.heads, options.heads + columns - 1 } }]:transpose(2, 3)
+        end
+        local q, k, v = operand(n, d), operand(m, d), operand(m, dv)
+        local o = { causal = options.causal }
+        if options.mask then o.mask = numbers("f64", n, m) end
+        if options.mask == "bits" then o.mask = o.mask:gt(-0.3) end
+        local there = { causal = o.causal, mask = o.mask and (o.mask.dtype == "bool" and o.mask or o.mask:to(dtype)):to "cuda" }
+        local function f(a, b, c) return ty.scaled_dot_product_attention(a, b, c, there) end
+        local _, y = at(precision, f, q, k, v)
+        local want, off = whole(wide(q), wide(k), wide(v), o)
+        local worst = (wide(y) - want):abs():max():item()
+        assert.equal(dtype, y.dtype)
+        assert.truthy(worst <= off + EPS[dtype] * wide(v):abs():max():item(), ("%s: %g, %g may be"):format(dtype, worst, off))
+        local exact = f(q, k, v)
+        if n > 8 then assert.truthy((exact:to "cpu":ne(y:to "cpu")):any():item() or dtype == "bf16", dtype) end -- it is another way
+        local g = ty.compile(f)
+        for _ = 1, 3 do
+          local _, z = at(precision, g, q, k, v)
+          H.same(y:to "cpu", z:to "cpu")
+        end
+      end
+    end)
+  end
+  attend("blocks of queries and keys, in part", { 2, 70, 67, 20, 70 }, {})
+  attend("few features, an odd number", { 1, 30, 50, 7, 3 }, {})
+  attend("heads that lie between positions", { 2, 40, 70, 16, 64 }, { heads = 1 })
+  attend("heads that are not aligned", { 2, 40, 70, 32, 16 }, { heads = 2, causal = true })
+  attend("128 features", { 1, 64, 64, 128, 128 }, { causal = true })
+  attend("features of several pieces", { 1, 33, 40, 300, 130 }, {})
+  attend("causal, more keys", { 2, 40, 100, 16, 16 }, { causal = true })
+  attend("causal, more queries", { 1, 68, 30, 8, 8 }, { causal = true })
+  attend("a mask that is added", { 1, 20, 70, 16, 8 }, { mask = "added" })
+  attend("a mask of bools", { 1, 20, 70, 16, 8 }, { mask = "bits" })
+
+  probe("its gradients are those of the whole matrix of scores, as far as roundings of all factors to 10 bits go", function()
+    for _, options in ipairs { {}, { causal = true } } do
+      local x, w, kept = {}, {}, {}
+      for i, rows in ipairs { 66, 70, 70 } do
+        kept[i] = numbers("f32", 2, rows, 24)
+        x[i], w[i] = kept[i]:to "cuda":requires_grad_(), kept[i]:to "f64":requires_grad_()
+      end
+      local y = whole(w[1], w[2], w[3], options)
+      y:sin():sum():backward()
+      at("tf32", function() ty.scaled_dot_product_attention(x[1], x[2], x[3], options):sin():sum():backward() end)
+      local q, k, v, scale = kept[1]:to "f64", kept[2]:to "f64", kept[3]:to "f64", 1 / math.sqrt(24)
+      local size, slope = (q:abs():matmul(k:abs().mT)):max():item() * scale, v:abs():sum(-1):max():item()
+      local rows = 66 -- of queries that a key may weigh in, by 1 at most
+      local off = {
+        scale * k:abs():max():item() * slope, rows * scale * q:abs():max():item() * slope, rows,
+      }
+      for n = 1, 3 do
+        local worst = (wide(x[n].grad) - w[n].grad):abs():max():item()
+        assert.truthy(worst <= off[n] * (3 + 2 * size) * 2 ^ -10, ("%d: %g, %g may be"):format(n, worst, off[n] * (3 + 2 * size) * 2 ^ -10))
+        assert.truthy(worst < 2 ^ -7 * w[n].grad:abs():max():item(), worst)
+      end
+    end
+  end)
+  probe("rounds operands to the nearest, and scores not at all", function()
+    local v = ty.full({ 5, 8 }, 1 + 3 * 2 ^ -12):to "cuda"
+    local q = numbers("f32", 5, 8):to "cuda"
+    local _, y = at("tf32", ty.scaled_dot_product_attention, q, q, v)
+    assert.truthy((wide(y) - wide(v)):abs():max():item() <= 2 ^ -11)
+    -- scores 400 + j / 64, of operands that have few digits
+    local k = ty.full({ 64, 16 }, 25, { dtype = "f16" })
+    k[{ {}, 16 }] = 25 + ty.arange(64) / 64
+    local u, all = ty.full({ 3, 16 }, 4, { dtype = "f16" }), (ty.arange(64, { dtype = "f64" }) / 64):reshape(64, 1)
+    local _, z = at("fast", ty.scaled_dot_product_attention, u:to "cuda", k:to "cuda", all:to "f16":to "cuda")
+    local want = all.mT:softmax(-1):matmul(all):item()
+    assert.truthy((wide(z) - want):abs():max():item() < 2 ^ -10, want)
+  end)
+  probe("dropout leaves what it leaves on the CPU", function()
+    local x = numbers("f16", 2, 70, 16)
+    local function f(device)
+      ty.manual_seed(9)
+      local q = x:to(device)
+      return ty.scaled_dot_product_attention(q, q, q, { dropout = 0.4 })
+    end
+    local want = f "cpu"
+    local _, y = at("fast", f, "cuda")
+    assert.truthy((wide(want) - wide(y)):abs():max():item() < 0.01)
+  end)
+  probe("a compiled forward and backward are eager's, bit for bit", function()
+    local function loss(q, k, v) return ty.scaled_dot_product_attention(q, k, v, { causal = true }):to "f32":sin():sum() end
+    local function run(f)
+      local x = {}
+      for i = 1, 3 do x[i] = (numbers("bf16", 2, 40, 16) + i):to "cuda":requires_grad_() end
+      f(x[1], x[2], x[3]):backward()
+      return x[1].grad:to "cpu", x[2].grad:to "cpu", x[3].grad:to "cpu"
+    end
+    local g = ty.compile(loss)
+    local _, a, b, c = at("fast", run, loss)
+    for _ = 1, 3 do
+      local _, d, e, h = at("fast", run, g)
+      H.same(a, d) H.same(b, e) H.same(c, h)
+    end
+  end)
+  probe("on processors before 8.0 it is exact", function()
+    local file = os.tmpname()
+    local f = assert(io.open(file, "w"))
+    f:write [[
+      local ty = require "tycho"
+      local x = ty.randn(40, 16)
+      ty.precision "tf32"
+      local y, z = ty.scaled_dot_product_attention(x, x, x), x:to "cuda"
+      assert(tostring(y) == tostring(ty.scaled_dot_product_attention(z, z, z):to "cpu"))
+      print "same"]]
+    f:close()
+    local how = "cd '%s.' && env -u CUDA_DEFAULT SOFT_GPU_CAPABILITY=75 TYCHO_CACHE=off luajit '%s' 2>&1"
+    local p = assert(io.popen(how:format(H.root, file)))
+    local text = p:read "*a"
+    p:close()
+    os.remove(file)
+    assert.equal("same\n", text)
+  end)
+end)
+
+describe("the gradient of a compiled function under autocast", function()
+  probe("is computed as its products were, outside of it too", function()
+    local layer = ty.nn.Linear(12, 6):to "cuda"
+    local function forward(x) return ty.autocast("bf16", layer, x):to "f32":sin():sum() end
+    local x = numbers("f32", 9, 12):to "cuda"
+    local function grads(f)
+      layer.weight.grad = nil
+      local before = fake.soft_cublaslt_products()
+      f(x):backward()
+      return fake.soft_cublaslt_products() - before, layer.weight.grad:to "cpu"
+    end
+    local n, want = grads(forward)
+    assert.equal(2, n)
+    local g = ty.compile(forward)
+    for _ = 1, 4 do
+      local k, got = grads(g)
+      assert.equal(n, k)
+      H.same(want, got)
+    end
+  end)
+end)
+
 --- A process of its own: what it prints, with its exit status behind.
 local function gives(want, environment, program)
   local file = os.tmpname()
@@ -239,7 +413,9 @@ describe("what goes wrong with cuBLASLt:", function()
   ]]
   local missing = "tycho: cuda: cuBLASLt was not found: products at reduced precision are computed exactly"
   probe("it is not there, or does not start: exact products go on, which one line says", function()
-    for _, environment in ipairs { "TYCHO_CUBLASLT=/nowhere/x.so", "TYCHO_CUBLASLT=off", "TYCHO_CUBLASLT=libm.so.6", "SOFT_CUBLASLT_CREATE=-1" } do
+    for _, environment in ipairs {
+      "TYCHO_CUBLASLT=/nowhere/x.so", "TYCHO_CUBLASLT=off", "TYCHO_CUBLASLT=libm.so.6", "SOFT_CUBLASLT_CREATE=-1",
+    } do
       gives("^" .. missing .. "[^\n]*\nstatus 0\n$", environment, exact)
     end
     gives("^status 0\n$", "TYCHO_CUBLASLT=off TYCHO_LOG=0", exact)
@@ -330,6 +506,7 @@ describe("what goes wrong with cuBLASLt:", function()
       if LARGE then for _ = 1, 2 do product(512, 512, 512) end end
       os.exit(0)]] -- before it is computed
     gives("^status 0\n$", "", program)
-    gives("^tycho: cuda: exact products of half floats run on CUDA cores, at about a fifteenth [^\n]*\nstatus 0\n$", "", "LARGE = true " .. program)
+    local said = "^tycho: cuda: exact products of half floats run on CUDA cores, at about a fifteenth [^\n]*\nstatus 0\n$"
+    gives(said, "", "LARGE = true " .. program)
   end)
 end)

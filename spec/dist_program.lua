@@ -679,7 +679,7 @@ local function learn(m, opt, from, steps, compiled, clip)
   local step, norms = compiled and jit.compile(fn) or fn, {}
   for i = from, from + steps - 1 do
     ty.manual_seed(300 + i)
-    local x, y = ty.randint(1, 7, { 4, 3 }), ty.randint(1, 7, { 4, 3 })
+    local x, y = ty.randint(1, 7, { 12, 3 }), ty.randint(1, 7, { 12, 3 })
     ty.manual_seed(1000 * i + rank)
     local _, norm = step(dist.part(x), dist.part(y))
     norms[#norms + 1] = text(norm)
@@ -1073,7 +1073,7 @@ function claims.stages(out, any)
       dist.barrier()
       assert(dist.save_checkpoint(path, { model = pipe, opt = opt, weights = whole_weights(one) }))
       local whole, again = layers(5), dist.pipeline(layers(6), { micro = micro, loss = ty.cross_entropy,
-        parts = size == 2 and { 3, 4 } or { 1, 3, 1, 2 } })
+        parts = ({ {}, { 3, 4 }, { 2, 2, 3 }, { 1, 3, 1, 2 } })[size] })
       local o, a = dist.shard(adam(again)), adam(whole)
       assert(ty.load_checkpoint(path, { model = whole, opt = a }))
       assert(whole_weights(whole) == whole_weights(one) and states_of(a) == states_of(plain), "alone")
@@ -1101,6 +1101,27 @@ function claims.stages(out, any)
 end
 
 --------------------------------------------------------------------------------------------------------- the claims
+
+--- Messages of more bytes than MPI counts: here it counts to 1,000.
+function claims.pieces(out)
+  local C, failed = require("tycho.dist.world").open().C, os.getenv "TYCHO_DIST_FAILED" or ""
+  C.settings(20, failed, size, 1000)
+  for _, dtype in ipairs { "f32", "c128" } do
+    for _, n in ipairs { 250, 251, 20011 } do
+      local all = given(n, dtype)
+      local y = same(fold(all, add), dist.all_reduce(all[rank + 1]), ("sum of %d %s"):format(n, dtype))
+      out(text(y:narrow(1, n - 9, 10)))
+    end
+    local all = given(20011, dtype)
+    same(all[size], dist.broadcast(all[rank + 1], size - 1), "broadcast")
+    same(ty.stack(all, 1), dist.all_gather(all[rank + 1]), "all_gather")
+    if rank == 0 then dist.send(all[1], 1) elseif rank == 1 then same(all[1], dist.recv(0), "a message") end
+  end
+  local ints = given(20011, "i8")
+  local want = fold(ints, function(a, b) return a:to "i64" + b:to "i64" end)
+  same(want, dist.all_reduce(ints[rank + 1]:to "i64", { fast = true }), "MPI's sum")
+  C.settings(20, failed, size, 2 ^ 30)
+end
 
 --- Many bytes: more elements than 2^31.
 function claims.huge(out)

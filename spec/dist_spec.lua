@@ -49,8 +49,8 @@ local function count(text, what)
   return n
 end
 
-local CLAIMS = { "sums", "operations", "views", "copies", "messages", "groups", "disagreement", "captured", "training", "steps",
-  "stopped", "gradients", "loaders", "shards" }
+local CLAIMS = { "sums", "pieces", "operations", "views", "copies", "messages", "groups", "disagreement", "captured", "training",
+  "steps", "stopped", "gradients", "loaders", "shards" }
 --- Which take longer: with one MPI for each number of ranks, in `make test-long` with both.
 local MODELS = { "units", "memory", "tensors", "stages" }
 if H.long then CLAIMS[#CLAIMS + 1] = "huge" end
@@ -483,6 +483,25 @@ describe("tycho --ranks", function()
     out, status = ranks(some, 2, "-e 'require \"tycho\" print(ty.dist.size())'", "TYCHO_MPI=libnothing.so")
     assert.equal(1, status)
     assert.truthy(out:find("init: libnothing.so was not found: is an MPI library installed?", 1, true), out)
+  end)
+end)
+
+describe("the cost of all_reduce", function()
+  it("is by the formula what a simulation of its messages gives, on 8 to 4,096 ranks", function()
+    local cost = dofile "bench/dist_model.lua"
+    local slow = { latencies = {}, each = 1e-6, rate = 1e9, fold = 5e9, block = 2 ^ 20 }
+    local fast = { latencies = {}, each = 0.3e-6, rate = 12.5e9, fold = 10e9, block = 2 ^ 20 }
+    for i = 1, 100 do -- some messages take much longer
+      slow.latencies[i], fast.latencies[i] = 3e-5 * (1 + (i / 100) ^ 8), 5e-6 * (1 + (i / 100) ^ 8)
+    end
+    for _, m in ipairs { slow, fast } do
+      for _, n in ipairs { 8, 64, 512, 4096 } do
+        for _, bytes in ipairs { 4, 4096, 4e5, 1e8 } do
+          local ratio = cost.formula(bytes, n, m) / cost.simulate(bytes, n, m)
+          assert.truthy(ratio > 0.8 and ratio < 1.25, ("%d bytes on %d ranks: %g"):format(bytes, n, ratio))
+        end
+      end
+    end
   end)
 end)
 

@@ -393,7 +393,7 @@ static bool far_takes(const Job *j) {
                                                [JOB_COPY] = "copy",
                                                [JOB_TO] = "to",
                                                [JOB_FFT] = "fft"};
-  return !j->blas && !strstr(refuses(), names[j->kind]);
+  return !j->blas && names[j->kind] && !strstr(refuses(), names[j->kind]);
 }
 
 static void keep_product(Command *c, const Job *j) {

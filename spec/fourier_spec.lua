@@ -141,7 +141,7 @@ describe("a transform of any length", function()
   end)
 
   it("is that of known signals where it is long", function()
-    for _, n in ipairs { 16384, 16385, 17280, 32768, 40961, 65536, 99991 } do
+    for _, n in ipairs { 16384, 16385, 17280, 32768, 40961, 59049, 65536, 99991 } do
       -- a wave of 3 turns, and an impulse at 1: their transforms are an impulse and a wave
       local turns = ty.arange(n, F64):mul(3):remainder(n) * (2 * math.pi / n)
       local wave = ty.stack({ turns:cos(), turns:sin() }, -1)

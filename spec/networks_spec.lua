@@ -9,6 +9,8 @@ local raised = H.raises
 local tensor, close, seed_of, sorted = V.tensor, V.close, V.seed_of, H.sorted
 local cases = dofile(H.root .. "spec/fixtures/networks.lua")
 
+local shares = ty.tensor({ 0.5, 2, 1.25 }, { dtype = "f64" }) -- weights of classes
+
 --- What make_networks.py called, by the fixture's name.
 local functions = {
   ["relu6"] = ty.relu6,
@@ -38,6 +40,15 @@ local functions = {
   ["pairwise_distance"] = ty.pairwise_distance,
   ["pairwise_distance 1"] = function(x, y) return ty.pairwise_distance(x, y, { p = 1, keepdim = true }) end,
 
+  ["nll_loss weight"] = function(x, y) return ty.nll_loss(x, y, { weight = shares }) end,
+  ["nll_loss weight ignore"] = function(x, y) return ty.nll_loss(x, y, { weight = shares, ignore_index = 3 }) end,
+  ["cross_entropy weight"] = function(x, y)
+    return ty.cross_entropy(x, y, { weight = shares, label_smoothing = 0.2, ignore_index = 1 })
+  end,
+  ["cross_entropy weight sum"] = function(x, y) return ty.cross_entropy(x, y, { weight = shares, reduction = "sum" }) end,
+  ["cross_entropy weight chances"] = function(x, y)
+    return ty.cross_entropy(x, y:detach(), { weight = shares, label_smoothing = 0.1 })
+  end,
   ["binary_cross_entropy"] = ty.binary_cross_entropy,
   ["binary_cross_entropy weight"] = function(x, y, w)
     return ty.binary_cross_entropy(x, y, { weight = w:detach(), reduction = "sum" })
@@ -110,6 +121,11 @@ for name, opts in pairs {
   ["nearest of three dims"] = { size = { 3, 2, 5 } },
   ["bilinear antialias"] = { size = { 3, 10 }, mode = "bilinear", antialias = true },
   ["bicubic antialias"] = { size = { 3, 4 }, mode = "bicubic", antialias = true },
+  ["scale linear"] = { scale = 1.75, mode = "linear" }, ["scale nearest"] = { scale = { 1.1, 2.9 } },
+  ["scale nearest of one dim"] = { scale = 1.3 }, ["scale exact"] = { scale_factor = 1.6, mode = "nearest-exact" },
+  ["scale bicubic"] = { scale_factor = { 0.6, 1.3 }, mode = "bicubic" },
+  ["scale antialias"] = { scale = { 0.6, 1.2 }, mode = "bilinear", antialias = true },
+  ["scale recomputed"] = { scale = 0.6, mode = "bilinear", recompute_scale_factor = true },
 } do
   windows("interpolate " .. name, function(x) return ty.interpolate(x, opts) end)
 end
@@ -173,6 +189,7 @@ local modules = {
   ["Fold alone"] = function() return nn.Fold(3, 2) end,
   ["CosineSimilarity"] = function() return nn.CosineSimilarity { dim = 2 } end,
   ["PairwiseDistance"] = function() return nn.PairwiseDistance { p = 1, keepdim = true } end,
+  ["Embedding padding"] = function() return nn.Embedding(5, 3, { padding_idx = 2 }) end,
   ["EmbeddingBag weights"] = function() return nn.EmbeddingBag(5, 3, { mode = "sum" }) end,
   ["TransformerEncoderLayer"] = function() return nn.TransformerEncoderLayer(8, 2, { inner = 12, dropout = 0 }) end,
   ["TransformerEncoderLayer time first"] = function()

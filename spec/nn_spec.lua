@@ -940,7 +940,8 @@ describe("misuse that looks like use", function()
     local m = nn.MultiHeadAttention(4, 2)
     assert.truthy(raised(m, ty.ones(1, 3, 4), 3):find("the options must be a table, got number 3"))
     assert.truthy(raised(nn.TransformerBlock):find("TransformerBlock: argument 1 %(width%) must be whole"))
-    assert.truthy(raised(nn.Embedding, 3, 2, { padding_idx = 1 }):find("unknown option padding_idx"))
+    assert.truthy(raised(nn.Embedding, 3, 2, { max_norm = 1 }):find("unknown option max_norm"))
+    assert.truthy(raised(nn.Embedding, 3, 2, { padding_idx = 4 }):find("padding_idx must be an index from 1 to 3"))
     assert.truthy(raised(nn.Sequential, nn.ReLU(), nil, nn.ReLU()):find("part 2 must be a module or a function, got nil"))
     assert.equal(1, #nn.Sequential(nn.ReLU(), nil)) -- a part that is left out at the end
     assert.truthy(raised(ty.cross_entropy, ty.ones(1, 2), ty.ones(1, { dtype = "i64" }), { label_smoothing = 2 }):find(

@@ -71,7 +71,7 @@ function M.value(name, dtype, sizes)
   return { name = name, type = { tensor = { elem_type = numbers[dtype or "f32"], shape = { dims = dims } } } }
 end
 
---- An attribute: a number, a list of whole numbers, a string, a tensor message, a graph.
+--- An attribute: a number, a list of numbers (whole ones, or none of them), a string, a tensor message, a graph.
 function M.attribute(name, v)
   if type(v) == "string" then return { name = name, s = v, type = 3 } end
   if type(v) == "number" then
@@ -80,6 +80,7 @@ function M.attribute(name, v)
   end
   if v.node then return { name = name, g = v, type = 5 } end
   if v.data_type then return { name = name, t = v, type = 4 } end
+  if v[1] and v[1] % 1 ~= 0 then return { name = name, floats = v, type = 6 } end
   return { name = name, ints = v, type = 7 }
 end
 

@@ -310,6 +310,35 @@ describe("a model of an ONNX file", function()
     H.same(ty.tensor({ 1, 2 }, whole), at)
   end)
 
+  it("counts runs of integers, with and without places between", function()
+    local attributes = { mode = "TF", min_gram_length = 1, max_gram_length = 2, max_skip_count = 1, ngram_counts = { 0, 2 },
+      ngram_indexes = { 3, 0, 1, 2 }, pool_int64s = { 5, 6, 5, 6, 6, 5 } } -- 5; 6; 5 6; 6 5
+    local x = ty.tensor({ { 5, 6, 5, 1 }, { 6, 1, 5, 6 } }, whole)
+    H.same(ty.tensor { { 1, 1, 1, 2 }, { 2, 1, 1, 1 } }, one("TfIdfVectorizer", 1, attributes)(x))
+    H.same(ty.tensor { 1, 1, 1, 2 }, one("TfIdfVectorizer", 1, attributes)(x[1]:to "i32"))
+    attributes.mode, attributes.weights = "IDF", { 0.5, 1.5, 2.5, 4.5 }
+    H.same(ty.tensor { 1.5, 2.5, 4.5, 0.5 }, one("TfIdfVectorizer", 1, attributes)(x[1]))
+    for key, bad in pairs { ngram_counts = { 0, 9 }, ngram_indexes = { 3 }, mode = "no", max_gram_length = 0, pool_int64s = { 1 } } do
+      local kept = attributes[key]
+      attributes[key] = bad
+      assert.is_nil((one("TfIdfVectorizer", 1, attributes)), key)
+      attributes[key] = kept
+    end
+  end)
+
+  it("takes maxima of boxes, and reads files of images", function()
+    local x = ty.arange(16):reshape(1, 1, 4, 4)
+    local m = one("MaxRoiPool", 2, { pooled_shape = { 2, 2 } })
+    H.same(ty.tensor { { { { 5, 7 }, { 13, 15 } } }, { { { 10, 10 }, { 10, 10 } } } },
+      m(x, ty.tensor { { 0, 0, 0, 3, 3 }, { 0, 2, 2, 1, 1 } }))
+    local pixels = ty.tensor({ { { 10, 20 } }, { { 30, 40 } }, { { 50, 60 } } }, { dtype = "u8" })
+    local file = ty.tensor({ ty.image.encode(pixels, "png"):byte(1, -1) }, { dtype = "u8" })
+    H.same(pixels:permute(2, 3, 1), one("ImageDecoder", 1, {}, 20)(file))
+    H.same(pixels:flip(1):permute(2, 3, 1), one("ImageDecoder", 1, { pixel_format = "BGR" }, 20)(file))
+    assert.same({ { { 26 }, { 36 } } }, one("ImageDecoder", 1, { pixel_format = "Grayscale" }, 20)(file):totable())
+    assert.truthy(H.raises(one("ImageDecoder", 1, {}, 20), ty.zeros(9, { dtype = "u8" })):find "^ImageDecoder: image: is no PNG")
+  end)
+
   it("names what is not supported, before anything runs", function()
     for _, c in ipairs {
       { node("Frobnicate", { "x" }, { "y" }, {}, { name = "third" }), "third %(Frobnicate%): the operator Frobnicate is not supported" },

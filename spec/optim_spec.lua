@@ -154,6 +154,18 @@ describe("optimisers", function()
     assert.is_nil(c.grad)
   end)
 
+  it("forget the gradients of all parameters of all groups, also in a compiled function", function()
+    local list = {}
+    for i = 1, 5 do list[i] = ty.ones(i):requires_grad_() end
+    local opt = ty.optim.SGD({ { params = { list[1], list[2], list[3] } }, { params = { list[4], list[5] } } }, {})
+    local function forget() opt:zero_grad() end
+    for _, run in ipairs { forget, ty.compile(forget), ty.compile(forget) } do
+      for i = 1, 5 do list[i].grad = ty.ones(i) end
+      run()
+      for i = 1, 5 do assert.is_nil(list[i].grad) end
+    end
+  end)
+
   it("update in place: other handles see it", function()
     local a = pair()
     local view = a:detach():narrow(1, 2, 1)

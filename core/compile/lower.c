@@ -442,7 +442,7 @@ static bool lower_attend(Arena *A, Lower *L) {
   const int rank = q->rank;
   *y = (Attend){.dtype = N->type.dtype, .nlead = rank - 2, .batch = 1};
   y->grad = N->op == OP_ATTEND_GRAD;
-  y->causal = N->arg.k;
+  y->causal = N->arg.k & ATTEND_CAUSAL, y->fast = N->arg.k & ATTEND_FAST;
   y->drop = (u32)N->arg.k2;
   y->scale = ty_elem_load(N->type.dtype, &N->arg.bits);
   for (int d = 0; d < y->nlead; d++) y->lead[d] = q->dims[d], y->batch *= q->dims[d];

@@ -10,7 +10,7 @@
 #ifndef TY_DEVICE_H
 #define TY_DEVICE_H
 
-#include "ir/job.h"
+#include "device/fft_plan.h"
 
 /*
 ** Errors. What a function returns false for has happened at once, and *err says what: text of the device's, good
@@ -41,7 +41,11 @@ struct Machine {
   double (*time)(const Kernel *k, const Launch *l);
 };
 
-typedef struct Device {
+/* How a copy from another device went. NONE: it cannot be done so. */
+typedef enum Receipt { RECEIPT_NONE, RECEIPT_OK, RECEIPT_FAILED } Receipt;
+
+typedef struct Device Device;
+struct Device {
   const char *name;
   const Machine *machine;
   const Machine *portable; /* stands in where that one refuses a program; or NULL */
@@ -53,6 +57,10 @@ typedef struct Device {
   bool (*in)(void *to, const void *from, i64 bytes, const char **err);
   bool (*out)(void *to, const void *from, i64 bytes, Stream *s, const char **err);
   bool (*across)(void *to, const void *from, i64 bytes, const char **err);
+  /* Copies from the memory of `from`, another device, without the CPU's; errors of `from` are told as by its `out`. NULL,
+  ** or NONE: by way of the CPU. */
+  Receipt (*receive)(const Device *from, void *to, const void *x, i64 bytes, Stream *s,
+                     const char **err);
   /* All that was asked for is done. */
   bool (*wait)(Stream *s, const char **err);
   /* Whether it carries out such jobs. What it refuses, and programs that no machine of its takes, the CPU does
@@ -75,7 +83,10 @@ typedef struct Device {
   ** where the device has failed. NULL: no library works with it. */
   void *(*queue)(void);
   int (*idle)(void);
-} Device;
+  /* Of the CPU's alone: the plan of a length, held, and let go of; NULL: out of memory. */
+  const FftPlan *(*fft_plan)(int dtype, i64 n, bool real);
+  void (*fft_drop)(const FftPlan *p);
+};
 
 extern const Device *ty_devices[DEVICES_MAX]; /* by number */
 #define ty_cpu (ty_devices[0])
@@ -84,7 +95,7 @@ extern const Device *ty_devices[DEVICES_MAX]; /* by number */
 ** Lua's registry under DEVICE_KEY, as a light userdata. version: what this header said when they were compiled. Gives
 ** the CPU's device, for what they leave to it; NULL: not added, *err says why. A name that is there is not added
 ** again: its device goes on. */
-#define DEVICE_VERSION 5
+#define DEVICE_VERSION 7
 #define DEVICE_KEY "tycho.device"
 typedef const Device *DeviceRegister(u32 version, const Device *d, const char **err);
 DeviceRegister ty_device_register;

@@ -33,6 +33,7 @@ typedef struct World {
   const Mpi *mpi; /* NULL: one rank alone, and no MPI */
   int rank, size;
   bool crowded;      /* more ranks than processors on this machine */
+  i64 piece;         /* bytes of a message: MPI counts them by an int, and more go in several */
   i64 patience;      /* nanoseconds without any progress after which a wait fails */
   char file[512];    /* where the launcher says that a rank has failed; "": there is none */
   char failure[400]; /* why no message can be exchanged any more; "": all is well */

@@ -32,12 +32,13 @@ static int l_open(lua_State *L) {
   return 3;
 }
 
-/* settings(seconds of patience, the launcher's file, ranks on this machine) */
+/* settings(seconds of patience, the launcher's file, ranks on this machine, bytes of a message if others than it has) */
 static int l_settings(lua_State *L) {
   ty_world.patience = (i64)(luaL_checknumber(L, 1) * 1e9);
   ty_system_format(ty_world.file, sizeof ty_world.file, "%.511s", luaL_optstring(L, 2, ""));
   const int processors = ty_system_processors();
   ty_world.crowded = processors && luaL_optnumber(L, 3, 1) > processors;
+  ty_world.piece = (i64)luaL_optnumber(L, 4, (double)ty_world.piece);
   return 0;
 }
 
@@ -229,7 +230,6 @@ static int l_takes(lua_State *L) {
 /* reduce(who, team, x, op) -> MPI's own reduction of x over the team's ranks */
 static int l_reduce(lua_State *L) {
   static const char *const ops[] = {"sum", "max", "min", "prod", NULL};
-  enum { MOST = 1 << 28 };
   ty_dist_enter(L);
   const char *who = luaL_checkstring(L, 1);
   const int team = (int)luaL_checknumber(L, 2), op = luaL_checkoption(L, 4, NULL, ops);
@@ -241,9 +241,10 @@ static int l_reduce(lua_State *L) {
     return ty_dist_lent.fail(L, "out of memory");
   }
   const i64 n = ty_type_numel(&t), size = ty_dtypes[t.dtype].bytes;
-  for (i64 at = 0; at < n; at += MOST) {
+  const i64 most = ty_world.piece / size;
+  for (i64 at = 0; at < n; at += most) {
     Request r;
-    const int e = ty_world.mpi->reduce(x + at * size, y + at * size, (int)TY_MIN(MOST, n - at),
+    const int e = ty_world.mpi->reduce(x + at * size, y + at * size, (int)TY_MIN(most, n - at),
                                        t.dtype, (MpiOp)op, team, &r);
     if (e) {
       ty_world_fail_mpi(who, e);

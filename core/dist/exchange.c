@@ -20,12 +20,11 @@
 
 enum { NOTICE_TAG = 0, NOTICE_TEXT = 240, RANKS_NAMED = 8 };
 enum { BUSY = 500, BUSY_CROWDED = 50 }; /* tests before a wait sleeps */
-#define PIECE ((i64)1 << 30)
-#define LOOK_EVERY 2000000    /* nanoseconds */
-#define FILE_EVERY 20000000   /* nanoseconds between looks at the launcher's file */
+#define LOOK_EVERY 2000000              /* nanoseconds */
+#define FILE_EVERY 20000000             /* nanoseconds between looks at the launcher's file */
 #define ENDED_GRACE 500000000 /* for messages of a rank that has ended, which are under way */
 
-World ty_world;
+World ty_world = {.piece = (i64)1 << 30};
 
 typedef struct Notice {
   i32 rank, failed; /* failed: 0 where the rank has ended */
@@ -258,8 +257,8 @@ static bool finish(Flight *w) {
 
 static bool post(const char *who, const Message *m, int tag, Pending *p) {
   int e = 0;
-  for (i64 at = 0; at < m->bytes && !e; at += PIECE, p++) {
-    const int bytes = (int)TY_MIN(PIECE, m->bytes - at);
+  for (i64 at = 0; at < m->bytes && !e; at += ty_world.piece, p++) {
+    const int bytes = (int)TY_MIN(ty_world.piece, m->bytes - at);
     *p = (Pending){.rank = m->rank, .sends = m->sends};
     e = m->sends ? ty_world.mpi->send((const u8 *)m->p + at, bytes, m->rank, tag, &p->request)
                  : ty_world.mpi->receive((u8 *)m->p + at, bytes, m->rank, tag, &p->request);
@@ -269,7 +268,7 @@ static bool post(const char *who, const Message *m, int tag, Pending *p) {
   return false;
 }
 
-static i64 pieces(i64 bytes) { return (bytes + PIECE - 1) / PIECE; }
+static i64 pieces(i64 bytes) { return (bytes + ty_world.piece - 1) / ty_world.piece; }
 
 static Flight *flight_new(const char *who, i64 n) {
   Flight *f = ty_mem_zalloc(sizeof *f + (size_t)n * sizeof *f->p);
@@ -332,20 +331,22 @@ bool ty_world_wait(const char *who, Request *r, const char *about) {
 }
 
 bool ty_world_until(const char *who, const int *ranks, int n, bool (*done)(void *), void *ctx) {
-  Flight *f = flight_new(who, n);
+  Flight *f = flight_new(who, n); /* it has no requests, and nobody tests it */
   if (!f) return false;
-  f->n = 0; /* no requests: whose answers are waited for */
+  flights = f->next;
+  f->n = 0;
   for (int i = 0; i < n; i++)
-    if (ranks[i] != ty_world.rank) f->p[f->n++].rank = ranks[i];
-  i64 next_look = f->moved = ty_system_now() + LOOK_EVERY;
+    if (ranks[i] != ty_world.rank) f->p[f->n++] = (Pending){.rank = ranks[i]};
+  i64 next_look = ty_system_now() + LOOK_EVERY;
   bool ok = true;
+  f->moved = next_look;
   for (int spins = 0; ok && !done(ctx); spins++) {
     pause_after(spins);
     if (ty_system_now() < next_look) continue;
     next_look = ty_system_now() + LOOK_EVERY;
     ok = look(f);
   }
-  flight_free(f);
+  ty_mem_free(f);
   return ok;
 }
 

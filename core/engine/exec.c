@@ -230,6 +230,8 @@ static bool run_to(const Bound *B, const Step *s, const char **err) {
     return to->in(y, x, bytes, err);
   }
   if (to == ty_cpu) return from->out(y, x, bytes, stream, err);
+  const Receipt r = to->receive ? to->receive(from, y, x, bytes, stream, err) : RECEIPT_NONE;
+  if (r != RECEIPT_NONE) return r == RECEIPT_OK;
   void *stage = ty_buf_alloc(bytes);
   bool ok = stage && from->out(stage, x, bytes, stream, err) && to->in(y, stage, bytes, err);
   ty_buf_free(stage, bytes);
@@ -473,21 +475,6 @@ static bool takes_long(const Bound *B) {
   return TY_UNLIKELY(B->p->time > SHORT) && B->S->interrupted;
 }
 
-/* The steps where that is so. */
-static bool run_watched(const Bound *B, const char **err) {
-  State *S = B->S;
-  Watch w = {.ask = ask, .ctx = S, .every = STOP_LOOKS};
-  bool ok = true;
-  ty_watch(&w);
-  for (i32 i = 0; i < B->p->nsteps && ok; i++) {
-    if (i == B->careful) ty_watch(NULL);
-    ok = run_step(B, &B->p->step[i], err) && !w.stopped;
-  }
-  ty_watch(NULL);
-  S->stopped = w.stopped;
-  return ok;
-}
-
 /* What is asked meanwhile where calls are under way. */
 static bool go_on(void *ctx) {
   const Bound *B = ctx;
@@ -495,19 +482,20 @@ static bool go_on(void *ctx) {
   return B->S->interrupted && B->S->interrupted(B->S);
 }
 
-/* The same with calls, which go on between steps. */
-static bool run_calls(Bound *B, const char **err) {
+/* The steps where that is so, and those with calls, which go on between steps. */
+static bool run_watched(Bound *B, const char **err) {
   State *S = B->S;
-  Watch w = {.ask = go_on, .ctx = B, .every = STOP_LOOKS};
+  const bool calls = B->p->library != NULL;
+  Watch w = {.ask = calls ? go_on : ask, .ctx = calls ? (void *)B : S, .every = STOP_LOOKS};
   bool ok = true;
   ty_watch(&w);
   for (i32 i = 0; i < B->p->nsteps && ok; i++) {
     if (i == B->careful) ty_watch(NULL);
     ok = run_step(B, &B->p->step[i], err) && !w.stopped;
-    B->p->library->go_on();
+    if (calls) B->p->library->go_on();
   }
   ty_watch(NULL);
-  S->stopped |= w.stopped;
+  S->stopped = w.stopped || (calls && S->stopped);
   return ok;
 }
 
@@ -567,8 +555,7 @@ static bool run_steps(Bound *B, Buffer *const *now) {
   if (TY_UNLIKELY(B->S->slicing != NULL)) ok = run_sliced(B, &err);
   else if (TY_UNLIKELY(B->S->engine->dump & (DUMP_PROFILE | 1u << ('t' - 'a')) || B->b->timed))
     ok = run_timed(B, &err);
-  else if (B->p->library) ok = run_calls(B, &err);
-  else if (takes_long(B)) ok = run_watched(B, &err);
+  else if (B->p->library || takes_long(B)) ok = run_watched(B, &err);
   else
     for (i32 i = 0; i < B->p->nsteps && ok; i++) ok = run_step(B, &B->p->step[i], &err);
   if (ok && B->p->checks) copy_written(B, now);

@@ -32,9 +32,10 @@ static void clean_row(TapeRow *row) {
   memcpy(&row->t, &t, sizeof t);
   row->dims = r.dims;
   row->site = r.site, row->dim = r.dim, row->base = r.base, row->n = r.n, row->edge = r.edge;
-  row->how.causal = r.how.causal, row->how.scale = r.how.scale, row->how.drop = r.how.drop;
+  row->how.causal = r.how.causal, row->how.scale = r.how.scale, row->how.drop = r.how.drop,
+  row->how.fast = r.how.fast;
   row->owner = r.owner;
-  row->kind = r.kind;
+  row->kind = r.kind, row->cast = r.cast;
   row->freed = r.freed, row->keeps = r.keeps, row->pure = r.pure;
 }
 

@@ -388,7 +388,8 @@ static __attribute__((cold)) const char *verify_attend(const Graph *g, const Nod
         (!line && memcmp(t[i]->dims, t[0]->dims, (size_t)(last - 1) * sizeof(i64))))
       return "attend: operands do not go together";
   }
-  if (n->arg.k & ~1 || n->arg.k2 < 0 || n->arg.k2 > DROP_ONE) return "attend: no such argument";
+  if (n->arg.k & ~(ATTEND_CAUSAL | ATTEND_FAST) || n->arg.k2 < 0 || n->arg.k2 > DROP_ONE)
+    return "attend: no such argument";
   if (dtype == T_F32 && n->arg.bits >> 32) return "attend: bits beyond the dtype";
   const i64 all = grad ? lead * (rows * d + m * (d + dv)) : flat;
   return y->rank == 1 && y->dims[0] == all ? NULL : "attend: wrong dims";

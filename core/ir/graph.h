@@ -62,6 +62,7 @@ enum {
   PRODUCT_B_SHARED = 32,
   PRODUCT_END = 64
 };
+enum { ATTEND_CAUSAL = 1, ATTEND_FAST = 2 }; /* FAST: on tensor cores, where the device has them */
 enum { SORT_ASCENDING, SORT_DESCENDING };
 enum { SIDE_LEFT, SIDE_RIGHT };
 enum { FFT_FORWARD, FFT_INVERSE, FFT_REAL, FFT_REAL_BACK, FFT_HALF, FFT_HALF_BACK, FFT_KINDS };

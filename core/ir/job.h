@@ -22,6 +22,7 @@ typedef enum {
   JOB_LOOP,      /* the operands of LOOP, then y: the engine's own */
   JOB_CALL, /* the operands of CALL, then y, which holds the base; the first of them is absent: the engine's own */
   JOB_AWAIT, /* the same of its end */
+  JOB_SOLVE, /* those of its routine: of no plan, asked for by ty.linalg (lua_solve.c) */
   JOB_COUNT
 } JobKind;
 
@@ -34,6 +35,29 @@ typedef struct ListOp {
   u64 imm;
 } ListOp;
 enum { LIST_MOST = 8 };
+
+/* Routines of linear algebra, on stacks of matrices that lie column by column, side by side. What they are given is overwritten;
+** info, an i32 for each matrix, is LAPACK's. Operands and sizes:
+**   CHOLESKY  a[n,n] info                          the lower triangle
+**   LU        a[m,n] pivots, i64[min(m,n)], info
+**   LU_SOLVE  a[n,n] pivots b[n,k] info            what LU left, right sides
+**   QR        a[m,n] tau[min(m,n)] info
+**   QR_Q      a[m,k] tau[k] info                   of what QR left
+**   SVD       a[m,n] s[n] u[m,n] v[n,n] info       m >= n; v is its conjugate transpose
+**   EIGH      a[n,n] w[n] info                     the lower triangle is read; eigenvectors */
+typedef enum {
+  SOLVE_CHOLESKY,
+  SOLVE_LU,
+  SOLVE_LU_SOLVE,
+  SOLVE_QR,
+  SOLVE_QR_Q,
+  SOLVE_SVD,
+  SOLVE_EIGH
+} SolveKind;
+typedef struct Solve {
+  u8 kind, dtype; /* f32 f64 c64 c128 */
+  i64 m, n, k, count;
+} Solve;
 
 typedef struct Job {
   u8 kind;
@@ -55,6 +79,7 @@ typedef struct Job {
   ListOp *list;     /* the same as a list, where it is `listed` */
   i32 nlist, store; /* store: as in GemmList */
   Attend *attend;   /* ATTEND */
+  const Solve *solve;
   const Node *
       node; /* SORT, FFT, SEARCH, SCATTER, POSITIONS, LOOP, CALL: the node; COPY: an INPUT whose elements do not lie in order, or NULL */
   const Type *type; /* types of the node's operands */

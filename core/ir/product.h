@@ -61,9 +61,9 @@ typedef struct GemmList {
 enum { AT_Q, AT_K, AT_V, AT_MASK, AT_KEY, AT_R, AT_G, AT_OPERANDS };
 typedef struct Attend {
   i32 dtype, nlead;
-  bool grad, causal;
-  bool mask, bits, key; /* there is a mask, it is of bools; weights are dropped */
-  u32 drop;             /* by chance drop / 2^30 */
+  bool grad, causal, fast; /* fast: by tensor cores, where the device has them */
+  bool mask, bits, key;    /* there is a mask, it is of bools; weights are dropped */
+  u32 drop;                /* by chance drop / 2^30 */
   i64 lead[MAX_RANK], batch, n, m, d, dv;
   i64 start[AT_OPERANDS], strides[AT_OPERANDS][MAX_RANK];
   double scale;

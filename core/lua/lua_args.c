@@ -180,9 +180,10 @@ int ty_lua_device(lua_State *L, const char *name) {
   int d = ty_device_find(name);
   if (d >= 0) return d;
   lua_pushfstring(L, "device \"%s\" is not available", given);
-  if (!strcmp(name, "cuda")) {
+  if (!strcmp(name, "cuda") || !strncmp(name, "cuda:", 5)) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, ty_lua_binding(L)->opener);
-    lua_call(L, 0, 1);
+    lua_pushstring(L, name);
+    lua_call(L, 1, 1);
     if ((d = ty_device_find(name)) >= 0) {
       lua_pop(L, 2);
       return d;
@@ -190,14 +191,11 @@ int ty_lua_device(lua_State *L, const char *name) {
     lua_pushliteral(L, ": ");
     lua_insert(L, -2);
     lua_concat(L, 3);
-  } else if (!strncmp(name, "cuda:", 5)) {
-    lua_pushliteral(L, ": the first CUDA device, \"cuda:0\", is the only one that is used");
-    lua_concat(L, 2);
   }
   return -1;
 }
 
-/* opener(fn): fn() opens the device that was named; why it cannot, or nil */
+/* opener(fn): fn(name) opens the device that was named; why it cannot, or nil */
 static int set_opener(lua_State *L) {
   luaL_checktype(L, 1, LUA_TFUNCTION);
   lua_settop(L, 1);

@@ -2,6 +2,7 @@
 ** lua_fft.c -- the Fourier transform for lua/tycho/fourier.lua, which has checked what it passes on.
 ** In: a tensor of f32 or f64, numbers. Out: under `internals`, fft. Raises when out of memory.
 */
+#include "lua/lua_lifetime.h"
 #include "lua/lua_view.h"
 #include "record/complex.h"
 
@@ -15,7 +16,13 @@ static int fft(lua_State *L) {
   const int norm = (int)luaL_checkinteger(L, 5);
   const i64 n = (i64)luaL_optnumber(L, 6, 0);
   const bool complex = lua_toboolean(L, 7);
-  Tensor *y = ty_lua_push(L);
+  /* ty.fft's functions end in this one: who called them is the caller. */
+  Binding *B = (Binding *)S;
+  SiteFrame frame;
+  const bool large = ty_type_numel(&x->type) * ty_dtypes[x->type.dtype].bytes >= B->large;
+  const bool known = large && ty_lua_site(L, B, SITE_C, &frame);
+  Tensor *y = ty_lua_push_in(L, B);
+  if (known) ty_lua_site_made(&frame, (Handle *)y);
   TY_LUA_MUST(L, S, ty_record_fft(S, who, x, dim, kind, norm, n, y));
   if (complex) ty_complex_become(y);
   return 1;

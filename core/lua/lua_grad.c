@@ -914,9 +914,7 @@ int ty_lua_grad_get(lua_State *L, const Tensor *x) {
   return 1;
 }
 
-/* x.grad = nil, or a tensor of x's dims and dtype, at index 3 */
-int ty_lua_grad_set(lua_State *L, const Tensor *x) {
-  State *S = ty_lua_enter(L);
+static int grad_set(lua_State *L, State *S, const Tensor *x) {
   Record *r = ty_grad_leaf(x);
   const Record *kept = retaining(x);
   refuse_outside(L, S, kept ? kept : r);
@@ -941,35 +939,36 @@ int ty_lua_grad_set(lua_State *L, const Tensor *x) {
   return 0;
 }
 
+/* x.grad = nil, or a tensor of x's dims and dtype, at index 3 */
+int ty_lua_grad_set(lua_State *L, const Tensor *x) { return grad_set(L, ty_lua_enter(L), x); }
+
+/* forget(list): the same as x.grad = nil of each x in it */
+static int grad_forget(lua_State *L) {
+  State *S = ty_lua_enter(L);
+  luaL_checktype(L, 1, LUA_TTABLE);
+  lua_settop(L, 3);
+  for (int i = 1;; i++, lua_settop(L, 3)) {
+    lua_rawgeti(L, 1, i);
+    if (lua_isnil(L, -1)) return 0;
+    grad_set(L, S, ty_lua_check(L, "grad", 4));
+  }
+}
+
 void ty_lua_open_grad(lua_State *L, int m, int t) {
   static const LuaFunction rows[] = {
       {"requires_grad_", l_requires_grad, 'b', "x, on = true",
        "makes x a leaf: operations on it are taped, and backward fills x.grad"},
       {"detach", l_detach, 'b', "x", "x without its past: no gradient goes through this view"},
       {NULL, NULL, 0, NULL, NULL}};
-  static const luaL_Reg fns[] = {{"mode", grad_mode},
-                                 {"start", grad_start},
-                                 {"seed", grad_seed},
-                                 {"step", grad_step},
-                                 {"whole", grad_whole},
-                                 {"give", grad_give},
-                                 {"pass", grad_pass},
-                                 {"got", grad_got},
-                                 {"watch", grad_watch},
-                                 {"same", grad_same},
-                                 {"storage", grad_storage},
-                                 {"seq", grad_seq},
-                                 {"reaches", grad_reaches},
-                                 {"join", grad_join},
-                                 {"shares", grad_shares},
-                                 {"live", grad_live},
-                                 {"is_back", grad_is_back},
-                                 {"result", grad_result},
-                                 {"hooks", grad_hooks},
-                                 {"instead", grad_instead},
-                                 {"version", grad_version},
-                                 {"together", grad_together},
-                                 {NULL, NULL}};
+  static const luaL_Reg fns[] = {
+      {"mode", grad_mode},         {"start", grad_start},     {"seed", grad_seed},
+      {"step", grad_step},         {"whole", grad_whole},     {"give", grad_give},
+      {"pass", grad_pass},         {"got", grad_got},         {"watch", grad_watch},
+      {"same", grad_same},         {"storage", grad_storage}, {"seq", grad_seq},
+      {"reaches", grad_reaches},   {"join", grad_join},       {"shares", grad_shares},
+      {"live", grad_live},         {"is_back", grad_is_back}, {"result", grad_result},
+      {"hooks", grad_hooks},       {"instead", grad_instead}, {"version", grad_version},
+      {"together", grad_together}, {"forget", grad_forget},   {NULL, NULL}};
   ty_lua_define(L, m, t, rows);
   lua_getfield(L, m, "internals");
   lua_newtable(L);

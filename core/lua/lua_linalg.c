@@ -290,6 +290,8 @@ static void solve(lua_State *L, const char *who, const Stack *a, const Stack *b)
 }
 
 static int l_solve(lua_State *L) {
+  const int results = ty_lua_linalg_device(L, "solve");
+  if (results) return results;
   State *S;
   Stack a, b;
   system_of(L, &S, "solve", true, &a, &b);
@@ -300,6 +302,8 @@ static int l_solve(lua_State *L) {
 }
 
 static int l_inv(lua_State *L) {
+  const int results = ty_lua_linalg_device(L, "inv");
+  if (results) return results;
   State *S;
   Stack a = matrices(L, &S, "inv", true);
   Stack b = stack_new(L, "inv", &a.lead, a.dtype, a.m, a.n);
@@ -361,6 +365,8 @@ static void run_getrf(void *arg) {
 }
 
 static int determinant(lua_State *L, const char *who, bool as_logarithm) {
+  const int results = ty_lua_linalg_device(L, who);
+  if (results) return results;
   State *S;
   Stack a = matrices(L, &S, who, true);
   Stack y = stack_new(L, who, &a.lead, a.dtype, 1, 1);
@@ -401,6 +407,8 @@ static void run_lu(void *arg) {
 }
 
 static int l_lu(lua_State *L) {
+  const int results = ty_lua_linalg_device(L, "lu");
+  if (results) return results;
   State *S;
   Stack a = matrices(L, &S, "lu", false);
   int k = TY_MIN(a.m, a.n);
@@ -479,6 +487,8 @@ static void run_potrf(void *arg) {
 }
 
 static int l_cholesky(lua_State *L) {
+  const int results = ty_lua_linalg_device(L, "cholesky");
+  if (results) return results;
   State *S;
   Stack a = matrices(L, &S, "cholesky", true);
   Call c = {.fn = routine(L, "cholesky", a.dtype, "potrf"), .a = &a};
@@ -502,6 +512,8 @@ static void run_geqrf(void *arg) {
 }
 
 static int l_qr(lua_State *L) {
+  const int results = ty_lua_linalg_device(L, "qr");
+  if (results) return results;
   State *S;
   Stack a = matrices(L, &S, "qr", false);
   Geqrf *geqrf = (Geqrf *)routine(L, "qr", a.dtype, "geqrf");
@@ -539,6 +551,8 @@ static void run_gesdd(void *arg) {
 }
 
 static int l_svd(lua_State *L) {
+  const int results = ty_lua_linalg_device(L, "svd");
+  if (results) return results;
   State *S;
   Stack a = matrices(L, &S, "svd", false);
   must_be_finite(L, "svd", &a);
@@ -582,6 +596,8 @@ static void run_syevd(void *arg) {
 
 /* Eigenvalues, ascending, and eigenvectors as columns; the lower half of each matrix is read. */
 static int l_eigh(lua_State *L) {
+  const int results = ty_lua_linalg_device(L, "eigh");
+  if (results) return results;
   State *S;
   Stack a = matrices(L, &S, "eigh", true);
   must_be_finite(L, "eigh", &a);

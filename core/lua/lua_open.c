@@ -293,6 +293,7 @@ static int open_all(lua_State *L) {
   ty_lua_open_probe(L, m);
   ty_lua_open_attend(L, m);
   ty_lua_open_fft(L, m);
+  ty_lua_open_solve(L, m);
   ty_lua_open_profile(L, m);
   ty_lua_open_signal(L, m);
   ty_lua_open_slice(L, m);

@@ -319,8 +319,11 @@ void ty_lua_complex(lua_State *L, State *S, const char *who, const char *name, i
 const Tensor *ty_lua_complex_reals(lua_State *L, State *S, const char *who, const Tensor *x);
 void ty_lua_open_select(lua_State *L, int m, int t); /* shapes that depend on data; sorting */
 int ty_lua_unique_with(lua_State *L);
-void ty_lua_open_random(lua_State *L, int m, int t);   /* random numbers */
-void ty_lua_open_linalg(lua_State *L, int m, int t);   /* ty.linalg by LAPACK */
+void ty_lua_open_random(lua_State *L, int m, int t); /* random numbers */
+void ty_lua_open_linalg(lua_State *L, int m, int t); /* ty.linalg by LAPACK */
+void ty_lua_open_solve(lua_State *L, int m);
+/* lua_solve.c: linalg.`who` of tensors on a device by the device: so many results, pushed; 0: the caller computes. */
+int ty_lua_linalg_device(lua_State *L, const char *who);
 void ty_lua_open_settings(lua_State *L, int m, int t); /* threads, precision, stats ... */
 void ty_lua_open_protect(lua_State *L, int m);         /* protected calls */
 void ty_lua_open_evaluator(lua_State *L, int m);       /* what captures are made by */

@@ -84,7 +84,7 @@ static void part_of(const Tensor *flat, i64 from, const Type *t, Tensor *y) {
 static Arg arg_of(const Attention *how, int dtype) {
   Arg a;
   memset(&a, 0, sizeof a);
-  a.k = how->causal;
+  a.k = (how->causal ? ATTEND_CAUSAL : 0) | (how->fast ? ATTEND_FAST : 0);
   a.k2 = (i32)(how->drop * DROP_ONE);
   ty_elem_store(dtype, &a.bits, how->scale);
   return a;

@@ -349,10 +349,9 @@ static bool lies_by_columns(const Tensor *x, const Type *t, int in, bool *shared
 
 /* Whether a library of the device may compute it, and how its operands lie, as the user sees them: PRODUCT_*. */
 static i32 library_of(const State *S, const Given *src, const Type t[2], int in) {
-  const bool half = in == T_F16 || in == T_BF16,
-             cast = S->cast == T_F16 + 1 || S->cast == T_BF16 + 1;
+  const bool half = in == T_F16 || in == T_BF16;
   bool shared;
-  if (half ? !S->reduced && !cast : in != T_F32 || S->reduced != REDUCED_TF32) return PRODUCT_OWN;
+  if (half ? !ty_reduces_halves(S) : in != T_F32 || S->reduced != REDUCED_TF32) return PRODUCT_OWN;
   i32 y = PRODUCT_LIBRARY;
   if (lies_by_columns(src[0].t, &t[0], in, &shared)) y |= PRODUCT_A_COLUMNS;
   if (lies_by_columns(src[1].t, &t[1], in, &shared)) y |= PRODUCT_B_COLUMNS;

@@ -44,25 +44,30 @@ static bool fault_room(State *S, i32 more) {
   return f != NULL;
 }
 
-/* They stand in the order of time, and apart. Where there is no room two become one. */
-static Fault *fault_new(State *S) {
+/* They stand in the order of `to`, those of a device apart. Where there is no room two become one. */
+static Fault *fault_new(State *S, const Device *d) {
   Fault *f = S->fault;
   if (S->nfaults == FAULTS_MAX) {
-    f[1].from = f[0].from;
+    f[1].from = TY_MIN(f[0].from, f[1].from);
+    if (f[0].device != f[1].device) f[1].device = NULL;
     memmove(f, f + 1, (size_t)--S->nfaults * sizeof *f);
   } else if (S->nfaults && S->nfaults % FAULTS_ROOM == 0 && !fault_room(S, FAULTS_ROOM)) {
-    return &f[S->nfaults - 1];
+    f = &f[S->nfaults - 1];
+    if (f->device != d) f->device = NULL;
+    return f;
   }
   f = &S->fault[S->nfaults++];
+  f->device = d;
   f->from = S->runs.failed;
-  if (!f->from && S->nfaults > 1) f->from = f[-1].to; /* unknown: since the last one */
+  for (const Fault *g = f; !f->from && g-- > S->fault;) /* unknown: since the device's last one */
+    if (!g->device || !d || g->device == d) f->from = g->to;
   return f;
 }
 
 bool ty_device_failed(State *S, const Device *d, const char *err) {
   ty_fail(S, "%s%s%s", S->runs.failed ? "" : d->name, S->runs.failed ? "" : ": ", err);
   if (!S->fault) return false; /* no buffer has ever been a device's */
-  Fault *f = fault_new(S);
+  Fault *f = fault_new(S, d == ty_cpu ? NULL : d);
   f->to = S->stamps;
   memcpy(f->text, S->err, sizeof f->text);
   return false;
@@ -71,14 +76,17 @@ bool ty_device_failed(State *S, const Device *d, const char *err) {
 bool ty_buffer_is_faulty(State *S, const Buffer *b) {
   i32 low = 0, high = S->nfaults;
   if (TY_LIKELY(!high) || b->device == ty_cpu) return false;
-  while (low < high) { /* the first that begins behind it */
+  while (low < high) { /* the first that was told when it was there */
     i32 mid = (low + high) / 2;
-    if (S->fault[mid].from < b->born) low = mid + 1;
+    if (S->fault[mid].to < b->born) low = mid + 1;
     else high = mid;
   }
-  if (!low || b->born > S->fault[low - 1].to) return false;
-  ty_fail(S, "%s", S->fault[low - 1].text);
-  return true;
+  for (const Fault *f = &S->fault[low]; low < S->nfaults; low++, f++) {
+    if (f->device && f->device != b->device) continue;
+    if (f->from < b->born) return ty_fail(S, "%s", f->text), true;
+    if (f->device) return false; /* the device's later ones begin later */
+  }
+  return false;
 }
 
 /* --- blocks: storages and buffers come and go with every operation */

@@ -128,6 +128,7 @@ typedef struct Given {
 ** what it held, since the device left undone what followed. */
 #define FAULTS_MAX 1024
 typedef struct Fault {
+  const Device *device; /* NULL: any */
   u64 from, to;
   char text[ERR_MAX];
 } Fault;
@@ -206,7 +207,7 @@ struct State {
   struct Engine *engine;
 };
 
-/* Notes and says what a device told: always false. What runs since then have made is of no value. */
+/* Notes and says what a device told, ty_cpu: one of them: always false. What runs since then have made there is of no value. */
 bool ty_device_failed(State *S, const Device *d, const char *err);
 /* Whether the buffer holds what a device could not compute; S->err says why. */
 bool ty_buffer_is_faulty(State *S, const Buffer *b);
@@ -218,6 +219,11 @@ bool ty_fail_memory(State *S, const char *who, i64 bytes);
 /* Whether so many bytes more may be in use. */
 static inline bool ty_within_limit(const State *S, i64 bytes) {
   return TY_LIKELY(!S->limit) || (bytes <= S->limit && S->held <= S->limit - bytes);
+}
+
+/* Whether a device's tensor cores may compute with half floats. */
+static inline bool ty_reduces_halves(const State *S) {
+  return S->reduced || S->cast == T_F16 + 1 || S->cast == T_BF16 + 1;
 }
 
 #define BLOCK_BYTES 104 /* room for a Storage or a Buffer */
@@ -332,7 +338,7 @@ bool ty_record_attend(State *S, const char *who, int op, const Tensor *const *x,
 /* grad_attend.c: attention of queries, keys, values under a mask with dropout by a key, which may be NULL; taped. x: of
 ** f32 or f64, at least 2 dims, sizes that go together. */
 typedef struct Attention {
-  bool causal;
+  bool causal, fast;  /* fast: by a device's tensor cores */
   double scale, drop; /* drop: the chance that a weight is dropped */
 } Attention;
 bool ty_attention(State *S, const char *who, const Tensor *const *x, const Attention *how,

@@ -44,6 +44,7 @@ typedef struct TapeRow {
   Owner
       owner; /* CUSTOM, pure: of its rule, held. Those of others come with each call: `dims` counts them */
   u16 kind;
+  u8 cast;
   bool freed, keeps, pure;
 } TapeRow;
 

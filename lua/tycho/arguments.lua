@@ -210,10 +210,39 @@ return function(ty)
     return false
   end
 
-  --- Options: each key must stand in `known` (name to type), each value be of that type.
+  --- PyTorch's and NumPy's names of options: what they are called here.
+  local others = {
+    axis = "dim", batch_size = "batch", collate_fn = "collate", dim_feedforward = "inner",
+    elementwise_affine = "affine", initial_accumulator_value = "initial_accumulator", keepdims = "keepdim",
+    kernel_size = "kernel", negative_slope = "slope", num_decoder_layers = "decoder_layers",
+    num_encoder_layers = "encoder_layers", num_layers = "layers", num_workers = "workers", prefetch_factor = "ahead",
+    scale_factor = "scale", track_running_stats = "track",
+  }
+
+  M.others = others
+
+  --- Options under the names that they have here, where some have others'.
+  local function own_names(opts, known)
+    local list
+    for k in pairs(opts) do
+      local own = others[k]
+      if own and not known[k] and known[own] and opts[own] == nil then
+        if not list then
+          list = {}
+          for key, v in pairs(opts) do list[key] = v end
+        end
+        list[own], list[k] = opts[k], nil
+      end
+    end
+    return list or opts
+  end
+
+  --- Options: each key must stand in `known` (name to type), each value be of that type. A name that others have for
+  --- one of them is that one.
   function M.options(who, opts, known)
     if opts == nil then return {} end
     if type(opts) ~= "table" then fail(who, "the options must be a table, got %s", show(opts)) end
+    opts = own_names(opts, known)
     for k, v in pairs(opts) do
       local want = known[k]
       if not want then

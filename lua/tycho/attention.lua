@@ -142,7 +142,7 @@ return function(ty, check, row)
     if mask and mask.requires_grad or key and level(q) + level(k) + level(v) + level(key) > 0 then
       y = attend_whole(q, k, v, { mask = mask, causal = causal, scale = scale, dropout = dropout })
     else
-      y = attend(q, k, v, mask, key, causal, scale, dropout)
+      y = attend(q, k, v, mask, key, causal, scale, dropout, halves[dtype])
     end
     return y.dtype == dtype and y or y:to(dtype)
   end

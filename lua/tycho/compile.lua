@@ -40,6 +40,7 @@ local forward_of = setmetatable({}, { __mode = "kv" }) -- of compiled modules: w
 local compiled_by = {}
 local disabled = setmetatable({}, { __mode = "k" })
 local budget = huge -- milliseconds that one capture may take
+local stance = "default" -- what jit.stance was told last
 local recaptures = os and os.getenv and os.getenv "TYCHO_CHECK" == "capture" -- see oracle.lua
 
 local function check_options(opts)
@@ -350,7 +351,7 @@ function M.open(core)
     local compiled = M.compile_function(core, f, { parts = false })
     handle_of[compiled].told = true
     return function(...)
-      if core._stance() == "default" then return compiled(...) end
+      if stance == "default" then return compiled(...) end
       return f(...)
     end
   end
@@ -496,6 +497,7 @@ function M.open(core)
     if name ~= nil and name ~= "default" and name ~= "eager" and name ~= "no_recompile" then
       fail(format("stance: argument 1 must be \"default\", \"eager\" or \"no_recompile\", got %s", show(name)))
     end
+    stance = name or stance
     return core._stance(name)
   end
 

@@ -564,7 +564,7 @@ M.Loader = Loader
 local loader_options = {
   batch = "number", shuffle = "boolean", seed = "number", last = "string", transform = "function", workers = "number",
   ahead = "number", device = "string", sampler = "table", batch_sampler = "table", collate = "function",
-  shard = "boolean",
+  shard = "boolean", drop_last = "boolean",
 }
 
 --- Checks that what a loader is given for an order is none that excludes another.
@@ -600,7 +600,7 @@ local function batch_order(batches, epoch, n)
 end
 
 --- Batches of a dataset. Options: batch (1) samples each; shuffle (false) by seed (0), in another order each epoch;
---- last = "keep" | "drop": a last batch that is smaller; device: where the tensors of a batch are moved to;
+--- last = "keep" | "drop" (or drop_last = true): a last batch that is smaller; device: where tensors of a batch go;
 --- transform = fn(values of a batch), what it returns is the batch; collate = fn(list of samples), a sample of
 --- several values as a list: what it returns is the batch instead of the values side by side (data.collate); sampler,
 --- such as data.WeightedRandomSampler: which samples an epoch takes; batch_sampler: these in batches of its own;
@@ -621,8 +621,9 @@ function M.loader(ds, opts)
   opts = check.options(who, opts, loader_options)
   local o = setmetatable({
     dataset = ds, batch = opts.batch or 1, shuffle = opts.shuffle or false, seed = opts.seed or 0,
-    last = opts.last or "keep", transform = opts.transform, workers = opts.workers or 1, ahead = opts.ahead or 2,
-    device = opts.device, at = { epoch = 1, position = 0 }, spare = {},
+    last = opts.last or opts.drop_last and "drop" or "keep", transform = opts.transform,
+    workers = opts.workers or 1, ahead = opts.ahead or 2, device = opts.device,
+    at = { epoch = 1, position = 0 }, spare = {},
     sampler = opts.sampler, batch_sampler = opts.batch_sampler, collate = opts.collate, ranks = 1,
   }, Loader)
   check_samplers(who, opts)

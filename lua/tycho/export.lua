@@ -7,10 +7,10 @@
 -- plan as tables (lua_export.c). Each step becomes a C function, and `model_run` calls them in order. Where:
 --   export/model.lua      a plan on its way: parameters, memory, steps
 --   export/dynamic.lua    one plan for any sizes; sizes.lua: numbers that follow from them
---   export/program.lua    loop programs: primitives.lua, columns.lua
+--   export/program.lua    loop programs: primitives.lua; rows.lua, abreast.lua, scans.lua, columns.lua
 --   export/product.lua    matrix products
---   export/routines.lua   sorts, searches, scatters, attention, copies
---   export/prelude.lua    what these stand on: primitives without libm, orders of summation
+--   export/routines.lua   scatters, attention, copies; orders.lua: sorts, searches; fourier.lua
+--   export/prelude.lua    what these stand on: primitives without libm; sums.lua: orders of summation
 --   export/text.lua       the files
 --
 -- What is frozen: all that the function reads from outside, modules among the arguments, and arguments that are

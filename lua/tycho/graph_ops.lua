@@ -16,7 +16,8 @@
 --   fft                     dim, kind                 "forward", "inverse", "real" ..., "/n", "/root" behind; "half"
 --                                                     and "real_back" take the dim's size of a shape that is given
 --   positions               base, places, site        of an index that counts from base; site: the core's own number
---   attend*                 causal, dropout, value    dropout in 2^-30; value: the scale
+--   attend*                 causal, dropout, value    dropout in 2^-30; value: the scale; fast: on a device, by its
+--                                                     tensor cores
 --   matmul                  by                        "exact", "blas", "amx" or, on a device, "library"
 -- The rules that a node keeps are those of the core: this file proposes a type, and the core's verifier decides.
 
@@ -157,8 +158,8 @@ return function(ty)
   local ways = { [0] = "exact", "blas", "amx" }
   local way_number = { exact = 0, blas = 1, amx = 2 }
   for i = 0, 7 do -- a device's library, and how operands lie
-    local name, number = i == 0 and "library" or "library " .. i, 4 + 8 * i
-    ways[number], way_number[name] = name, number
+    local name, way = i == 0 and "library" or "library " .. i, 4 + 8 * i
+    ways[way], way_number[name] = name, way
   end
   local by = {
     field = "by",
@@ -197,6 +198,18 @@ return function(ty)
     read = function(n, given) n.places = tonumber(given.bits) end,
   }
 
+  local attended = {
+    field = "causal",
+    write = function(n)
+      if type(n.causal) ~= "boolean" then refuse("causal", "true or false") end
+      return ("k=%d"):format((n.causal and 1 or 0) + (n.fast and 2 or 0))
+    end,
+    read = function(n, given)
+      local k = tonumber(given.k) or 0
+      n.causal, n.fast = k % 2 == 1, k >= 2
+    end,
+  }
+
   local dim = number("k", "dim", 1)
   local of_op = {
     input = { number("k", "buffer", 1), number("k2", "number", 1), strides },
@@ -212,8 +225,8 @@ return function(ty)
     searchsorted = { flag("k", "right") },
     fft = { dim, transform },
     positions = { number("k", "base", 0), number("k2", "site", 0), places },
-    attend = { flag("k", "causal"), number("k2", "dropout", 0), bits },
-    attend_grad = { flag("k", "causal"), number("k2", "dropout", 0), bits },
+    attend = { attended, number("k2", "dropout", 0), bits },
+    attend_grad = { attended, number("k2", "dropout", 0), bits },
     matmul = { by },
   }
   local of_class = { reduce = { dims }, scan = { dim } }

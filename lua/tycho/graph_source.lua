@@ -242,7 +242,8 @@ return function(ty, ops)
   end
 
   function say.attend(n, ...)
-    return ("ty.internals.attend_node(%.0f, %s, %.0f, %s, %s)"):format(n.shape[1], tostring(n.causal), n.dropout,
+    local how = n.fast and tostring(n.causal and 3 or 2) or tostring(n.causal)
+    return ("ty.internals.attend_node(%.0f, %s, %.0f, %s, %s)"):format(n.shape[1], how, n.dropout,
       number_text(n.value), concat({ ... }, ", ", 1, #n.inputs))
   end
 

@@ -67,8 +67,8 @@ end
 if jit and jit.off then jit.off(internals.load) end -- compiled, the walk was seen not to end in finalisers
 
 --- Why a device that was named and is not there cannot be opened; nil: it is there now.
-internals.opener(function()
-  local ok, opened, why = pcall(function() return internals.load("tycho.cuda").open() end)
+internals.opener(function(name)
+  local ok, opened, why = pcall(function() return internals.load("tycho.cuda").open(name) end)
   if not ok or not opened then return tostring(why or opened) end
 end)
 

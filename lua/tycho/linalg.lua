@@ -23,6 +23,11 @@
 ---@param grad table of grad.lua: taped, keep, no_grad
 return function(ty, grad)
   local linalg, core = ty.linalg, ty.internals.grad
+  setmetatable(ty.internals.linalg, { __index = function(own, name) -- when a tensor on a device first comes
+    setmetatable(own, nil)
+    require("tycho.linalg_device")(ty, own)
+    return own[name]
+  end })
   local mode = core.mode
   local no_grad, taped, keep, all_examples = grad.no_grad, grad.taped, grad.keep, grad.all_examples
   local is_live, tracked = ty.internals.is_live, ty.internals.vmap.tracked

@@ -23,7 +23,8 @@ return function(ty, check, row)
     return fail(who, "option reduction must be \"mean\", \"sum\" or \"none\", got %s", check.show(reduction))
   end
 
-  local loss_options = { reduction = "string", dim = "number", ignore_index = "number", label_smoothing = "number" }
+  local loss_options = { reduction = "string", dim = "number", ignore_index = "number", label_smoothing = "number",
+    weight = "any" }
 
   --- Checks labels for x's class dim and gives them with that dim of size 1; and which are not ignored.
   local function labels_for(who, x, target, dim, opts)
@@ -45,44 +46,67 @@ return function(ty, check, row)
     return where(labels:lt(0), labels + (size + 1), labels):clamp(1, size), counted
   end
 
-  --- The losses of labels under log-probabilities lp, reduced.
+  --- The weights of classes beside lp, in its dtype; nil where there are none.
+  local function class_weights(who, weight, lp, dim)
+    if weight == nil then return nil end
+    if not is_tensor(weight) or weight.ndim ~= 1 or weight:size(1) ~= lp:size(dim) then
+      fail(who, "option weight must be a tensor [%d], one number for each class, got %s", lp:size(dim),
+        check.show(weight))
+    end
+    local sizes = {}
+    for d = 1, lp.ndim do sizes[d] = d == dim and weight:size(1) or 1 end
+    return weight:to(lp.dtype):reshape(sizes)
+  end
+
+  --- The losses of labels under log-probabilities lp, reduced. A mean divides by the weights of the labels.
   local function label_loss(who, lp, x, target, dim, opts)
     local labels, counted = labels_for(who, x, target, dim, opts)
     local loss = -check.named(who, "gather", ty.gather, lp, dim, labels)
+    local weight, own = class_weights(who, opts.weight, lp, dim), nil
+    if weight then
+      own = weight:expand(lp.shape):gather(dim, labels)
+      loss = loss * own
+    end
     local smoothing = opts.label_smoothing or 0
     if smoothing ~= 0 then
-      loss = loss * (1 - smoothing) - lp:sum(dim, true) * (smoothing / x:size(dim))
+      loss = loss * (1 - smoothing) - (weight and lp * weight or lp):sum(dim, true) * (smoothing / x:size(dim))
     end
-    if counted then loss = where(counted, loss, 0) end
-    return reduced(who, loss:squeeze(dim), opts.reduction, counted and counted:sum())
+    if counted then
+      loss = where(counted, loss, 0)
+      own = own and where(counted, own, 0)
+    end
+    return reduced(who, loss:squeeze(dim), opts.reduction, own and own:sum() or counted and counted:sum())
   end
 
   --- Minus the log-probability of each label.
   --- Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
-  --- nothing.
+  --- nothing; weight [classes], which multiplies the losses of each class: a mean divides by those of the labels.
   --- Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to
-  --- the number of classes.
+  --- the number of classes; where weights are not one for each class.
   ---@param x tycho.Tensor floats: log-probabilities, the classes in the last dim
   ---@param target tycho.Tensor integer labels from 1, sizes of x without the class dim
-  ---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?}
+  ---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, weight: tycho.Tensor?}
   ---@return tycho.Tensor # 0-d, or the sizes of the labels
   local function nll_loss(x, target, opts)
     local who = "nll_loss"
     local w, half = whole(who, 1, x)
     check.tensor(who, 2, target)
-    opts = check.options(who, opts, { reduction = "string", dim = "number", ignore_index = "number" })
+    opts = check.options(who, opts,
+      { reduction = "string", dim = "number", ignore_index = "number", weight = "any" })
     local dim = check.dim(who, opts.dim, x.ndim, -1)
     return back(label_loss(who, w, x, target, dim, opts), half)
   end
 
   --- Minus the log-probability of each label under softmax(x); or of probabilities: -sum(target * log_softmax(x)).
   --- Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
-  --- nothing; label_smoothing = 0, the share that is spread over all classes.
+  --- nothing; label_smoothing = 0, the share that is spread over all classes; weight [classes], which multiplies the
+  --- losses of each class: of labels a mean divides by those of the labels.
   --- Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to
-  --- the number of classes; where probabilities have other sizes than x.
+  --- the number of classes; where probabilities have other sizes than x, or weights are not one for each class.
   ---@param x tycho.Tensor floats: logits, the classes in the last dim
   ---@param target tycho.Tensor integer labels from 1, sizes of x without the class dim; or floats, shape of x
-  ---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, label_smoothing: number?}
+  ---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, label_smoothing: number?,
+  ---  weight: tycho.Tensor?}
   ---@return tycho.Tensor # 0-d, or the sizes of x without the class dim
   local function cross_entropy(x, target, opts)
     local who = "cross_entropy"
@@ -102,6 +126,8 @@ return function(ty, check, row)
     end
     if halves[target.dtype] then target = target:to("f32") end
     if share ~= 0 then target = target * (1 - share) + share / x:size(dim) end
+    local weight = class_weights(who, opts.weight, lp, dim)
+    if weight then target = target * weight end
     return back(reduced(who, -(lp * target):sum(dim), opts.reduction), half)
   end
 
@@ -244,9 +270,9 @@ return function(ty, check, row)
     end, count)
   end
 
-  row { "nll_loss", "x, target, {reduction = \"mean\", dim = -1, ignore_index}", nll_loss,
+  row { "nll_loss", "x, target, {reduction = \"mean\", dim = -1, ignore_index, weight}", nll_loss,
     "minus the log-probability of each label", shape = "0-d, or the labels'", dtype = "float" }
-  row { "cross_entropy", "x, target, {reduction = \"mean\", dim = -1, ignore_index, label_smoothing = 0}",
+  row { "cross_entropy", "x, target, {reduction = \"mean\", dim = -1, ignore_index, label_smoothing = 0, weight}",
     cross_entropy, "minus the log-probability of each label under softmax(x)",
     shape = "0-d, or the labels'", dtype = "float", formula = "nll_loss(log_softmax(x), target)" }
   row { "mse_loss", "x, y, {reduction = \"mean\"}", mse_loss, "the squared differences, their mean by default",

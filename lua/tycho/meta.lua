@@ -1058,12 +1058,13 @@ function Tensor:cross(b, dim) end
 
 ---Minus the log-probability of each label under softmax(x); or of probabilities: -sum(target * log_softmax(x)).
 ---Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
----nothing; label_smoothing = 0, the share that is spread over all classes.
+---nothing; label_smoothing = 0, the share that is spread over all classes; weight [classes], which multiplies the
+---losses of each class: of labels a mean divides by those of the labels.
 ---Shape of the result: 0-d, or the labels'
 ---Formula: nll_loss(log_softmax(x), target)
----Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes; where probabilities have other sizes than x.
+---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes; where probabilities have other sizes than x, or weights are not one for each class.
 ---@param target tycho.Tensor # integer labels from 1, sizes of x without the class dim; or floats, shape of x
----@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, label_smoothing: number?}
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, label_smoothing: number?, weight: tycho.Tensor?}
 ---@return tycho.Tensor # 0-d, or the sizes of x without the class dim
 function Tensor:cross_entropy(target, opts) end
 
@@ -1957,14 +1958,15 @@ function Tensor:int() end
 function Tensor:interp(xp, fp, opts) end
 
 ---Another number of places in each dim behind batch and channels.
----Options: size, a number or a list; or scale, likewise; mode = "nearest" (of the place's corner), "nearest-exact"
----(of its middle), "linear" (also "bilinear", "trilinear"): between neighbours, "bicubic": of four a dim, "area":
----means; align_corners = false: whether the outer places keep their values; antialias = false: of linear and cubic
----modes, whether all places count that an output covers.
+---Options: size, a number or a list; or scale (scale_factor), likewise; mode = "nearest" (of the place's corner),
+---"nearest-exact" (of its middle), "linear" (also "bilinear", "trilinear"): between neighbours, "bicubic": of four
+---a dim, "area": means; align_corners = false: whether the outer places keep their values; antialias = false: of
+---linear and cubic modes, whether all places count that an output covers; recompute_scale_factor = false: whether
+---places lie as with the size that follows from the scale, not with the scale, where that gives no whole number.
 ---Shape of the result: [batch, channels, size...]
 ---Formula: as PyTorch's interpolate
 ---Raises where x has other dims than 3 to 5, not one of size and scale is given, or the mode is not known.
----@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?}
+---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, scale_factor: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?, recompute_scale_factor: boolean?}
 ---@return tycho.Tensor # [batch, channels, size...]
 function Tensor:interpolate(opts) end
 
@@ -2872,11 +2874,11 @@ function Tensor:new_zeros(...) end
 
 ---Minus the log-probability of each label.
 ---Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
----nothing.
+---nothing; weight [classes], which multiplies the losses of each class: a mean divides by those of the labels.
 ---Shape of the result: 0-d, or the labels'
----Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes.
+---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes; where weights are not one for each class.
 ---@param target tycho.Tensor # integer labels from 1, sizes of x without the class dim
----@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?}
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, weight: tycho.Tensor?}
 ---@return tycho.Tensor # 0-d, or the sizes of the labels
 function Tensor:nll_loss(target, opts) end
 
@@ -5541,13 +5543,14 @@ function ty.cross(a, b, dim) end
 
 ---Minus the log-probability of each label under softmax(x); or of probabilities: -sum(target * log_softmax(x)).
 ---Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
----nothing; label_smoothing = 0, the share that is spread over all classes.
+---nothing; label_smoothing = 0, the share that is spread over all classes; weight [classes], which multiplies the
+---losses of each class: of labels a mean divides by those of the labels.
 ---Shape of the result: 0-d, or the labels'
 ---Formula: nll_loss(log_softmax(x), target)
----Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes; where probabilities have other sizes than x.
+---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes; where probabilities have other sizes than x, or weights are not one for each class.
 ---@param x tycho.Tensor # floats: logits, the classes in the last dim
 ---@param target tycho.Tensor # integer labels from 1, sizes of x without the class dim; or floats, shape of x
----@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, label_smoothing: number?}
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, label_smoothing: number?, weight: tycho.Tensor?}
 ---@return tycho.Tensor # 0-d, or the sizes of x without the class dim
 function ty.cross_entropy(x, target, opts) end
 
@@ -6049,7 +6052,7 @@ function ty.exponential_(x, lambda) end
 ---largest of these sizes, 128 at least.
 ---Gives {source, header, weights (paths), inputs, outputs, workspace (bytes)}; nil and a message where a file cannot
 ---be written.
----Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its arguments, or needs what C cannot be written for, and says what; where an option is not known; nothing is written then.
+---Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its arguments, or needs what C cannot be written for, and says what; where an option is not known or stands in another argument; nothing is written then.
 ---@param f function|table # a function, compiled or not, or a module
 ---@param path string # "model.c"; beside it stand model.h and perhaps model.bin
 ---@param given? table # example arguments and options: {x, 0.5, weights = "beside"}
@@ -6736,15 +6739,16 @@ function ty.inner(a, b) end
 function ty.interp(x, xp, fp, opts) end
 
 ---Another number of places in each dim behind batch and channels.
----Options: size, a number or a list; or scale, likewise; mode = "nearest" (of the place's corner), "nearest-exact"
----(of its middle), "linear" (also "bilinear", "trilinear"): between neighbours, "bicubic": of four a dim, "area":
----means; align_corners = false: whether the outer places keep their values; antialias = false: of linear and cubic
----modes, whether all places count that an output covers.
+---Options: size, a number or a list; or scale (scale_factor), likewise; mode = "nearest" (of the place's corner),
+---"nearest-exact" (of its middle), "linear" (also "bilinear", "trilinear"): between neighbours, "bicubic": of four
+---a dim, "area": means; align_corners = false: whether the outer places keep their values; antialias = false: of
+---linear and cubic modes, whether all places count that an output covers; recompute_scale_factor = false: whether
+---places lie as with the size that follows from the scale, not with the scale, where that gives no whole number.
 ---Shape of the result: [batch, channels, size...]
 ---Formula: as PyTorch's interpolate
 ---Raises where x has other dims than 3 to 5, not one of size and scale is given, or the mode is not known.
 ---@param x tycho.Tensor # [batch, channels, length], [batch, channels, height, width] or with a depth
----@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?}
+---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, scale_factor: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?, recompute_scale_factor: boolean?}
 ---@return tycho.Tensor # [batch, channels, size...]
 function ty.interpolate(x, opts) end
 
@@ -7819,12 +7823,12 @@ function ty.nelement(x) end
 
 ---Minus the log-probability of each label.
 ---Options: reduction = "mean", "sum" or "none"; dim = -1, of the classes; ignore_index, a label that counts for
----nothing.
+---nothing; weight [classes], which multiplies the losses of each class: a mean divides by those of the labels.
 ---Shape of the result: 0-d, or the labels'
----Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes.
+---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes; where weights are not one for each class.
 ---@param x tycho.Tensor # floats: log-probabilities, the classes in the last dim
 ---@param target tycho.Tensor # integer labels from 1, sizes of x without the class dim
----@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?}
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, weight: tycho.Tensor?}
 ---@return tycho.Tensor # 0-d, or the sizes of the labels
 function ty.nll_loss(x, target, opts) end
 
@@ -9752,7 +9756,7 @@ function jitlib.explain(f) end
 ---largest of these sizes, 128 at least.
 ---Gives {source, header, weights (paths), inputs, outputs, workspace (bytes)}; nil and a message where a file cannot
 ---be written.
----Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its arguments, or needs what C cannot be written for, and says what; where an option is not known; nothing is written then.
+---Raises where f cannot be captured whole, writes to what is outside of it, is decided by a number among its arguments, or needs what C cannot be written for, and says what; where an option is not known or stands in another argument; nothing is written then.
 ---@param f function|table # a function, compiled or not, or a module
 ---@param path string # "model.c"; beside it stand model.h and perhaps model.bin
 ---@param given? table # example arguments and options: {x, 0.5, weights = "beside"}
@@ -10120,7 +10124,7 @@ function data.lazy(n, fn) end
 function data.list(list) end
 
 ---Batches of a dataset. Options: batch (1) samples each; shuffle (false) by seed (0), in another order each epoch;
----last = "keep" | "drop": a last batch that is smaller; device: where the tensors of a batch are moved to;
+---last = "keep" | "drop" (or drop_last = true): a last batch that is smaller; device: where tensors of a batch go;
 ---transform = fn(values of a batch), what it returns is the batch; collate = fn(list of samples), a sample of
 ---several values as a list: what it returns is the batch instead of the values side by side (data.collate); sampler,
 ---such as data.WeightedRandomSampler: which samples an epoch takes; batch_sampler: these in batches of its own;
@@ -11590,9 +11594,10 @@ function nn.CosineSimilarity(opts) end
 ---@class tycho.nn.CosineSimilarity: tycho.Module
 objects.nn_CosineSimilarity = {}
 
----see ty.cross_entropy.
----Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes; where probabilities have other sizes than x.
----@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, label_smoothing: number?}
+---see
+---ty.cross_entropy.
+---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes; where probabilities have other sizes than x, or weights are not one for each class.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, label_smoothing: number?, weight: tycho.Tensor?}
 ---@return tycho.nn.CrossEntropyLoss
 function nn.CrossEntropyLoss(opts) end
 
@@ -11648,11 +11653,13 @@ function nn.ELU(alpha) end
 objects.nn_ELU = {}
 
 ---one row of the weight for each index; indices count from 1.
+---padding_idx: an index whose row begins as zeros and gets no gradient.
 ---Raises where a count is not whole, or an index is no integer or out of range.
 ---@param entries integer
 ---@param features integer
+---@param opts? {padding_idx: integer?}
 ---@return tycho.nn.Embedding # integers [...] to [..., features]
-function nn.Embedding(entries, features) end
+function nn.Embedding(entries, features, opts) end
 
 ---@class tycho.nn.Embedding: tycho.Module
 objects.nn_Embedding = {}
@@ -12412,8 +12419,8 @@ objects.nn_MultiheadAttention = {}
 function objects.nn_MultiheadAttention:forward(query, key, value, opts) end
 
 ---see ty.nll_loss.
----Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes.
----@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?}
+---Raises where labels are no integers, do not have the sizes of x without the dim of classes, or lie outside of 1 to the number of classes; where weights are not one for each class.
+---@param opts? {reduction: "mean"|"sum"|"none"|nil, dim: integer?, ignore_index: integer?, weight: tycho.Tensor?}
 ---@return tycho.nn.NLLLoss
 function nn.NLLLoss(opts) end
 
@@ -12871,7 +12878,7 @@ objects.nn_Unfold = {}
 
 ---see ty.interpolate.
 ---Raises where x has other dims than 3 to 5, not one of size and scale is given, or the mode is not known.
----@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?}
+---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, scale_factor: number|number[]|nil, mode: string?, align_corners: boolean?, antialias: boolean?, recompute_scale_factor: boolean?}
 ---@return tycho.nn.Upsample
 function nn.Upsample(opts) end
 

@@ -17,17 +17,23 @@ return function(ty, check, row)
     return x:index_select(d, ty.tensor(index, { dtype = "i64", device = x.device }))
   end
 
-  --- The nearest place below each output's.
-  local function nearest(x, d, out, middle)
+  -- An output's place in the input is its own times steps / of: the number of places by that of outputs, or 1 by the
+  -- scale that was asked for, which these need not have as their quotient.
+
+  --- The nearest place below each output's. PyTorch's images (x of 4 dims) that keep or double their places take no
+  --- notice of the scale, and so do these.
+  local function nearest(x, d, out, middle, steps, of)
     local n = x:size(d)
-    if out == n then return x end
-    if out % n == 0 then -- each place repeated
+    local times = out / n
+    if not middle and x.ndim == 4 and (times == 1 or times == 2) then steps, of = n, out end
+    if out == n and steps * out == n * of then return x end
+    if times % 1 == 0 and steps * out == n * of then -- each place repeated
       local sizes = x:unsqueeze(d + 1).shape
-      sizes[d + 1] = out / n
+      sizes[d + 1] = times
       return x:unsqueeze(d + 1):expand(sizes):flatten(d, d + 1)
     end
     local list = {}
-    for i = 0, out - 1 do list[i + 1] = min(floor((i + (middle and 0.5 or 0)) * n / out), n - 1) end
+    for i = 0, out - 1 do list[i + 1] = min(floor((i + (middle and 0.5 or 0)) * steps / of), n - 1) end
     return places(x, d, list)
   end
 
@@ -44,9 +50,9 @@ return function(ty, check, row)
   end
 
   --- Where output i (from 0) of `out` lies among n places.
-  local function source(i, n, out, corners)
+  local function source(i, n, out, corners, steps, of)
     if corners then return out > 1 and i * (n - 1) / (out - 1) or 0 end
-    return (i + 0.5) * n / out - 0.5
+    return (i + 0.5) * steps / of - 0.5
   end
 
   --- Keys' cubic at a distance; a: its slope at 1. Keys 1981.
@@ -58,10 +64,10 @@ return function(ty, check, row)
   end
 
   --- By the four places beside each output's.
-  local function cubic(x, d, out, corners)
+  local function cubic(x, d, out, corners, steps, of)
     local n, positions, weights = x:size(d), { {}, {}, {}, {} }, { {}, {}, {}, {} }
     for i = 0, out - 1 do
-      local at = source(i, n, out, corners)
+      local at = source(i, n, out, corners, steps, of)
       local low = floor(at)
       for k = 1, 4 do
         local j = low + k - 2
@@ -72,9 +78,9 @@ return function(ty, check, row)
   end
 
   --- By all places that an output covers where there are fewer of them: a product with a matrix of weights.
-  local function smoothed(x, d, out, filter, reach)
+  local function smoothed(x, d, out, scale, filter, reach)
     local n, matrix = x:size(d), {}
-    local scale = n / out
+    if out == n then return x end
     local wide = max(scale, 1)
     for i = 0, out - 1 do
       local line, sum, center = {}, 0, (i + 0.5) * scale
@@ -95,12 +101,12 @@ return function(ty, check, row)
   local function soft_cubic(t) return keys_cubic(t, -0.5) end
 
   --- Between the two places beside each output's.
-  local function linear(x, d, out, corners)
+  local function linear(x, d, out, corners, steps, of)
     local n = x:size(d)
     if out == n then return x end
     local low, high, share = {}, {}, {}
     for i = 0, out - 1 do
-      local at = corners and (out > 1 and i * (n - 1) / (out - 1) or 0) or max((i + 0.5) * n / out - 0.5, 0)
+      local at = max(source(i, n, out, corners, steps, of), 0)
       local below = min(floor(at), n - 1)
       low[i + 1], high[i + 1], share[i + 1] = below, min(below + 1, n - 1), at - below
     end
@@ -113,33 +119,36 @@ return function(ty, check, row)
   local modes = { nearest = true, ["nearest-exact"] = true, area = true, linear = linear, bilinear = linear,
     trilinear = linear, bicubic = cubic }
 
+  local known = { size = "any", scale = "any", scale_factor = "any", mode = "string", align_corners = "boolean",
+    antialias = "boolean", recompute_scale_factor = "boolean" }
+
   --- Another number of places in each dim behind batch and channels.
-  --- Options: size, a number or a list; or scale, likewise; mode = "nearest" (of the place's corner), "nearest-exact"
-  --- (of its middle), "linear" (also "bilinear", "trilinear"): between neighbours, "bicubic": of four a dim, "area":
-  --- means; align_corners = false: whether the outer places keep their values; antialias = false: of linear and cubic
-  --- modes, whether all places count that an output covers.
+  --- Options: size, a number or a list; or scale (scale_factor), likewise; mode = "nearest" (of the place's corner),
+  --- "nearest-exact" (of its middle), "linear" (also "bilinear", "trilinear"): between neighbours, "bicubic": of four
+  --- a dim, "area": means; align_corners = false: whether the outer places keep their values; antialias = false: of
+  --- linear and cubic modes, whether all places count that an output covers; recompute_scale_factor = false: whether
+  --- places lie as with the size that follows from the scale, not with the scale, where that gives no whole number.
   --- Raises where x has other dims than 3 to 5, not one of size and scale is given, or the mode is not known.
   ---@param x tycho.Tensor [batch, channels, length], [batch, channels, height, width] or with a depth
-  ---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, mode: string?, align_corners: boolean?,
-  ---  antialias: boolean?}
+  ---@param opts {size: integer|integer[]|nil, scale: number|number[]|nil, scale_factor: number|number[]|nil,
+  ---  mode: string?, align_corners: boolean?, antialias: boolean?, recompute_scale_factor: boolean?}
   ---@return tycho.Tensor # [batch, channels, size...]
   local function interpolate(x, opts)
     local who = "interpolate"
     check.float(who, 1, x)
-    opts = check.options(who, opts, { size = "any", scale = "any", mode = "string", align_corners = "boolean",
-      antialias = "boolean" })
-    local n = x.ndim - 2
+    opts = check.options(who, opts, known)
+    local n, outs, scales = x.ndim - 2, {}, {}
     if n < 1 or n > 3 then fail(who, "argument 1 must have 3 to 5 dims, got %s", check.text(x)) end
-    if (opts.size == nil) == (opts.scale == nil) then fail(who, "needs one of the options size and scale") end
-    local outs = {}
+    local wanted = opts.scale == nil and opts.scale_factor or opts.scale
+    if (opts.size == nil) == (wanted == nil) then fail(who, "needs one of the options size and scale") end
     for i = 1, n do
       if x:size(2 + i) < 1 then fail(who, "nothing to begin with in %s", check.text(x)) end
-      local scale = type(opts.scale) == "table" and opts.scale[i] or opts.scale
-      if opts.scale ~= nil then
+      local scale = type(wanted) == "table" and wanted[i] or wanted
+      if wanted ~= nil then
         if type(scale) ~= "number" or not (scale > 0 and scale < math.huge) then
           fail(who, "option scale must be above 0, got %s", check.show(scale))
         end
-        outs[i] = floor(x:size(2 + i) * scale)
+        outs[i], scales[i] = floor(x:size(2 + i) * scale), not opts.recompute_scale_factor and scale or nil
       end
     end
     outs = sizes_of(who, opts.size ~= nil and "option size" or "the size scaled", opts.size or outs, n, nil, 1)
@@ -149,21 +158,27 @@ return function(ty, check, row)
       fail(who, "option mode must be \"nearest\", \"nearest-exact\", \"linear\", \"bilinear\", \"trilinear\", "
         .. "\"bicubic\" or \"area\", got %s", check.show(mode))
     end
+    --- What steps and of are for dim i.
+    local function ratio(i)
+      if scales[i] then return 1, scales[i] end
+      return x:size(2 + i), outs[i]
+    end
     if mode == "nearest" or mode == "nearest-exact" then
-      for i = 1, n do x = nearest(x, 2 + i, outs[i], mode ~= "nearest") end
+      for i = 1, n do x = nearest(x, 2 + i, outs[i], mode ~= "nearest", ratio(i)) end
       return x
     end
     local half = halves[x.dtype] and x.dtype
     if half then x = x:to("f32") end
     if opts.antialias then
       if mode == "area" or corners then fail(who, "option antialias needs a linear or cubic mode, without corners") end
-      step = function(y, d, out)
-        return mode == "bicubic" and smoothed(y, d, out, soft_cubic, 2) or smoothed(y, d, out, tent, 1)
+      step = function(y, d, out, _, steps, of)
+        if mode == "bicubic" then return smoothed(y, d, out, steps / of, soft_cubic, 2) end
+        return smoothed(y, d, out, steps / of, tent, 1)
       end
     end
     if mode == "area" then x = ty["adaptive_avg_pool" .. n .. "d"](x, outs)
     else
-      for i = n, 1, -1 do x = step(x, 2 + i, outs[i], corners) end
+      for i = n, 1, -1 do x = step(x, 2 + i, outs[i], corners, ratio(i)) end
     end
     return half and x:to(half) or x
   end

@@ -29,7 +29,7 @@ static void global_fail(Warp *w, const Code *c, int lane, uint64_t address, uint
                         bool write) {
   char where[128];
   memory_describe(address, where, sizeof where);
-  Region *r = region_of(address);
+  Region *r = region_seen(address);
   bool live = r && address - r->base + bytes <= r->size;
   for (uint32_t i = 0; live && i < bytes; i++) live = r->shadow[address - r->base + i] != 0;
   if (live)
@@ -42,7 +42,7 @@ static void global_fail(Warp *w, const Code *c, int lane, uint64_t address, uint
 
 static inline uint8_t *global_at(Warp *w, const Code *c, int lane, uint64_t address, uint32_t bytes,
                                  bool write) {
-  Region *r = region_of(address);
+  Region *r = region_seen(address);
   uint64_t at = r ? address - r->base : 0;
   if (__builtin_expect(!r || at + bytes > r->size, 0)) {
     global_fail(w, c, lane, address, bytes, write);
@@ -233,7 +233,7 @@ static void count_in_order(uint64_t at, uint32_t bytes) {
 static inline uint8_t *together(const Warp *w, const Code *c, uint32_t mask, const uint64_t *at,
                                 uint32_t bytes, bool write) {
   if (c->space != S_GLOBAL || !in_order(at, mask, bytes) || at[0] & (bytes - 1)) return NULL;
-  Region *r = region_of(at[0]);
+  Region *r = region_seen(at[0]);
   if (!r || at[0] - r->base + WARP * bytes > r->size) return NULL;
   uint8_t *shadow = r->shadow + (at[0] - r->base), all = 0xff;
   for (uint32_t i = 0; i < WARP * bytes; i++) all &= shadow[i];

@@ -7,7 +7,8 @@
 #include "driver.h"
 
 Settings settings = {.capability = 80,
-                     .devices = 1,
+                     .devices = 2,
+                     .peers = 1,
                      .initialised = 1,
                      .races = 1,
                      .blocks = 1,
@@ -18,7 +19,8 @@ Settings settings = {.capability = 80,
 pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static pid_t owner;
-static Context primary[8];
+static Context primary[MOST_DEVICES];
+static Context *running;
 static _Thread_local Context *stack[16];
 static _Thread_local int depth;
 static uint64_t random_state = 1;
@@ -37,6 +39,7 @@ static const struct {
 } setting_names[] = {
     {"CAPABILITY", &settings.capability, false},
     {"DEVICES", &settings.devices, false},
+    {"PEERS", &settings.peers, false},
     {"APPROXIMATE", &settings.approximate, false},
     {"INITIALISED", &settings.initialised, false},
     {"RACES", &settings.races, false},
@@ -323,13 +326,32 @@ CALL cuDeviceCanAccessPeer(int *can, int device, int other) {
   if (!bad) bad = device_check(other);
   if (bad) return bad;
   if (!can) return INVALID_VALUE;
-  *can = device != other;
+  *can = settings.peers && device != other;
   return OK;
 }
 
 /* --- contexts */
 
+/* Kernels of the current context may read and write memory of the other's device. */
+CALL cuCtxEnablePeerAccess(Context *other, unsigned flags) {
+  ENTER;
+  Context *own = context_current();
+  if (!other || other->magic != IS_CONTEXT || flags) return INVALID_VALUE;
+  if (other->device == own->device || !settings.peers) return PEER_ACCESS_UNSUPPORTED;
+  if (own->peers >> other->device & 1) return PEER_ACCESS_ALREADY_ENABLED;
+  own->peers |= 1u << other->device;
+  return OK;
+}
+
 Context *context_current(void) { return depth ? stack[depth - 1] : NULL; }
+int device_current(void) { return depth ? stack[depth - 1]->device : 0; }
+
+Context *context_run(Context *c) {
+  Context *before = running;
+  running = c;
+  if (c) memory_see(c->device, c->peers != 0);
+  return before;
+}
 
 int context_ready(void) {
   int ready = driver_ready();
@@ -340,15 +362,15 @@ int context_ready(void) {
 }
 
 void context_lose(int error) {
-  Context *c = context_current();
+  Context *c = running ? running : context_current();
   if (!c) c = primary;
   if (!c->error) c->error = error;
   if (settings.verbose) fprintf(stderr, "software GPU: the context is lost, error %d\n", error);
 }
 
 static void context_end(Context *c) {
-  streams_drop();
-  memory_reset();
+  streams_drop(c);
+  memory_reset(c->device);
   c->error = 0;
 }
 

@@ -26,8 +26,8 @@ typedef enum Magic {
 typedef struct Context {
   Magic magic;
   int device, references,
-      error; /* error: the context is lost, and this is what every call answers */
-  unsigned flags;
+      error;             /* error: the context is lost, and this is what every call answers */
+  unsigned flags, peers; /* peers: bit d says that device d's memory is seen */
   bool primary;
 } Context;
 
@@ -43,6 +43,8 @@ int driver_ready(void);  /* initialised, in this process */
 int context_ready(void); /* and a context is current that is not lost */
 Context *context_current(void);
 void context_lose(int error);
+/* Work of a context runs from now on, or null: what is lost is that one. Gives what ran before. */
+Context *context_run(Context *c);
 void context_forget_work(void);
 
 /* Begins a call that needs a context. */
@@ -79,6 +81,7 @@ typedef enum ItemKind {
 
 typedef struct Event {
   Magic magic;
+  Context *context;
   bool recorded, timing;
   Wait at;
   double time;       /* when it happened, in milliseconds */
@@ -108,6 +111,7 @@ typedef struct Item {
 
 struct Stream {
   Magic magic;
+  Context *context; /* null: of the legacy stream */
   unsigned flags;
   int priority;
   Item *first, *last;
@@ -123,7 +127,7 @@ void stream_finish(Stream *s, uint64_t number);
 void work_run(Work *w);
 void work_free(Work *w);
 void streams_finish(void);
-void streams_drop(void);
+void streams_drop(Context *c);
 int launch_check(const Launch *l);
 int launch_params(Launch *l, void **params, void **extra);
 int copy_check(const Work *w);

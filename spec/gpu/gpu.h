@@ -41,6 +41,7 @@ enum {
   INVALID_IMAGE = 200,
   INVALID_CONTEXT = 201,
   NO_BINARY_FOR_GPU = 209,
+  PEER_ACCESS_UNSUPPORTED = 217,
   INVALID_PTX = 218,
   UNSUPPORTED_PTX_VERSION = 222,
   INVALID_SOURCE = 300,
@@ -50,6 +51,7 @@ enum {
   NOT_READY = 600,
   ILLEGAL_ADDRESS = 700,
   LAUNCH_OUT_OF_RESOURCES = 701,
+  PEER_ACCESS_ALREADY_ENABLED = 704,
   PRIMARY_CONTEXT_ACTIVE = 708,
   CONTEXT_IS_DESTROYED = 709,
   ILLEGAL_INSTRUCTION = 715,
@@ -186,6 +188,7 @@ typedef struct Kernel {
 } Kernel;
 
 struct Module {
+  int device;          /* that it was loaded on */
   int version, target; /* 63 for 6.3; 75 for sm_75 */
   bool target_exact;   /* sm_90a: runs nowhere else */
   int address_size;
@@ -331,10 +334,10 @@ extern Counts counts;
 /* --- settings: SOFT_GPU_... of the environment, or set by soft_gpu_set */
 
 typedef struct Settings {
-  int capability; /* 75, 80, 90 */
-  int devices;
-  int approximate; /* allow .approx */
-  int initialised; /* report reads of what was not written */
+  int capability;     /* 75, 80, 90 */
+  int devices, peers; /* peers: devices may read one another's memory */
+  int approximate;    /* allow .approx */
+  int initialised;    /* report reads of what was not written */
   int races, blocks;
   int counting;
   int verbose; /* reports to stderr */
@@ -355,6 +358,7 @@ void report(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* --- device memory */
 
 enum { ALLOCATED = 1, WRITTEN = 3 }; /* values of a shadow byte; 0: nothing lives there */
+enum { MOST_DEVICES = 8 };           /* each has a slice of the region */
 
 typedef struct Region { /* device addresses, where they lie in this process, their shadow */
   uint64_t base, size;
@@ -364,20 +368,32 @@ typedef struct Region { /* device addresses, where they lie in this process, the
 extern Region device_region, pinned_region;
 
 bool memory_start(void);
-uint64_t memory_alloc(uint64_t size);   /* 0: no room */
+uint64_t memory_alloc(uint64_t size);   /* of the current device; 0: no room */
 uint64_t memory_free(uint64_t address); /* gives its size, 0: not the start of one */
 void *memory_alloc_pinned(size_t size);
 bool memory_free_pinned(void *p);
 bool memory_is_pinned(const void *p);
 uint64_t memory_used(void);
+int memory_device(uint64_t address); /* whose memory it is; -1: no device's */
+int device_current(void);            /* of the context that is current */
 bool memory_find(uint64_t address, uint64_t *base, uint64_t *size);
 void memory_describe(uint64_t address, char *text, size_t size); /* where an address lies */
 bool memory_live(uint64_t address, uint64_t size);               /* all of it is allocated */
-void memory_reset(void);
+void memory_reset(int device);
+/* What the kernels see that run next: a device's memory, or those of all, its peers. */
+void memory_see(int device, bool peers);
+extern uint64_t seen_base, seen_size;
 
 /* The region of an address, or null. */
 static inline Region *region_of(uint64_t address) {
   if (address - device_region.base < device_region.size) return &device_region;
+  if (address - pinned_region.base < pinned_region.size) return &pinned_region;
+  return NULL;
+}
+
+/* The same for a kernel. */
+static inline Region *region_seen(uint64_t address) {
+  if (address - seen_base < seen_size) return &device_region;
   if (address - pinned_region.base < pinned_region.size) return &pinned_region;
   return NULL;
 }

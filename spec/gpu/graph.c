@@ -77,7 +77,7 @@ static int kernel_work(Work *w, const KernelParams *p, bool second) {
 static int side(Bytes *b, const CopySide *s) {
   uint64_t start = s->type == 1 ? (uintptr_t)s->host : s->device;
   if (s->type != 1 && s->type != 2 && s->type != 4) return NOT_SUPPORTED;
-  *b = (Bytes){start + s->y * s->pitch + s->x, region_of(start) == &device_region};
+  *b = (Bytes){start + s->y * s->pitch + s->x, memory_device(start) >= 0};
   return s->z ? NOT_SUPPORTED : OK;
 }
 
@@ -357,6 +357,11 @@ CALL cuGraphLaunch(Exec *e, void *stream) {
   ENTER;
   Stream *s = stream_of(stream);
   if (!e || e->magic != IS_EXEC || !s) return INVALID_HANDLE;
+  for (int i = 0; i < e->graph.n; i++) {
+    const Work *w = &e->graph.nodes[i]->work;
+    if (w->kind == I_KERNEL && w->launch.kernel->module->device != device_current())
+      return INVALID_HANDLE;
+  }
   Exec *snapshot = calloc(1, sizeof *snapshot);
   graph_copy(&snapshot->graph, &e->graph);
   stream_add(s, &(Work){.kind = I_GRAPH, .graph = snapshot});

@@ -11,9 +11,11 @@
 
 enum { GUARD = 512, ALIGN = 256, POISON = 0xdb, FRESH = 0xcb };
 #define REGION_BYTES ((uint64_t)1 << 38)
+#define SLICE_BYTES (REGION_BYTES / MOST_DEVICES)
 #define PINNED_BYTES ((uint64_t)1 << 35)
 
 Region device_region, pinned_region;
+uint64_t seen_base, seen_size;
 
 typedef struct Allocation {
   uint64_t offset, size;
@@ -24,9 +26,10 @@ typedef struct Heap { /* allocations by offset, and where the search for room go
   Allocation *list;
   int n, max;
   uint64_t next, used;
+  uint64_t first, end; /* offsets that it gives out */
 } Heap;
 
-static Heap device_heap = {.region = &device_region}, pinned_heap = {.region = &pinned_region};
+static Heap device_heaps[MOST_DEVICES], pinned_heap = {.region = &pinned_region};
 
 static void *reserve(uint64_t size, int access) {
   void *p = mmap(NULL, size, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -46,8 +49,29 @@ bool memory_start(void) {
     return false;
   device_region = (Region){(uintptr_t)addresses, REGION_BYTES, bytes, shadow, writers};
   pinned_region = (Region){(uintptr_t)pinned, PINNED_BYTES, pinned, pinned_shadow, pinned_writers};
-  device_heap.next = pinned_heap.next = GUARD;
+  for (uint64_t d = 0; d < MOST_DEVICES; d++)
+    device_heaps[d] = (Heap){.region = &device_region,
+                             .first = d * SLICE_BYTES + GUARD,
+                             .next = d * SLICE_BYTES + GUARD,
+                             .end = (d + 1) * SLICE_BYTES};
+  pinned_heap.first = pinned_heap.next = GUARD;
+  pinned_heap.end = PINNED_BYTES;
   return true;
+}
+
+int memory_device(uint64_t address) {
+  uint64_t offset = address - device_region.base;
+  return offset < device_region.size ? (int)(offset / SLICE_BYTES) : -1;
+}
+
+void memory_see(int device, bool peers) {
+  seen_base = device_region.base + (peers ? 0 : (uint64_t)device * SLICE_BYTES);
+  seen_size = peers ? REGION_BYTES : SLICE_BYTES;
+}
+
+static Heap *heap_of(uint64_t address) {
+  int device = memory_device(address);
+  return device < 0 ? &pinned_heap : device_heaps + device;
 }
 
 /* The first allocation that begins above an offset. */
@@ -69,7 +93,7 @@ static int heap_search(Heap *h, uint64_t need) {
       end = (end + ALIGN - 1) / ALIGN * ALIGN;
       if (h->next < end) h->next = end;
     }
-    uint64_t limit = i < h->n ? h->list[i].offset : h->region->size;
+    uint64_t limit = i < h->n ? h->list[i].offset : h->end;
     if (h->next + need <= limit) return i;
   }
   return -1;
@@ -79,7 +103,7 @@ static uint64_t heap_alloc(Heap *h, uint64_t size, uint8_t state) {
   uint64_t need = (size + GUARD + ALIGN - 1) / ALIGN * ALIGN;
   int at = heap_search(h, need);
   if (at < 0) {
-    h->next = GUARD;
+    h->next = h->first;
     at = heap_search(h, need);
   }
   if (at < 0) return 0;
@@ -130,11 +154,12 @@ static uint64_t heap_free(Heap *h, uint64_t address) {
 }
 
 uint64_t memory_alloc(uint64_t size) {
-  if (size > settings.memory || device_heap.used + size > settings.memory) return 0;
-  return heap_alloc(&device_heap, size, ALLOCATED);
+  Heap *h = device_heaps + device_current();
+  if (size > settings.memory || h->used + size > settings.memory) return 0;
+  return heap_alloc(h, size, ALLOCATED);
 }
 
-uint64_t memory_free(uint64_t address) { return heap_free(&device_heap, address); }
+uint64_t memory_free(uint64_t address) { return heap_free(heap_of(address), address); }
 
 void *memory_alloc_pinned(size_t size) {
   return (void *)(uintptr_t)heap_alloc(&pinned_heap, size, WRITTEN);
@@ -144,10 +169,10 @@ bool memory_free_pinned(void *p) { return heap_free(&pinned_heap, (uintptr_t)p) 
 
 bool memory_is_pinned(const void *p) { return heap_at(&pinned_heap, (uintptr_t)p) >= 0; }
 
-uint64_t memory_used(void) { return device_heap.used; }
+uint64_t memory_used(void) { return device_heaps[device_current()].used; }
 
 bool memory_find(uint64_t address, uint64_t *base, uint64_t *size) {
-  Heap *h = address - device_region.base < device_region.size ? &device_heap : &pinned_heap;
+  Heap *h = heap_of(address);
   int i = heap_at(h, address);
   if (i < 0) return false;
   *base = h->region->base + h->list[i].offset;
@@ -162,15 +187,20 @@ bool memory_live(uint64_t address, uint64_t size) {
          address - base + size >= size;
 }
 
-void memory_reset(void) {
-  while (device_heap.n) heap_free(&device_heap, device_region.base + device_heap.list[0].offset);
+void memory_reset(int device) {
+  Heap *h = device_heaps + device;
+  while (h->n) heap_free(h, device_region.base + h->list[0].offset);
 }
 
 void memory_describe(uint64_t address, char *text, size_t size) {
-  const Heap *h = address - device_region.base < device_region.size ? &device_heap : &pinned_heap;
+  const Heap *h = heap_of(address);
   uint64_t offset = address - h->region->base;
   if (!region_of(address)) {
     snprintf(text, size, "no device memory");
+    return;
+  }
+  if (!region_seen(address)) {
+    snprintf(text, size, "memory of device %d, which is no peer", memory_device(address));
     return;
   }
   int i = heap_above(h, offset) - 1;

@@ -19,7 +19,7 @@ static int n_known, max_known;
 
 Kernel *kernel_of(void *handle) {
   for (int i = 0; i < n_known; i++)
-    if (known[i] == handle) return handle;
+    if (known[i] == handle) return known[i]->module->device == device_current() ? handle : NULL;
   return NULL;
 }
 
@@ -89,6 +89,7 @@ static int image_load(const char *image, Log *log, Loaded **loaded) {
   if (!m) return status;
   Loaded *l = calloc(1, sizeof *l);
   *l = (Loaded){IS_MODULE, m, 1};
+  m->device = device_current();
   kernels_know(m);
   *loaded = l;
   return OK;

@@ -1,7 +1,8 @@
 /*
 ** queue.c -- streams and events. What is asked of a stream waits in its queue until a synchronisation, a query or an event
 ** demands it: so that who reads a result too early reads what was there before. Streams run in any order that events and the
-** legacy stream's rules allow; with a seed, the order is drawn and work runs early, too.
+** legacy stream's rules allow; with a seed, the order is drawn and work runs early, too. A stream is of the context that was
+** current when it was made, and a handle in that alone; an event is recorded in streams of its own context, and awaited in any.
 */
 #include <time.h>
 
@@ -15,7 +16,7 @@ enum { NON_BLOCKING = 1 };
 Stream *stream_of(void *handle) {
   if ((uintptr_t)handle <= 2) return &legacy; /* null, legacy, per thread */
   for (Stream *s = streams; s; s = s->next)
-    if (s == handle && s->magic == IS_STREAM) return s;
+    if (s == handle && s->magic == IS_STREAM) return s->context == context_current() ? s : NULL;
   return NULL;
 }
 
@@ -68,7 +69,9 @@ static void item_run(Stream *s) {
   Item *item = s->first;
   s->first = item->next;
   if (!s->first) s->last = NULL;
-  if (!context_current() || !context_current()->error) work_run(&item->work);
+  Context *c = s->context ? s->context : context_current(), *before = context_run(c);
+  if (!c || !c->error) work_run(&item->work);
+  context_run(before);
   s->done++;
   work_free(&item->work);
   free(item->waits);
@@ -108,9 +111,9 @@ void streams_finish(void) {
   for (Stream *s = streams; s; s = s->next) stream_finish(s, s->queued);
 }
 
-void streams_drop(void) {
+void streams_drop(Context *c) {
   for (Stream *s = streams; s; s = s->next)
-    while (s->first) {
+    while (s->first && (!s->context || s->context == c)) {
       Item *item = s->first;
       s->first = item->next;
       s->done++;
@@ -118,7 +121,8 @@ void streams_drop(void) {
       free(item->waits);
       free(item);
     }
-  for (Stream *s = streams; s; s = s->next) s->last = NULL;
+  for (Stream *s = streams; s; s = s->next)
+    if (!s->first) s->last = NULL;
 }
 
 /* --- streams */
@@ -127,7 +131,11 @@ CALL cuStreamCreateWithPriority(Stream **stream, unsigned flags, int priority) {
   ENTER;
   if (!stream || flags > 1) return INVALID_VALUE;
   Stream *s = calloc(1, sizeof *s);
-  *s = (Stream){.magic = IS_STREAM, .flags = flags, .priority = priority, .next = legacy.next};
+  *s = (Stream){.magic = IS_STREAM,
+                .context = context_current(),
+                .flags = flags,
+                .priority = priority,
+                .next = legacy.next};
   legacy.next = s;
   *stream = s;
   return OK;
@@ -228,7 +236,7 @@ CALL cuEventCreate(Event **event, unsigned flags) {
   ENTER;
   if (!event || flags > 7) return INVALID_VALUE;
   Event *e = calloc(1, sizeof *e);
-  *e = (Event){.magic = IS_EVENT, .timing = !(flags & 2)};
+  *e = (Event){.magic = IS_EVENT, .context = context_current(), .timing = !(flags & 2)};
   *event = e;
   return OK;
 }
@@ -243,7 +251,7 @@ CALL cuEventDestroy_v2(Event *e) {
 static int event_record(Event *e, void *stream) {
   ENTER;
   Stream *s = stream_of(stream);
-  if (!s || !e || e->magic != IS_EVENT) return INVALID_HANDLE;
+  if (!s || !e || e->magic != IS_EVENT || e->context != context_current()) return INVALID_HANDLE;
   stream_add(s, &(Work){.kind = I_EVENT, .event = e});
   e->recorded = true;
   e->at = (Wait){s, s->queued};

@@ -173,15 +173,18 @@ void work_free(Work *w) {
   free(w->staged);
 }
 
-/* --- calls that copy: at once, or when the stream gets there */
+/* --- calls that copy: at once, or when the stream gets there. Memory of another device is refused, though a driver with one
+** range of addresses for all would copy: who names it so has mistaken it. */
 
-static bool is_device(uint64_t address) {
-  return address - device_region.base < device_region.size;
+static bool is_device(uint64_t address) { return memory_device(address) >= 0; }
+
+static bool is_own(const Bytes *b) {
+  return !b->device || memory_device(b->address) == device_current();
 }
 
 /* Memory that the driver does not know is staged (to the device) or waited for (from it). */
-static int copy_call(uint64_t to, uint64_t from, uint64_t bytes, bool to_device, bool from_device,
-                     void *stream, bool wait) {
+static int copy_bytes(uint64_t to, uint64_t from, uint64_t bytes, bool to_device, bool from_device,
+                      void *stream, bool wait, bool peers) {
   ENTER;
   Stream *s = stream_of(stream);
   if (!s) return INVALID_HANDLE;
@@ -193,6 +196,7 @@ static int copy_call(uint64_t to, uint64_t from, uint64_t bytes, bool to_device,
   if (!bytes) return OK;
   int bad = copy_check(&w);
   if (bad) return bad;
+  if (!peers && (!is_own(&w.to) || !is_own(&w.from))) return INVALID_VALUE;
   if (!wait && !from_device && !memory_is_pinned((void *)(uintptr_t)from)) {
     w.staged = malloc(bytes);
     if (!w.staged) return OUT_OF_MEMORY;
@@ -202,6 +206,15 @@ static int copy_call(uint64_t to, uint64_t from, uint64_t bytes, bool to_device,
   stream_add(s, &w);
   if (wait) stream_finish(s, s->queued);
   return context_current()->error;
+}
+
+static int copy_call(uint64_t to, uint64_t from, uint64_t bytes, bool to_device, bool from_device,
+                     void *stream, bool wait) {
+  return copy_bytes(to, from, bytes, to_device, from_device, stream, wait, false);
+}
+
+static bool lies_in(const Context *c, uint64_t address) {
+  return c && c->magic == IS_CONTEXT && memory_device(address) == c->device;
 }
 
 CALL cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t n) {
@@ -229,13 +242,13 @@ CALL cuMemcpyAsync(uint64_t to, uint64_t from, size_t n, void *stream) {
   return copy_call(to, from, n, is_device(to), is_device(from), stream, false);
 }
 CALL cuMemcpyPeer(uint64_t to, void *to_context, uint64_t from, void *from_context, size_t n) {
-  (void)to_context, (void)from_context;
-  return copy_call(to, from, n, true, true, NULL, false);
+  if (!lies_in(to_context, to) || !lies_in(from_context, from)) return INVALID_CONTEXT;
+  return copy_bytes(to, from, n, true, true, NULL, false, true);
 }
 CALL cuMemcpyPeerAsync(uint64_t to, void *to_context, uint64_t from, void *from_context, size_t n,
                        void *stream) {
-  (void)to_context, (void)from_context;
-  return copy_call(to, from, n, true, true, stream, false);
+  if (!lies_in(to_context, to) || !lies_in(from_context, from)) return INVALID_CONTEXT;
+  return copy_bytes(to, from, n, true, true, stream, false, true);
 }
 
 static int set_call(uint64_t to, uint32_t value, uint32_t element, size_t n, void *stream) {
@@ -249,7 +262,7 @@ static int set_call(uint64_t to, uint32_t value, uint32_t element, size_t n, voi
             .rows = 1,
             .value = value,
             .element = element};
-  if (to % element) return INVALID_VALUE;
+  if (to % element || !is_own(&w.to)) return INVALID_VALUE;
   int bad = copy_check(&w);
   if (bad) return bad;
   stream_add(s, &w);
@@ -294,6 +307,7 @@ CALL cuMemAlloc_v2(uint64_t *address, size_t bytes) {
 CALL cuMemFree_v2(uint64_t address) {
   ENTER;
   if (!address) return OK;
+  if (memory_device(address) != device_current()) return INVALID_VALUE;
   return memory_free(address) ? OK : INVALID_VALUE;
 }
 
@@ -375,7 +389,8 @@ CALL cuPointerGetAttribute(void *data, int which, uint64_t address) {
   uint64_t b, n;
   if (!data || !memory_find(address, &b, &n)) return INVALID_VALUE;
   if (which == 2) *(unsigned *)data = is_device(address) ? 2 : 1;
-  else if (which == 9) *(int *)data = context_current()->device;
+  else if (which == 9)
+    *(int *)data = is_device(address) ? memory_device(address) : context_current()->device;
   else return INVALID_VALUE;
   return OK;
 }

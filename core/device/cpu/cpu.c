@@ -5,6 +5,7 @@
 */
 #include "base/system.h"
 #include "device/cpu/epilogue.h"
+#include "device/cpu/fft.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,16 +85,8 @@ static bool sort(const Job *j, void *const *buf) {
 }
 
 static bool fft(const Job *j, void *const *buf) {
-  const Node *N = j->node;
-  const int kind = N->arg.k2 & 7, dim = N->arg.k;
-  const bool real = kind == FFT_REAL || kind == FFT_HALF_BACK;
-  /* The side of whole length, and the dims behind `dim` but for the pairs. */
-  const Type *t = kind == FFT_HALF || kind == FFT_REAL_BACK ? &N->type : j->type;
-  const int rank = real || t != j->type ? t->rank : t->rank - 1;
-  i64 outer = 1, inner = 1;
-  for (int d = 0; d < dim; d++) outer *= t->dims[d];
-  for (int d = dim + 1; d < rank; d++) inner *= t->dims[d];
-  return ty_fft(t->dtype, kind, N->arg.k2 >> 3, buf[0], buf[1], outer, t->dims[dim], inner);
+  const FftShape s = ty_fft_shape(j);
+  return ty_fft(s.dtype, s.kind, s.norm, buf[0], buf[1], s.outer, s.n, s.inner);
 }
 
 static void search(const Job *j, void *const *buf) {
@@ -178,7 +171,9 @@ static Device cpu = {.name = "cpu",
                      .wait = wait,
                      .perform = perform,
                      .panels = ty_gemm_panels,
-                     .pack = ty_gemm_pack};
+                     .pack = ty_gemm_pack,
+                     .fft_plan = ty_fft_plan,
+                     .fft_drop = ty_fft_drop};
 
 const Device *ty_devices[DEVICES_MAX] = {&cpu};
 

@@ -23,6 +23,7 @@ enum {
 /* Four arrays of rows of columns. */
 typedef struct Scratch {
   void *a[2], *b[2];
+  char *odd; /* what the passes over real numbers take */
 } Scratch;
 
 static i64 scratch_bytes(i64 rows, i64 cols, int size) {
@@ -30,7 +31,7 @@ static i64 scratch_bytes(i64 rows, i64 cols, int size) {
 }
 static Scratch scratch_at(char *p, i64 rows, i64 cols, int size) {
   const i64 step = (rows * cols + FFT_PAD) * size;
-  return (Scratch){{p, p + step}, {p + 2 * step, p + 3 * step}};
+  return (Scratch){{p, p + step}, {p + 2 * step, p + 3 * step}, p + 4 * step};
 }
 
 static void exchange(void *a[2]) {
@@ -43,7 +44,7 @@ static void by_passes(const FftPlan *p, const FftKern *K, Scratch *s, i64 cols) 
   for (int i = 0; i < p->npass; i++) {
     K->pass(&p->pass[i], s->a[0], s->a[1], s->b[0], s->b[1], cols);
     const Scratch t = *s;
-    *s = (Scratch){{t.b[0], t.b[1]}, {t.a[0], t.a[1]}};
+    *s = (Scratch){{t.b[0], t.b[1]}, {t.a[0], t.a[1]}, t.odd};
   }
 }
 
@@ -184,10 +185,127 @@ bool ty_fft_line(const FftPlan *p, const FftKern *K, const FftLine *x, const Fft
   return true;
 }
 
+/* ---- an odd number of real ones --------------------------------------------------------------------- */
+
+/* Elements of output 0 of a pass of radix r, and of each of the others. */
+static i64 odd_own(const FftPlan *P, i64 cols) { return P->pass[0].m * cols + FFT_PAD; }
+static i64 odd_step(const FftPlan *P, i64 cols) {
+  return (P->sub[0] ? rows_of(P->sub[0]) : 1) * cols + FFT_PAD;
+}
+
+/* Elements of all that it takes, and what is behind it: r / 2 pairs, and one to work with. */
+static i64 odd_room(const FftPlan *P, i64 cols) {
+  if (P->way != FFT_BY_ODD) return 4 * (rows_of(P) * cols + FFT_PAD);
+  const i64 own = odd_step(P, cols) * (P->pass[0].r + 1);
+  return odd_own(P, cols) + TY_MAX(own, P->sub[1] ? odd_room(P->sub[1], cols) : 0);
+}
+
+/* In place but for the arrays' names. */
+static bool any_rows(const FftPlan *p, const FftKern *K, Scratch *s, i64 cols) {
+  if (!is_long(p)) by_rows(p, K, s, cols);
+  const FftLine a = {s->a[0], s->a[1], 1};
+  return !is_long(p) || ty_fft_line(p, K, &a, &a, 1);
+}
+
+/* Memory of a pass: output 0; behind it pairs of arrays for outputs 1 to r / 2, real parts before imaginary ones, and a pair to
+** work with; or what a pass over output 0 takes. In bytes. */
+typedef struct OddMemory {
+  char *v, *rest;
+  i64 step, half;
+} OddMemory;
+
+static OddMemory odd_memory(const FftPlan *P, int size, char *mem, i64 cols) {
+  const i64 step = odd_step(P, cols) * size;
+  return (OddMemory){mem, mem + odd_own(P, cols) * size, step, P->pass[0].r / 2 * step};
+}
+
+/* Output k. aside: of it and what works with it, the second. */
+static Scratch odd_output(const OddMemory *m, i64 k, bool aside) {
+  char *own = m->rest + (k - 1) * m->step, *work = m->rest + 2 * m->half;
+  const i64 h = m->half, w = m->step;
+  if (aside) return (Scratch){{work, work + w}, {own, own + h}, NULL};
+  return (Scratch){{own, own + h}, {work, work + w}, NULL};
+}
+
+/* Number k + r l of a transform of n, of which a half is there: numbers below `direct` are in it, the others are conjugates of
+** what goes back from there. */
+static i64 odd_direct(const FftPlan *P, i64 k) { return ((P->n - 1) / 2 - k) / P->pass[0].r + 1; }
+static FftLine odd_mirrored(const FftPlan *P, const FftLine *x, i64 k, i64 direct, int size) {
+  const i64 r = P->pass[0].r;
+  return from(x, P->n - k - r * direct, -r, size);
+}
+
+/* From rows of x, real, to the rows of y. */
+static bool odd_forward(const FftPlan *P, const FftKern *K, char *x, const FftLine *y, i64 cols,
+                        char *mem) {
+  const i64 row = cols * K->size;
+  if (P->way != FFT_BY_ODD) {
+    Scratch s = scratch_at(mem, rows_of(P), cols, K->size);
+    memcpy(s.a[0], x, (size_t)(P->n * row));
+    memset(s.a[1], 0, (size_t)(P->n * row));
+    const bool ok = any_rows(P, K, &s, cols);
+    K->scatter(y, 1, s.a[0], s.a[1], P->n / 2 + 1, cols, 1);
+    return ok;
+  }
+  const FftPass *p = &P->pass[0];
+  const OddMemory m = odd_memory(P, K->size, mem, cols);
+  K->halve(p, x, m.v, m.rest, m.rest + m.half, m.step / K->size, cols);
+  for (i64 k = 1; k <= p->r / 2; k++) {
+    Scratch s = odd_output(&m, k, false);
+    if (P->sub[0] && !any_rows(P->sub[0], K, &s, cols)) return false;
+    const i64 direct = odd_direct(P, k), more = p->m - direct;
+    const FftLine a = from(y, k, p->r, K->size), b = odd_mirrored(P, y, k, direct, K->size);
+    K->scatter(&a, 1, s.a[0], s.a[1], direct, cols, 1);
+    if (!more) continue;
+    char *re = row_of(s.a[0], direct, cols, K->size), *im = row_of(s.a[1], direct, cols, K->size);
+    K->negate(im, more * cols);
+    K->scatter(&b, 1, re, im, more, cols, 1);
+  }
+  const FftLine rest = from(y, 0, p->r, K->size);
+  if (P->sub[1]) return odd_forward(P->sub[1], K, m.v, &rest, cols, m.rest);
+  memcpy(y->re, m.v, (size_t)row);
+  memset(y->im, 0, (size_t)row);
+  return true;
+}
+
+/* From the rows of x to rows of y, real. */
+static bool odd_back(const FftPlan *P, const FftKern *K, const FftLine *x, char *y, i64 cols,
+                     double weight, char *mem) {
+  const i64 row = cols * K->size;
+  if (P->way != FFT_BY_ODD) {
+    Scratch s = scratch_at(mem, rows_of(P), cols, K->size);
+    K->gather(s.a[0], s.a[1], x, 1, P->n / 2 + 1, cols);
+    K->mirror(s.a[0], s.a[1], P->n, cols, weight);
+    exchange(s.a), exchange(s.b);
+    const bool ok = any_rows(P, K, &s, cols);
+    memcpy(y, s.a[1], (size_t)(P->n * row));
+    return ok;
+  }
+  const FftPass *p = &P->pass[0];
+  const OddMemory m = odd_memory(P, K->size, mem, cols);
+  const FftLine rest = from(x, 0, p->r, K->size);
+  if (!P->sub[1]) memcpy(m.v, x->re, (size_t)row);
+  else if (!odd_back(P->sub[1], K, &rest, m.v, cols, weight, m.rest)) return false;
+  /* Results are to be where they are looked for. */
+  const bool aside = P->sub[0] && P->sub[0]->way == FFT_BY_PASSES && P->sub[0]->npass % 2;
+  for (i64 k = 1; k <= p->r / 2; k++) {
+    Scratch s = odd_output(&m, k, aside);
+    const i64 direct = odd_direct(P, k), more = p->m - direct;
+    const FftLine a = from(x, k, p->r, K->size), b = odd_mirrored(P, x, k, direct, K->size);
+    char *re = row_of(s.a[0], direct, cols, K->size), *im = row_of(s.a[1], direct, cols, K->size);
+    K->gather(s.a[0], s.a[1], &a, 1, direct, cols);
+    if (more) K->gather(re, im, &b, 1, more, cols), K->negate(im, more * cols);
+    exchange(s.a), exchange(s.b);
+    if (P->sub[0] && !any_rows(P->sub[0], K, &s, cols)) return false;
+  }
+  K->unite(p, m.v, m.rest, m.rest + m.half, m.step / K->size, y, cols, 2 * weight);
+  return true;
+}
+
 /* ---- lines of a tensor --------------------------------------------------------------------------- */
 
 typedef struct Lines {
-  const FftPlan *p, *q; /* of complex numbers; of the halves of real ones, or NULL */
+  const FftPlan *p, *q; /* of complex numbers; of real ones, NULL: they are taken as complex */
   const FftKern *K;
   const char *x;
   char *y;
@@ -196,12 +314,9 @@ typedef struct Lines {
   double scale, weight; /* weight: of numbers that stand for two */
   i64 most;             /* columns side by side */
   char *scratch;
-  i64 part, parts, rows;
+  i64 part, parts, rows, odd; /* odd: bytes of scratch behind that of rows */
   _Atomic bool failed;
 } Lines;
-
-static bool takes_real(int kind) { return kind == FFT_REAL || kind == FFT_HALF_BACK; }
-static bool gives_real(int kind) { return kind == FFT_HALF || kind == FFT_REAL_BACK; }
 
 /* The line of column c of block o, of so many numbers, real or pairs. */
 static FftLine line_at(const Lines *l, const void *t, i64 count, bool real, i64 o, i64 c) {
@@ -241,6 +356,13 @@ static void scatter_half(const Lines *l, const FftLine *y, i64 col, void *a[2], 
 
 static bool real_to_half(const Lines *l, FftLine x, i64 xcol, const FftLine *y, i64 ycol, i64 cols,
                          Scratch *s) {
+  if (l->odd) {
+    const FftLine half = {s->b[0], s->b[1], cols};
+    l->K->gather(s->a[0], s->a[1], &x, xcol, l->n, cols);
+    if (!odd_forward(l->q, l->K, s->a[0], &half, cols, s->odd)) return false;
+    scatter_half(l, y, ycol, s->b, cols);
+    return true;
+  }
   if (l->q) x = paired(l, x);
   if (!run(l, &x, xcol, cols, s)) return false;
   if (!l->q) scatter_half(l, y, ycol, s->a, cols);
@@ -257,6 +379,12 @@ static bool half_to_real(const Lines *l, const FftLine *x, i64 xcol, FftLine y, 
   const i64 h = l->n / 2;
   void **in = l->q ? s->b : s->a;
   K->gather(in[0], in[1], x, xcol, h + 1, cols);
+  if (l->odd) {
+    const FftLine half = {in[0], in[1], cols};
+    if (!odd_back(l->q, K, &half, s->a[0], cols, l->weight, s->odd)) return false;
+    K->scatter(&y, ycol, s->a[0], s->a[0], l->n, cols, l->scale);
+    return true;
+  }
   if (l->q) K->merge(s->a[0], s->a[1], in[0], in[1], l->q->w, h, cols, l->weight), y = paired(l, y);
   else K->mirror(in[0], in[1], l->n, cols, l->weight);
   exchange(s->a), exchange(s->b);
@@ -270,7 +398,7 @@ static bool half_to_real(const Lines *l, const FftLine *x, i64 xcol, FftLine y, 
 
 /* Columns [c, c + cols) of block o; of blocks from o on where inner is 1. */
 static bool group(const Lines *l, i64 o, i64 c, i64 cols, Scratch *s) {
-  const bool real = takes_real(l->kind), gives = gives_real(l->kind);
+  const bool real = ty_fft_takes_real(l->kind), gives = ty_fft_gives_real(l->kind);
   const i64 h = l->n / 2 + 1, nx = gives ? h : l->n, ny = real ? h : l->n;
   FftLine x = line_at(l, l->x, nx, real, o, c), y = line_at(l, l->y, ny, gives, o, c);
   const i64 xcol = (l->inner == 1 ? nx : 1) * (real ? 1 : 2);
@@ -312,17 +440,17 @@ static i64 columns(const Lines *l) {
   return suits || l->outer < FEW_LINES ? 1 : FFT_COLUMNS;
 }
 
-static double scale_of(int norm, i64 n) {
-  return norm == FFT_BY_N ? 1.0 / (double)n : norm == FFT_BY_ROOT ? 1.0 / sqrt((double)n) : 1;
-}
-
 static bool lines_run(Lines *l) {
   const i64 numbers = l->outer * l->inner * l->n;
   const int threads = numbers < 2 * GRAIN ? 1 : ty_pool_threads(0);
   l->most = columns(l);
   l->rows = TY_MAX(rows_of(l->p), l->n / 2 + 1);
+  if (l->q && l->q->way == FFT_BY_ODD) {
+    l->rows = l->n;
+    l->odd = odd_room(l->q, l->most) * l->K->size;
+  }
   l->parts = is_long(l->p) ? 1 : TY_MIN(threads, groups_of(l));
-  const i64 each = scratch_bytes(l->rows, l->most, l->K->size);
+  const i64 each = scratch_bytes(l->rows, l->most, l->K->size) + l->odd;
   if (!(l->scratch = ty_buf_pieces(l->parts, each, &l->part))) return false;
   if (l->parts == 1) parts_run(l, 0, 1);
   else ty_pool_run(l->parts, 1, parts_run, l);
@@ -331,17 +459,22 @@ static bool lines_run(Lines *l) {
 }
 
 bool ty_fft(int dtype, int kind, int norm, const void *x, void *y, i64 outer, i64 n, i64 inner) {
-  const bool real = kind != FFT_FORWARD && kind != FFT_INVERSE, halves = real && n % 2 == 0;
-  Lines l = {.x = x, .y = y, .n = n, .inner = inner, .outer = outer, .kind = kind, .weight = 1};
+  const bool real = kind != FFT_FORWARD && kind != FFT_INVERSE;
+  Lines l = {.x = x,
+             .y = y,
+             .n = n,
+             .inner = inner,
+             .outer = outer,
+             .kind = kind,
+             .weight = ty_fft_weight(kind)};
   if (!outer || !inner) return true;
   l.K = ty_fft_kern(dtype);
-  l.scale = scale_of(norm, n);
-  if (kind == FFT_HALF_BACK) l.weight = 2;
-  if (kind == FFT_REAL_BACK) l.weight = 0.5;
-  if (halves && !(l.q = ty_fft_plan(dtype, n, true))) return false;
-  l.p = halves ? l.q->sub[0] : ty_fft_plan(dtype, n, false);
-  const bool ok = l.p && lines_run(&l);
-  if (l.q) ty_fft_drop(l.q);
-  else if (l.p) ty_fft_drop(l.p);
+  l.scale = ty_fft_scale(norm, n);
+  const FftPlan *p = ty_fft_plan(dtype, n, real);
+  if (!p) return false;
+  l.q = p->real ? p : NULL;
+  l.p = p->real && p->sub[0] ? p->sub[0] : p;
+  const bool ok = lines_run(&l);
+  ty_fft_drop(p);
   return ok;
 }

@@ -1,33 +1,12 @@
 /*
-** fft.h -- what the parts of the Fourier transform share: kernels of an instruction set, plans of a length.
+** fft.h -- what the parts of the CPU's Fourier transform share: kernels of an instruction set, plans.
 ** Complex numbers lie apart while they are worked on: real parts in one array, imaginary parts in another.
 */
 #ifndef TY_FFT_H
 #define TY_FFT_H
 
 #include "device/cpu/cpu.h"
-
-enum {
-  FFT_RADIX_MOST = 19, /* larger primes go by Bluestein's sum */
-  FFT_RADIX_FLAT = 13, /* larger ones have no `wide` */
-  FFT_PASSES = 48,
-  FFT_DIRECT = 1 << 14, /* longer transforms are split in two dims */
-  FFT_COLUMNS = 16,     /* transforms side by side */
-  FFT_PAD = 256         /* elements behind an array that vectors may touch */
-};
-
-/* One pass of Stockham's algorithm: element q + s (p + m k) is input k of butterfly p, whose output k, times
-** w^(p k), goes to q + s (r p + k). */
-typedef struct FftPass {
-  i64 m, s;
-  int r;
-  const void *
-      each; /* w^(p k): real, imaginary part for each p, k = 1 .. r - 1; NULL: the last pass, m = 1 */
-  const void *
-      wide; /* where s is small: for each k, real then imaginary parts of all m s positions, `span` apart */
-  i64 span;
-  const void *odd; /* cosines, then sines, of multiples of the turn / r */
-} FftPass;
+#include "device/fft_plan.h"
 
 /* An array of complex numbers: number i at re[i row], im[i row]. */
 typedef struct FftLine {
@@ -56,30 +35,16 @@ typedef struct FftKern {
                 double weight);
   /* a[n - k] = the conjugate of a[k], k = 1 .. n / 2 for odd n; they count `weight` times, a[0] is real. */
   void (*mirror)(void *ar, void *ai, i64 n, i64 cols, double weight);
+  /* The first pass over real numbers, r odd: outputs 1 .. r / 2 to u, `step` apart, output 0, which is real, to v. */
+  void (*halve)(const FftPass *p, const void *x, void *v, void *ur, void *ui, i64 step, i64 cols);
+  /* And back, the last pass; what is in u counts `weight` times. */
+  void (*unite)(const FftPass *p, const void *v, const void *ur, const void *ui, i64 step, void *y,
+                i64 cols, double weight);
+  void (*negate)(void *a, i64 n);
 } FftKern;
 const FftKern *ty_fft_kern(int dtype); /* f32 or f64 */
 
-typedef enum { FFT_BY_PASSES, FFT_BY_SPLIT, FFT_BY_CHIRP, FFT_BY_HALF } FftWay;
-
-/* How n complex numbers are transformed; HALF: how n real ones are. */
-typedef struct FftPlan FftPlan;
-struct FftPlan {
-  i64 n, bytes;
-  int dtype;
-  FftWay way;
-  int npass;
-  FftPass pass[FFT_PASSES]; /* PASSES */
-  FftPlan *sub[2];          /* SPLIT: of n1, of n2; CHIRP: of m; HALF: of n / 2 */
-  void *w;     /* CHIRP: the chirp of n pairs; HALF: the turns of n / 2 + 1 pairs; SPLIT: u */
-  void *v;     /* CHIRP: the chirp's transform over m, m pairs; SPLIT: v */
-  void *table; /* the memory that all these lie in */
-  /* of the cache */
-  bool real;
-  i32 refs;
-  u64 used;
-};
-
-/* The plan, held; NULL: out of memory. */
+/* The plan, held; NULL: out of memory. real: of real numbers; one of complex ones where none is better. */
 const FftPlan *ty_fft_plan(int dtype, i64 n, bool real);
 void ty_fft_drop(const FftPlan *p);
 /* Plans that are kept, with the bytes of their tables, of at most `limit`; how often one was found, made, let go of. */

@@ -6,6 +6,8 @@
 ** 2. Such an n above: n1 n2, n1 its largest divisor up to the root. Columns of n1, times w^(k1 j2) as u times v, rows of n2.
 ** 3. Other n by Bluestein: a product with a chirp, a convolution of length m >= 2 n - 1, a product with the chirp.
 ** 4. n real numbers, n even: as n / 2 complex ones.
+** 5. n = r m real numbers, n odd, r its largest prime up to FFT_ODD_MOST: a pass of radix r, whose outputs r - k and k mirror each other:
+**    r / 2 transforms of m complex numbers, and one of m real ones. Where there is no such r: as complex numbers.
 ** Roots of unity are exact to 0.8 ulp in f64, on every machine: no function of libm is asked but fma.
 ** Plans are kept, the least recently used goes first; who holds one keeps it.
 */
@@ -80,18 +82,24 @@ static void set_root(int dtype, void *p, i64 i, i64 step, i64 t, i64 n) {
   set(dtype, p, i, c), set(dtype, p, i + step, -s);
 }
 
+/* Cosines and sines of an odd radix. */
+static void lay_turns(FftPass *p, int dtype, Room *room) {
+  const int r = p->r;
+  void *odd = take(room, 2 * r, dtype);
+  p->odd = odd;
+  for (i64 t = 0; odd && t < r; t++) {
+    double c, s;
+    ty_fft_root(t, r, &c, &s);
+    set(dtype, odd, t, c), set(dtype, odd, t + r, s);
+  }
+}
+
 static void lay_pass(FftPlan *P, Room *room, FftPass *p) {
   const int r = p->r, d = P->dtype;
   const i64 n = p->m * p->s;
-  double c, s;
   p->span = n + FFT_COLUMNS;
   const bool small = p->s * ty_dtypes[d].bytes <= WIDE_BYTES && r <= FFT_RADIX_FLAT;
-  void *odd = r & 1 ? take(room, 2 * r, d) : NULL;
-  for (i64 t = 0; odd && t < r; t++) {
-    ty_fft_root(t, r, &c, &s);
-    set(d, odd, t, c), set(d, odd, t + r, s);
-  }
-  p->odd = odd;
+  if (r & 1) lay_turns(p, d, room);
   if (p->m == 1) return;
   void *each = take(room, 2 * (r - 1) * p->m, d);
   void *wide = small ? take(room, 2 * (r - 1) * p->span, d) : NULL;
@@ -101,6 +109,19 @@ static void lay_pass(FftPlan *P, Room *room, FftPass *p) {
   for (i64 k = 0; wide && k < 2 * (r - 1); k++)
     for (i64 j = 0; j < p->span; j++)
       set(d, wide, k * p->span + j, j < n ? get(d, each, j / p->s * 2 * (r - 1) + k) : 0);
+}
+
+static void lay_odd(FftPlan *P, Room *room) {
+  FftPass *p = &P->pass[0];
+  const int r = p->r, d = P->dtype;
+  lay_turns(p, d, room);
+  if (p->m == 1) return;
+  p->span = p->m + FFT_COLUMNS;
+  void *wide = take(room, (r - 1) * p->span, d);
+  p->wide = wide;
+  for (i64 k = 1; wide && k <= r / 2; k++)
+    for (i64 i = 0; i < p->m; i++)
+      set_root(d, wide, 2 * (k - 1) * p->span + i, p->span, i * k, P->n);
 }
 
 static void lay_split(FftPlan *P, Room *room) {
@@ -146,6 +167,7 @@ static bool lay(FftPlan *P, Room *room) {
     return true;
   case FFT_BY_SPLIT: lay_split(P, room); return true;
   case FFT_BY_CHIRP: return lay_chirp(P, room);
+  case FFT_BY_ODD: lay_odd(P, room); return true;
   case FFT_BY_HALF: break;
   }
   P->w = take(room, P->n + 2, P->dtype);
@@ -155,15 +177,17 @@ static bool lay(FftPlan *P, Room *room) {
 
 /* ---- ways ------------------------------------------------------------------------------------- */
 
-/* The radices of n; 0: it has a larger prime. */
+static const u8 primes[] = {FFT_ODD_MOST, 47, 43, 41, 37, 31, 29, 23, 19, 17, 13, 11, 7, 5, 3};
+
+/* The radices of n; -1: it has a larger prime. */
 static int factor(i64 n, int *radix) {
-  static const u8 odd[] = {FFT_RADIX_MOST, 17, 13, 11, 7, 5, 3};
   int k = 0, twos = 0;
   for (; n % 2 == 0; n /= 2) twos++;
   for (; twos; twos -= radix[k - 1] == 8 ? 3 : radix[k - 1] / 2)
     radix[k++] = twos == 4 || twos == 2 ? 4 : twos == 1 ? 2 : 8;
-  for (int i = 0; i < TY_COUNT(odd); i++)
-    for (; n % odd[i] == 0; n /= odd[i]) radix[k++] = odd[i];
+  for (int i = 0; i < TY_COUNT(primes); i++)
+    for (; primes[i] <= FFT_RADIX_MOST && n % primes[i] == 0; n /= primes[i])
+      radix[k++] = primes[i];
   return n == 1 ? k : -1;
 }
 
@@ -185,11 +209,24 @@ static i64 divisor(i64 n) {
   return d;
 }
 
+/* The largest odd radix of n real numbers, 1: there is none. */
+static int largest_odd(i64 n) {
+  for (int i = 0; i < TY_COUNT(primes); i++)
+    if (n % primes[i] == 0) return primes[i];
+  return 1;
+}
+
 static bool choose(FftPlan *P) {
   int radix[FFT_PASSES];
   const i64 n = P->n;
   i64 sub[2] = {0, 0};
-  if (P->real) P->way = FFT_BY_HALF, sub[0] = n / 2;
+  if (P->real && n % 2) {
+    const int r = largest_odd(n);
+    const i64 m = n / r;
+    P->way = FFT_BY_ODD;
+    P->pass[0] = (FftPass){.r = r, .s = 1, .m = m};
+    if (m > 1) sub[0] = m, sub[1] = m;
+  } else if (P->real) P->way = FFT_BY_HALF, sub[0] = n / 2;
   else if ((P->npass = factor(n, radix)) < 0)
     P->way = FFT_BY_CHIRP, P->npass = 0, sub[0] = convenient(2 * n - 1);
   else if (n > FFT_DIRECT) P->way = FFT_BY_SPLIT, sub[0] = divisor(n), sub[1] = n / sub[0];
@@ -197,7 +234,9 @@ static bool choose(FftPlan *P) {
   for (int i = 0; P->way == FFT_BY_PASSES && i < P->npass; s *= radix[i++])
     P->pass[i] = (FftPass){.r = radix[i], .s = s, .m = n / s / radix[i]};
   for (int i = 0; i < 2 && sub[i]; i++)
-    if (!(P->sub[i] = (FftPlan *)(uintptr_t)ty_fft_plan(P->dtype, sub[i], false))) return false;
+    if (!(P->sub[i] =
+              (FftPlan *)(uintptr_t)ty_fft_plan(P->dtype, sub[i], P->way == FFT_BY_ODD && i)))
+      return false;
   return true;
 }
 
@@ -274,6 +313,7 @@ static bool make_room(i64 bytes) {
 }
 
 const FftPlan *ty_fft_plan(int dtype, i64 n, bool real) {
+  real = real && (n % 2 == 0 || largest_odd(n) > 1);
   ty_lock(&kept.lock);
   FftPlan *p = find(dtype, n, real);
   ty_unlock(&kept.lock);

@@ -32,7 +32,9 @@ static struct {
 #undef _
 } jit;
 static bool has_jit;
-static char name[160];
+static char names[CUDA_MOST][160]; /* empty: not made yet */
+static Lock lock = LOCK_INIT;
+static u32 version[2];
 static Once once = ONCE_INIT;
 
 static bool load_jit(void) {
@@ -51,16 +53,19 @@ static bool load_jit(void) {
 }
 
 static void choose(void) {
-  u32 major = 0, minor = 0;
   has_jit = load_jit();
-  if (has_jit) jit.version(&major, &minor);
-  ty_system_format(name, sizeof name, "%s %u.%u sm_%d%d driver %d",
-                   has_jit ? "nvJitLink" : "driver", major, minor, ty_cuda.major, ty_cuda.minor,
-                   ty_cuda.driver);
+  if (has_jit) jit.version(&version[0], &version[1]);
 }
 
 const char *ty_cuda_assembler(void) {
   ty_once(&once, choose);
+  char *name = names[ty_cuda.ordinal];
+  ty_lock(&lock);
+  if (!*name)
+    ty_system_format(name, sizeof names[0], "%s %u.%u sm_%d%d driver %d",
+                     has_jit ? "nvJitLink" : "driver", version[0], version[1], ty_cuda.major,
+                     ty_cuda.minor, ty_cuda.driver);
+  ty_unlock(&lock);
   return name;
 }
 

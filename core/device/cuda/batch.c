@@ -49,6 +49,7 @@ typedef struct Batch {
 } Batch;
 
 typedef struct Replay {
+  Cuda *device;
   CUgraph graph;
   CUgraphExec exec;
   i32 n, nchunks;
@@ -72,20 +73,36 @@ static ThreadKey key;
 static bool enabled;
 static u64 clock_of_use;
 static int ngraphs;
-static BatchCounts counts;
-static CudaCode writer;
-static _Thread_local Batch *own;
+static BatchCounts counts[CUDA_MOST];
+static CudaCode writers[CUDA_MOST];
+static _Thread_local struct Batches { /* by device; NULL: none yet */
+  Batch *of[CUDA_MOST];
+} * batches;
 
-static void drop_batch(void *p) {
-  Batch *b = p;
-  ty_mem_free(b->params);
-  ty_mem_free(b);
-  own = NULL;
+static void drop_batches(void *p) {
+  struct Batches *all = p;
+  for (int i = 0; i < CUDA_MOST; i++) {
+    if (all->of[i]) ty_mem_free(all->of[i]->params);
+    ty_mem_free(all->of[i]);
+  }
+  ty_mem_free(all);
+  batches = NULL;
+}
+
+/* The thread's, of the device that it works for; or NULL. */
+static Batch *own(void) { return batches ? batches->of[ty_cuda.ordinal] : NULL; }
+
+static Batch *make_own(void) {
+  if (!batches) {
+    if (!(batches = ty_mem_zalloc(sizeof *batches))) return NULL;
+    if (!ty_thread_keep(key, batches)) drop_batches(batches);
+  }
+  return batches ? batches->of[ty_cuda.ordinal] = ty_mem_zalloc(sizeof(Batch)) : NULL;
 }
 
 static void choose(void) {
   const char *graphs = getenv("TYCHO_CUDA_GRAPHS");
-  enabled = !(graphs && !strcmp(graphs, "0")) && ty_thread_key(&key, drop_batch);
+  enabled = !(graphs && !strcmp(graphs, "0")) && ty_thread_key(&key, drop_batches);
   if (enabled)
     ty_cuda_gather = (CudaGather){ty_batch_take, ty_batch_flush, ty_batch_frees, ty_batch_forget};
 }
@@ -93,20 +110,15 @@ static void choose(void) {
 void ty_batch_begin(void) {
   ty_once(&once, choose);
   if (!enabled) return;
-  if (!own) {
-    if (!(own = ty_mem_zalloc(sizeof *own))) return;
-    if (!ty_thread_keep(key, own)) {
-      drop_batch(own);
-      return;
-    }
-  }
-  own->depth++;
+  Batch *b = own();
+  if (b || (b = make_own())) b->depth++;
 }
 
 void ty_batch_end(void) {
-  if (!own || !own->depth) return;
+  Batch *b = own();
+  if (!b || !b->depth) return;
   ty_batch_flush();
-  own->depth--;
+  b->depth--;
 }
 
 static bool room_for(Batch *b, size_t n) {
@@ -118,7 +130,7 @@ static bool room_for(Batch *b, size_t n) {
 }
 
 bool ty_batch_take(const CudaCode *c, i64 blocks, int threads, const void *params, size_t n) {
-  Batch *b = own;
+  Batch *b = own();
   if (!b || !b->depth) return false;
   if (b->n == LAUNCHES_MOST) ty_batch_flush();
   n = (n + 7) & ~(size_t)7;
@@ -133,7 +145,7 @@ bool ty_batch_take(const CudaCode *c, i64 blocks, int threads, const void *param
 }
 
 bool ty_batch_frees(void *p, i64 bytes) {
-  Batch *b = own;
+  Batch *b = own();
   if (!b || !b->n) return false;
   if (b->nfrees == FREES_MOST) {
     ty_batch_flush();
@@ -170,11 +182,14 @@ static KernelNode node_of(const Waiting *w, void **params) {
 
 static void drop_graph(Replay *g) {
   if (!g) return;
+  Cuda *was = ty_cuda_use(g->device);
   if (ty_cuda_enter()) {
     if (g->exec) ty_cuda.graph_exec_destroy(g->exec);
     if (g->graph) ty_cuda.graph_destroy(g->graph);
     if (g->table) ty_cuda_free((void *)(uintptr_t)g->table, (i64)g->bytes);
   }
+  ty_cuda_use(was);
+  ty_cuda_enter();
   ty_mem_free(g->node);
   ty_mem_free(g->launch);
   ty_mem_free(g->of);
@@ -205,7 +220,7 @@ static bool add_node(Replay *g, i32 i, const Waiting *w, void *params) {
 static bool fill_graph(Replay *g) {
   static _Thread_local char block[CHUNK_HEAD + CHUNK];
   Waiting w = writes;
-  w.code = writer;
+  w.code = writers[ty_cuda.ordinal];
   bool ok = ty_cuda_ok(ty_cuda.graph_create(&g->graph, 0), "cuGraphCreate");
   for (i32 i = 0; i < g->nchunks && ok; i++) {
     chunk_of(g, i, block);
@@ -239,6 +254,7 @@ static Replay *make_graph(const Batch *b, bool *hopeless) {
   Replay *g = ty_mem_zalloc(sizeof *g);
   *hopeless = true;
   if (!g) return NULL;
+  g->device = ty_cuda_now;
   g->n = b->n, g->bytes = b->bytes, g->nchunks = (i32)((b->bytes + CHUNK - 1) / CHUNK);
   g->node = ty_mem_zalloc((size_t)(g->n + g->nchunks) * sizeof *g->node);
   g->launch = ty_mem_zalloc((size_t)g->n * sizeof *g->launch);
@@ -261,7 +277,7 @@ static bool set_graph(Replay *g, const Batch *b) {
   static _Thread_local char block[CHUNK_HEAD + CHUNK];
   Waiting w = writes;
   bool ok = true;
-  w.code = writer;
+  w.code = writers[ty_cuda.ordinal];
   for (i32 i = 0; i < g->nchunks && ok; i++) {
     const size_t at = (size_t)i * CHUNK, n = TY_MIN(g->bytes - at, (size_t)CHUNK);
     if (!memcmp(g->values + at, b->params + at, n)) continue;
@@ -296,7 +312,7 @@ static u64 hash_of(const Batch *b) {
   u64 h = (u64)b->n;
   for (i32 i = 0; i < b->n; i++) {
     const Waiting *w = &b->waiting[i];
-    const u64 of[] = {(u64)(uintptr_t)w->code.function, w->threads, w->n};
+    const u64 of[] = {(u64)(uintptr_t)w->code.function, w->threads, w->n}; /* of one device */
     h = ty_hash(of, sizeof of, h);
   }
   return h;
@@ -336,20 +352,20 @@ static bool run_graph(Batch *b) {
   s->used = ++clock_of_use;
   if (!first && s->graph && !is_of(s->graph, b))
     s->hopeless = true, drop_graph(s->graph), s->graph = NULL, ngraphs--;
-  if (!first && !s->graph && !s->hopeless && ty_cuda_writer(&writer)) {
+  if (!first && !s->graph && !s->hopeless && ty_cuda_writer(&writers[ty_cuda.ordinal])) {
     make_room();
-    if ((s->graph = make_graph(b, &s->hopeless))) ngraphs++, counts.graphs++;
+    if ((s->graph = make_graph(b, &s->hopeless))) ngraphs++, counts[ty_cuda.ordinal].graphs++;
   }
   if (s->graph && set_graph(s->graph, b))
     ok = ty_cuda_ok(ty_cuda.graph_launch(s->graph->exec, ty_cuda.stream), "cuGraphLaunch");
-  counts.graph_launches += ok;
+  counts[ty_cuda.ordinal].graph_launches += ok;
   ty_unlock(&lock);
   return ok;
 }
 
 void ty_batch_flush(void) {
   static _Thread_local bool inside; /* what a graph is made with goes to the stream itself */
-  Batch *b = own;
+  Batch *b = own();
   if (!b || !b->n || inside) return;
   inside = true;
   if (ty_cuda_enter() && (b->n < FEWEST || !run_graph(b))) launch_each(b);
@@ -375,7 +391,7 @@ void ty_batch_forget(CUfunction f) {
 
 BatchCounts ty_batch_counts(void) {
   ty_lock(&lock);
-  BatchCounts c = counts;
+  BatchCounts c = counts[ty_cuda.ordinal];
   c.launches = ty_cuda.launches;
   ty_unlock(&lock);
   return c;

@@ -14,6 +14,7 @@
 ** Matrices are row-major here and column-major there: y^T = b^T a^T, so the library's first operand is b.
 */
 #include "base/system.h"
+#include "device/cuda/jobs.h"
 #include "device/cuda/library.h"
 #include "ir/graph.h"
 
@@ -84,7 +85,8 @@ static struct {
 #undef _
 } lt;
 static const char *(*status_name)(int status), *(*status_string)(int status);
-static LtHandle handle;
+static bool present;
+static LtHandle handles[CUDA_MOST]; /* of devices; NULL: not yet */
 static Once once = ONCE_INIT, once_refused = ONCE_INIT, once_hinted = ONCE_INIT;
 static Lock lock = LOCK_INIT;
 
@@ -99,7 +101,8 @@ static bool take(void *library) {
   memcpy(&status_name, &p, sizeof p);
   if (!(p = ty_library_symbol(library, "cublasLtGetStatusString"))) return false;
   memcpy(&status_string, &p, sizeof p);
-  return !lt.create(&handle);
+  LtHandle *h = &handles[ty_cuda.ordinal];
+  return !lt.create(h) || (*h = NULL);
 }
 
 static void find_library(void) {
@@ -109,8 +112,7 @@ static void find_library(void) {
   static const char *const usual[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so",
                                       NULL};
 #endif
-  if (ty_cuda_library("TYCHO_CUBLASLT", usual, take)) return;
-  handle = NULL;
+  if ((present = ty_cuda_library("TYCHO_CUBLASLT", usual, take))) return;
   ty_cuda_say("cuBLASLt was not found: products at reduced precision are computed exactly, without "
               "tensor cores. "
               "CUDA's toolkit and the package nvidia-cublas have it; TYCHO_CUBLASLT names its "
@@ -202,7 +204,7 @@ static bool pack(const Gemm *g, int i, Product *p, Stream *s) {
 
 typedef struct LtKey { /* bytes of it are compared */
   i64 m, n, k, batch, ld[2], step[2];
-  u8 dtype, turned[2], own[5];
+  u8 dtype, turned[2], device, own[4];
 } LtKey;
 
 enum { SETS = 64, WAYS = 4 };
@@ -220,7 +222,12 @@ static Choice choices[SETS][WAYS];
 static u64 clock_of_use;
 
 static LtKey key_of(const Product *p, bool packed) {
-  LtKey k = {.m = p->m, .n = p->n, .k = p->k, .batch = p->batch, .dtype = p->dtype};
+  LtKey k = {.m = p->m,
+             .n = p->n,
+             .k = p->k,
+             .batch = p->batch,
+             .dtype = p->dtype,
+             .device = (u8)ty_cuda.ordinal};
   for (int i = 0; i < 2; i++) {
     const Matrix *x = &p->x[i];
     k.turned[i] = x->turned;
@@ -281,8 +288,8 @@ static int ask(Choice *c) {
   int found = 0, e = lt.preference_create(&p);
   if (!e) e = prefer(p);
   if (!e)
-    e = lt.heuristic(handle, c->desc, c->layout[B], c->layout[A], c->layout[Y], c->layout[Y], p, 1,
-                     &h, &found);
+    e = lt.heuristic(handles[c->key.device], c->desc, c->layout[B], c->layout[A], c->layout[Y],
+                     c->layout[Y], p, 1, &h, &found);
   if (p) lt.preference_destroy(p);
   if (!e) e = found > 0 ? h.status : STATUS_NOT_SUPPORTED;
   c->algo = h.algo, c->workspace = h.workspace;
@@ -293,8 +300,8 @@ static int ask(Choice *c) {
 static int adopt(Choice *c, const Choice *packed) {
   LtHeuristic h = {.status = 0};
   if (packed->refused) return STATUS_NOT_SUPPORTED;
-  int e = lt.check(handle, c->desc, c->layout[B], c->layout[A], c->layout[Y], c->layout[Y],
-                   &packed->algo, &h);
+  int e = lt.check(handles[c->key.device], c->desc, c->layout[B], c->layout[A], c->layout[Y],
+                   c->layout[Y], &packed->algo, &h);
   c->algo = packed->algo, c->workspace = TY_MAX(packed->workspace, h.workspace);
   return e ? e : h.workspace > packed->workspace ? STATUS_NOT_SUPPORTED : 0;
 }
@@ -347,9 +354,9 @@ static LibraryResult multiply(const Choice *c, const Product *p, void *y, const 
   if (c->workspace && !(workspace = ty_cuda_allocate((i64)c->workspace))) return LIBRARY_FAILED;
   ty_cuda_flush(); /* what is gathered comes before */
   const int e = ty_cuda_enter()
-                    ? lt.matmul(handle, c->desc, &one, p->x[B].at, c->layout[B], p->x[A].at,
-                                c->layout[A], &zero, y, c->layout[Y], y, c->layout[Y], &c->algo,
-                                workspace, c->workspace, ty_cuda.stream)
+                    ? lt.matmul(handles[c->key.device], c->desc, &one, p->x[B].at, c->layout[B],
+                                p->x[A].at, c->layout[A], &zero, y, c->layout[Y], y, c->layout[Y],
+                                &c->algo, workspace, c->workspace, ty_cuda.stream)
                     : 0;
   if (workspace) ty_cuda_free(workspace, (i64)c->workspace);
   return e ? fail(e, err) : LIBRARY_DONE;
@@ -358,8 +365,10 @@ static LibraryResult multiply(const Choice *c, const Product *p, void *y, const 
 /* Under the lock. *fits: false where what is not packed must be. */
 static LibraryResult attempt(const Product *p, void *y, bool *fits, const char **err) {
   const LtKey key = key_of(p, false), packed = key_of(p, true);
+  LtHandle *handle = &handles[ty_cuda.ordinal];
   int status;
   *fits = true;
+  if (!*handle && (status = lt.create(handle))) return *handle = NULL, fail(status, err);
   const Choice *c = choose(&packed, NULL, &status);
   if (!c) return fail(status, err);
   if (c->refused) {
@@ -382,7 +391,7 @@ LibraryResult ty_cuda_lt_product(const Gemm *g, const char *a, const char *b, vo
                .dtype = (u8)g->dtype};
   bool fits = false, ok = true;
   ty_once(&once, find_library);
-  if (!handle || !g->k || g->a_im2col || g->b_im2col) return LIBRARY_NONE;
+  if (!present || !g->k || g->a_im2col || g->b_im2col) return LIBRARY_NONE;
   p.merged = g->library & PRODUCT_B_SHARED && !(g->library & PRODUCT_A_COLUMNS);
   if (p.merged) p.m *= p.batch, p.batch = 1;
   if (p.batch > INT32_MAX) return LIBRARY_NONE;

@@ -1,6 +1,7 @@
 /*
 ** cuda.h -- the CUDA device: the driver's functions, memory, what is launched.
-** A shared object of its own. All work goes to one stream of the device, in the order of calls.
+** A shared object of its own. All work of a device goes to one stream, in the order of calls. There are as many devices as
+** the driver has; each thread works for one at a time (ty_cuda).
 */
 #ifndef TY_CUDA_H
 #define TY_CUDA_H
@@ -14,6 +15,7 @@ typedef struct CUctx_st *CUcontext;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
+typedef struct CUevent_st *CUevent;
 typedef struct CUlinkState_st *CUlinkState;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphNode_st *CUgraphNode;
@@ -30,6 +32,8 @@ enum {
   CUDA_ERROR_OUT_OF_MEMORY = 2,
   CUDA_ERROR_NO_DEVICE = 100,
   CUDA_ERROR_NOT_READY = 600,
+  CUDA_ERROR_PEER_ALREADY_ENABLED = 704,
+  EVENT_WITHOUT_TIME = 2,
   ATTRIBUTE_MULTIPROCESSORS = 16,
   ATTRIBUTE_MAJOR = 75,
   ATTRIBUTE_MINOR = 76,
@@ -52,6 +56,13 @@ enum {
   _(stream_create, "cuStreamCreate", (CUstream * stream, unsigned flags)) \
   _(stream_wait, "cuStreamSynchronize", (CUstream stream)) \
   _(stream_query, "cuStreamQuery", (CUstream stream)) \
+  _(stream_await, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags)) \
+  _(event_create, "cuEventCreate", (CUevent * event, unsigned flags)) \
+  _(event_record, "cuEventRecord", (CUevent event, CUstream stream)) \
+  _(peer_possible, "cuDeviceCanAccessPeer", (int *can, int device, int other)) \
+  _(peer_enable, "cuCtxEnablePeerAccess", (CUcontext other, unsigned flags)) \
+  _(copy_peer, "cuMemcpyPeerAsync", \
+    (CUdeviceptr to, CUcontext of_to, CUdeviceptr from, CUcontext of_from, size_t n, CUstream s)) \
   _(memory_info, "cuMemGetInfo_v2", (size_t * free, size_t * total)) \
   _(memory_allocate, "cuMemAlloc_v2", (CUdeviceptr * p, size_t bytes)) \
   _(memory_free, "cuMemFree_v2", (CUdeviceptr p)) \
@@ -85,21 +96,37 @@ enum {
   _(graph_launch, "cuGraphLaunch", (CUgraphExec exec, CUstream s)) \
   _(graph_exec_destroy, "cuGraphExecDestroy", (CUgraphExec exec))
 
+enum { CUDA_MOST = 8 }; /* devices that are used, those with the driver's first numbers */
+
 typedef struct Cuda {
 #define _(field, symbol, args) int(*field) args;
   CUDA_CALLS(_)
 #undef _
+  int ordinal;
   CUcontext context;
   CUstream stream;
+  CUevent event; /* what other devices' streams wait for; or NULL */
   char name[128];
   int driver, major, minor, processors; /* driver: 12040 is 12.4 */
   i64 launches;                         /* of kernels by themselves */
 } Cuda;
-extern Cuda ty_cuda;
+/* The devices, by number; the one that the calling thread works for. What the device's functions are called with, and
+** its kernels, say which that is. */
+extern Cuda ty_cuda_all[CUDA_MOST];
+extern _Thread_local Cuda *ty_cuda_now;
+#define ty_cuda (*ty_cuda_now)
+static inline Cuda *ty_cuda_use(Cuda *c) {
+  Cuda *was = ty_cuda_now;
+  ty_cuda_now = c;
+  return was;
+}
 
-/* Loads the driver and takes the first device, once. False: *err says why there is none. */
-bool ty_cuda_open(const char **err);
-/* To be asked before each call of the driver. False: the device has failed, as ty_cuda_trouble says. */
+/* Loads the driver; how many devices there are. -1: *err says why there are none. */
+int ty_cuda_count(const char **err);
+/* Takes the device of that number, once. False: *err says why there is none. */
+bool ty_cuda_open(int ordinal, const char **err);
+/* To be asked before each call of the driver; the device's context is current then. False: the device has failed, as
+** ty_cuda_trouble says. */
 bool ty_cuda_enter(void);
 /* True where the call's result is no error. Else the device has failed for good, unless memory ran out. */
 bool ty_cuda_ok(int result, const char *call);
@@ -114,6 +141,9 @@ void ty_cuda_free(void *p, i64 bytes);
 bool ty_cuda_in(void *to, const void *from, i64 bytes, const char **err);
 bool ty_cuda_out(void *to, const void *from, i64 bytes, Stream *s, const char **err);
 bool ty_cuda_across(void *to, const void *from, i64 bytes, const char **err);
+/* From another device's memory. Both streams go on; what runs there later finds the bytes. */
+bool ty_cuda_receive(Cuda *other, void *to, const void *from, i64 bytes, Stream *s,
+                     const char **err);
 bool ty_cuda_wait(Stream *s, const char **err);
 void *ty_cuda_queue(void);
 int ty_cuda_idle(void);
@@ -158,6 +188,7 @@ bool ty_cuda_load_kept(CudaCode *c, const Text *text);
 /* Where this thread's last ty_cuda_load was refused: why its kernel, of what is named, cannot run, good until the next call; else
 ** NULL. */
 const char *ty_cuda_refusal(const char *what);
+void ty_cuda_forget_refusal(void);
 void ty_cuda_unload(CudaCode *c);
 bool ty_cuda_launch(const CudaCode *c, i64 blocks, int threads, void *params);
 
@@ -191,9 +222,18 @@ bool ty_cuda_writer(CudaCode *c); /* what writes tables of parameters */
 
 /* --- machine.c, jobs.c */
 
-extern const Machine ty_machine_cuda;
+/* As Machine says. make: a kernel of the thread's device. */
+Kernel *ty_cuda_make(const Program *p);
+bool ty_cuda_run(const Kernel *k, const Run *r);
+bool ty_cuda_reserve(const Kernel *k, const Launch *l);
+void ty_cuda_drop(Kernel *k);
+size_t ty_cuda_bytes(const Kernel *k);
 bool ty_cuda_takes(const Job *j);
 bool ty_cuda_perform(const Job *j, void *const *buf, const u64 *scalar, const void *panels,
                      Stream *s, const char **err);
+
+/* --- devices.c */
+
+const Device *ty_cuda_device(int ordinal);
 
 #endif

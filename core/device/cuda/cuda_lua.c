@@ -11,38 +11,42 @@
 #include "device/cuda/batch.h"
 #include "device/cuda/cuda.h"
 
-static const Device device = {.name = "cuda",
-                              .machine = &ty_machine_cuda,
-                              .allocate = ty_cuda_allocate,
-                              .free = ty_cuda_free,
-                              .in = ty_cuda_in,
-                              .out = ty_cuda_out,
-                              .across = ty_cuda_across,
-                              .wait = ty_cuda_wait,
-                              .takes = ty_cuda_takes,
-                              .perform = ty_cuda_perform,
-                              .begin = ty_batch_begin,
-                              .end = ty_batch_end,
-                              .queue = ty_cuda_queue,
-                              .idle = ty_cuda_idle};
-
 static int refuse(lua_State *L, const char *why) {
   lua_pushnil(L);
   lua_pushstring(L, why);
   return 2;
 }
 
-/* open() */
+/* The device of a number, which is argument 1 and the one that is meant from now on; it is open. */
+static int use(lua_State *L) {
+  const int n = (int)luaL_optinteger(L, 1, 0);
+  luaL_argcheck(L, n >= 0 && n < CUDA_MOST, 1, "no device");
+  ty_cuda_use(&ty_cuda_all[n]);
+  return n;
+}
+
+/* open(number) */
 static int l_open(lua_State *L) {
   DeviceRegister *add;
   const char *err = NULL;
+  const lua_Number n = luaL_optnumber(L, 1, 0);
+  const int ordinal = n >= 0 && n < 1 << 30 ? (int)n : -1;
   lua_getfield(L, LUA_REGISTRYINDEX, DEVICE_KEY);
   void *p = lua_touserdata(L, -1);
   if (!p) return refuse(L, "tycho was not loaded");
   memcpy(&add, &p, sizeof p);
-  if (!ty_cuda_open(&err)) return refuse(L, err);
-  if (!(ty_cuda_host = add(DEVICE_VERSION, &device, &err))) return refuse(L, err);
+  if (!ty_cuda_open(ordinal, &err)) return refuse(L, err);
+  if (!(ty_cuda_host = add(DEVICE_VERSION, ty_cuda_device(ordinal), &err))) return refuse(L, err);
   lua_pushboolean(L, 1);
+  return 1;
+}
+
+/* count(): of devices; or nil and why there is none */
+static int l_count(lua_State *L) {
+  const char *err = NULL;
+  const int n = ty_cuda_count(&err);
+  if (n < 0) return refuse(L, err);
+  lua_pushinteger(L, n);
   return 1;
 }
 
@@ -51,9 +55,10 @@ static void set_number(lua_State *L, const char *name, i64 v) {
   lua_setfield(L, -2, name);
 }
 
-/* about(): the device; it is open */
+/* about(number): the device */
 static int l_about(lua_State *L) {
   size_t free = 0, total = 0;
+  use(L);
   const CudaMemory m = ty_cuda_memory();
   if (ty_cuda_enter()) ty_cuda.memory_info(&free, &total);
   lua_newtable(L);
@@ -70,23 +75,25 @@ static int l_about(lua_State *L) {
   return 1;
 }
 
-/* trim(): gives cached memory back */
+/* trim(number): gives cached memory back */
 static int l_trim(lua_State *L) {
-  (void)L;
+  use(L);
   ty_cuda_trim();
   return 0;
 }
 
-/* limit(bytes): -1 asks */
+/* limit(number, bytes): -1 asks */
 static int l_limit(lua_State *L) {
-  const lua_Number n = luaL_checknumber(L, 1);
+  const lua_Number n = luaL_checknumber(L, 2);
+  use(L);
   const i64 was = ty_cuda_limit(n >= 9e18 ? INT64_MAX : (i64)n);
   lua_pushnumber(L, was == INT64_MAX ? HUGE_VAL : (lua_Number)was);
   return 1;
 }
 
-/* cache(): what is kept on disk */
+/* cache(number): what is kept on disk */
 static int l_cache(lua_State *L) {
+  use(L);
   const StoreCounts c = ty_store_counts();
   lua_newtable(L);
   if (ty_store_folder()) {
@@ -102,8 +109,9 @@ static int l_cache(lua_State *L) {
   return 1;
 }
 
-/* launches(): so far */
+/* launches(number): so far */
 static int l_launches(lua_State *L) {
+  use(L);
   const BatchCounts c = ty_batch_counts();
   lua_newtable(L);
   set_number(L, "kernels", c.launches);
@@ -120,9 +128,9 @@ static int l_settle(lua_State *L) {
 }
 
 TY_EXPORT int luaopen_tycho_cuda(lua_State *L) {
-  static const luaL_Reg fns[] = {{"open", l_open},     {"about", l_about}, {"trim", l_trim},
-                                 {"limit", l_limit},   {"cache", l_cache}, {"launches", l_launches},
-                                 {"settle", l_settle}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"open", l_open},         {"count", l_count},   {"about", l_about},
+                                 {"trim", l_trim},         {"limit", l_limit},   {"cache", l_cache},
+                                 {"launches", l_launches}, {"settle", l_settle}, {NULL, NULL}};
   lua_newtable(L);
   for (const luaL_Reg *f = fns; f->name; f++) {
     lua_pushcfunction(L, f->func);

@@ -571,9 +571,13 @@ static int compile(Gen *G, i64 units) {
 /* --- the kernel */
 
 enum { ROOM_MOST = 64 << 20, GRID_MOST = 256 };
-static Once once = ONCE_INIT, once_asked = ONCE_INIT;
-static CudaCode code;
-static bool there, never, all;
+static Once once_asked = ONCE_INIT;
+static bool never, all;
+static Lock lock = LOCK_INIT;
+static struct Loaded { /* by device */
+  CudaCode code;
+  bool tried, there;
+} loaded[CUDA_MOST];
 
 static void ask(void) {
   const char *asked = getenv("TYCHO_CUDA_INTERPRET");
@@ -587,18 +591,31 @@ bool ty_cuda_interprets_all(void) {
 }
 
 /* It is assembled on first use of a machine, then kept on disk. */
-static void load(void) {
+static void load(struct Loaded *l) {
   const char *log = getenv("TYCHO_LOG");
   Text text = ty_ptx_interpret();
-  if (!ty_cuda_load_kept(&code, &text)) {
+  l->there = ty_cuda_load_kept(&l->code, &text);
+  if (!l->there) {
     const i64 from = ty_system_now();
-    there = ty_cuda_load_new(&code, &text);
-    if (there && !(log && !strcmp(log, "0")))
+    l->there = ty_cuda_load_new(&l->code, &text);
+    if (l->there && !(log && !strcmp(log, "0")))
       fprintf(stderr,
               "tycho: cuda: the interpreter of loop programs was assembled for %s in %.0f ms\n",
               ty_cuda.name, (double)(ty_system_now() - from) / 1e6);
-  } else there = true;
+  }
   ty_text_free(&text);
+}
+
+/* The device's; NULL: it has none. */
+static const CudaCode *code_of(void) {
+  struct Loaded *l = &loaded[ty_cuda.ordinal];
+  ty_once(&once_asked, ask);
+  if (never) return NULL;
+  ty_lock(&lock);
+  if (!l->tried) load(l);
+  l->tried = true;
+  ty_unlock(&lock);
+  return l->there ? &l->code : NULL;
 }
 
 static bool launch(Gen *G, i64 blocks) {
@@ -610,7 +627,7 @@ static bool launch(Gen *G, i64 blocks) {
   bool ok = ty_cuda_in(memory, G->step, bytes, &err);
   i64 block[INTERPRET_PARAMS] = {(i64)ty_cuda_word(G->r->stream), (i64)(uintptr_t)memory,
                                  (i64)(uintptr_t)(memory + bytes)};
-  ok = ok && block[INTERPRET_WORD] && ty_cuda_launch(&code, blocks, INTERPRET_THREADS, block);
+  ok = ok && block[INTERPRET_WORD] && ty_cuda_launch(code_of(), blocks, INTERPRET_THREADS, block);
   ty_cuda_free(memory, bytes + room);
   return ok;
 }
@@ -629,9 +646,7 @@ static bool compile_and_launch(Gen *G) {
 }
 
 bool ty_cuda_interpret(const Program *p, const Shape *s, const Run *r) {
-  ty_once(&once_asked, ask);
-  if (!never) ty_once(&once, load);
-  if (!there) return false;
+  if (!code_of()) return false;
   Gen *G = ty_mem_zalloc(sizeof *G);
   if (!G) return false;
   G->p = p, G->s = s, G->r = r;

@@ -3,46 +3,11 @@
 ** their own.
 ** In:  jobs and addresses.  Out: kernels are launched. Fails when out of memory, and where the driver refuses a text.
 ** Copies and products of one column are loop programs of our own. What is refused, the CPU does with copies:
-** products that OpenBLAS was asked for, and transforms.
+** products that OpenBLAS was asked for.
 */
 #include "device/cuda/jobs.h"
 #include "device/cuda/library.h"
 #include "device/cuda/ptx_move.h"
-
-/* --- copies */
-
-bool ty_cuda_gather_elements(int dtype, int rank, const i64 *dims, const i64 *strides,
-                             const void *from, void *to, Stream *s) {
-  static const u8 as[] = {[1] = T_U8, [2] = T_I16, [4] = T_I32, [8] = T_I64};
-  const Key key = {.kind = OF_COPY, .dtype = as[ty_dtypes[dtype].bytes]};
-  Kernel *k = NULL;
-  Launch l = {.ni = (u8)rank};
-  i64 n = 1;
-  for (int d = rank - 1; d >= 0; d--) {
-    l.dims[d] = dims[d];
-    l.strides[COPY_FROM][d] = strides[d], l.strides[COPY_TO][d] = n;
-    n *= dims[d];
-  }
-  void *const buf[] = {(void *)(uintptr_t)from, to};
-  const Run r = {.launch = &l, .buf = buf, .stream = s};
-  return ty_cuda_find(&key, NULL, &k) && ty_machine_cuda.run(k, &r);
-}
-
-/* Bytes in order. As long as a check may fail a kernel copies them, which leaves what is there then. */
-static bool copy_bytes(void *to, const void *from, i64 bytes, Stream *s, const char **err) {
-  if (!ty_cuda_checks(s)) return ty_cuda_across(to, from, bytes, err);
-  const bool wide = !(((uintptr_t)to | (uintptr_t)from | (u64)bytes) % 4);
-  const i64 n = wide ? bytes / 4 : bytes, one = 1;
-  return ty_cuda_gather_elements(wide ? T_I32 : T_U8, 1, &n, &one, from, to, s);
-}
-
-static bool copy(const Job *j, void *const *buf, Stream *s, const char **err) {
-  if (buf[0] == buf[1]) return true; /* the base of what is written in place */
-  if (!j->node) return copy_bytes(buf[1], buf[0], j->bytes, s, err);
-  const Type *t = &j->node->type;
-  return ty_cuda_gather_elements(t->dtype, t->rank, t->dims, j->node->arg.strides, buf[0], buf[1],
-                                 s);
-}
 
 /* --- products */
 
@@ -64,7 +29,7 @@ static bool column(const Gemm *g, const char *a, const char *b, void *y, Stream 
     rows *= g->lead[d];
   }
   const Run r = {.launch = &l, .buf = buf, .stream = s};
-  return ty_cuda_find(&key, NULL, &k) && ty_machine_cuda.run(k, &r);
+  return ty_cuda_find(&key, NULL, &k) && ty_cuda_run(k, &r);
 }
 
 static Side side_of(const Im2col *p) {
@@ -221,7 +186,8 @@ bool ty_cuda_takes(const Job *j) {
     return !j->blas && !g->k0 && !g->kstep && !(g->n == 1 && (g->a_im2col || g->b_im2col));
   case JOB_SORT: return ty_cuda_sort_takes(j);
   case JOB_ATTEND: return ty_cuda_attend_takes(j->attend);
-  case JOB_FFT: return false;
+  case JOB_FFT: return ty_cuda_fft_takes(j);
+  case JOB_SOLVE: return ty_cuda_solve_takes(j);
   default: return true;
   }
 }
@@ -231,7 +197,7 @@ static const char *name_of(const Job *j) {
       [JOB_PRODUCT] = "matmul",  [JOB_ATTEND] = "attention",
       [JOB_SORT] = "sort",       [JOB_SEARCH] = "searchsorted",
       [JOB_SCATTER] = "scatter", [JOB_POSITIONS] = "check of positions",
-      [JOB_COPY] = "copy"};
+      [JOB_COPY] = "copy",       [JOB_FFT] = "fft"};
   return names[j->kind] ? names[j->kind] : "job";
 }
 
@@ -241,14 +207,17 @@ bool ty_cuda_perform(const Job *j, void *const *buf, const u64 *scalar, const vo
   if (!ty_cuda_enter()) return true; /* the next wait says why */
   *err = "out of memory";
   bool ok = false;
+  ty_cuda_forget_refusal();
   switch (j->kind) {
   case JOB_PRODUCT: ok = product(j, buf, scalar, s, err); break;
   case JOB_ATTEND: ok = attend(j, buf, s); break;
   case JOB_SORT: ok = ty_cuda_sort(j, buf, s); break;
+  case JOB_FFT: ok = ty_cuda_fft(j, buf, s); break;
   case JOB_SEARCH: ok = ty_cuda_search(j, buf, s); break;
   case JOB_SCATTER: ok = ty_cuda_scatter(j, buf, s); break;
   case JOB_POSITIONS: ok = positions(j, buf, s, err); break;
-  case JOB_COPY: ok = copy(j, buf, s, err); break;
+  case JOB_SOLVE: ok = ty_cuda_solve(j, buf, err); break;
+  case JOB_COPY: ok = ty_cuda_copy(j, buf, s, err); break;
   default: break;
   }
   if (ok || ty_cuda_trouble()) return true;

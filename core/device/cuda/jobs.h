@@ -25,7 +25,8 @@ enum {
   OF_SORT,
   OF_RADIX,
   OF_SEARCH,
-  OF_ATTEND
+  OF_ATTEND,
+  OF_FFT
 };
 
 /* Operands of the loop programs of OF_COPY and OF_COLUMN. */
@@ -63,5 +64,16 @@ void ty_cuda_radix_end(Radix *r);
 /* jobs_attend.c */
 bool ty_cuda_attend_takes(const Attend *d);
 bool ty_cuda_attend(const Attend *d, void *const *x, char *y, Stream *s);
+
+/* jobs_fft.c */
+bool ty_cuda_fft_takes(const Job *j);
+bool ty_cuda_fft(const Job *j, void *const *buf, Stream *s);
+
+/* --- jobs_copy.c */
+
+/* Elements of so many dims, by strides, in order to `to`. */
+bool ty_cuda_gather_elements(int dtype, int rank, const i64 *dims, const i64 *strides,
+                             const void *from, void *to, Stream *s);
+bool ty_cuda_copy(const Job *j, void *const *buf, Stream *s, const char **err);
 
 #endif

@@ -44,18 +44,51 @@ static void bind(const Attend *d, void *const *x, char *y, Stream *s, i64 *at) {
   at[ATTEND_DROP / 8] = d->drop;
 }
 
+static bool is_fast(const Attend *d) {
+  return d->fast && d->dtype == T_F32 && 10 * ty_cuda.major + ty_cuda.minor >= 80;
+}
+
+/* Features or values as ty_ptx_flash has them; 0: there are too many. */
+static u8 padded(i64 n) {
+  i64 y = 16;
+  while (y < n) y *= 2;
+  return y <= FLASH_MOST ? (u8)y : 0;
+}
+
+/* Whether an operand's lines lie in groups of 16 bytes. at: the block. */
+static bool in_vectors(const Attend *d, int x, i64 width, const i64 *at) {
+  bool ok = !(width % 4) && d->strides[x][d->nlead + 1] == 1 && !(d->strides[x][d->nlead] % 4) &&
+            !(at[ATTEND_X / 8 + x] % 16);
+  for (int l = 0; l < d->nlead; l++) ok &= !(d->strides[x][l] % 4);
+  return ok;
+}
+
+/* In registers, on tensor cores. */
+static void by_flash(const Attend *d, const i64 *at, AttendVariant *v) {
+  if (v->pass != ATTEND_FORWARD || !v->fast || v->mask || v->drop || !padded(d->d) ||
+      !padded(d->dv))
+    return;
+  v->features = padded(d->d), v->values = padded(d->dv);
+  v->vectors[0] = in_vectors(d, AT_K, d->d, at);
+  v->vectors[1] = in_vectors(d, AT_V, d->dv, at);
+}
+
 /* One kernel over the positions of all heads, so many to a unit. */
 static bool pass(const Attend *d, AttendPass which, i64 positions, i64 each, i64 *at) {
   const bool prepares = which == ATTEND_PREPARE;
-  const Key key = {.kind = OF_ATTEND,
-                   .attend = {.pass = (u8)which,
-                              .dtype = (u8)d->dtype,
-                              .nlead = (u8)d->nlead,
-                              .causal = !prepares && d->causal,
-                              .mask = !prepares && d->mask,
-                              .bits = !prepares && d->mask && d->bits,
-                              .drop = !prepares && d->key}};
-  const int threads = prepares ? ATTEND_PREPARE_THREADS : ATTEND_THREADS;
+  Key key = {.kind = OF_ATTEND,
+             .attend = {.pass = (u8)which,
+                        .dtype = (u8)d->dtype,
+                        .nlead = (u8)d->nlead,
+                        .causal = !prepares && d->causal,
+                        .mask = !prepares && d->mask,
+                        .bits = !prepares && d->mask && d->bits,
+                        .drop = !prepares && d->key,
+                        .fast = !prepares && is_fast(d)}};
+  by_flash(d, at, &key.attend);
+  const int threads = prepares              ? ATTEND_PREPARE_THREADS
+                      : key.attend.features ? FLASH_THREADS
+                                            : ATTEND_THREADS;
   CudaCode code;
   at[ATTEND_BLOCKS / 8] = (positions + each - 1) / each;
   at[ATTEND_COUNT / 8] = d->batch * at[ATTEND_BLOCKS / 8];

@@ -4,6 +4,7 @@
 */
 #include "base/system.h"
 #include "device/cuda/jobs.h"
+#include "device/cuda/ptx_fft.h"
 #include "device/cuda/ptx_move.h"
 #include "device/cuda/ptx_program.h"
 #include "device/cuda/ptx_sort.h"
@@ -12,6 +13,7 @@ static struct {
   Lock lock;
   struct Found {
     Key key;
+    const Cuda *device;
     CudaCode code;
     Kernel *kernel; /* a loop program */
   } * at;
@@ -23,8 +25,9 @@ static Text text_of(const Key *k) {
   case OF_PRODUCT:
     if (k->product.tiles & TILES_LARGE) return ty_ptx_tiles_large(&k->product);
     return k->product.tiles ? ty_ptx_tiles(&k->product) : ty_ptx_product(&k->product);
-  case OF_ATTEND: return ty_ptx_attend(&k->attend);
+  case OF_ATTEND: return k->attend.features ? ty_ptx_flash(&k->attend) : ty_ptx_attend(&k->attend);
   case OF_SCATTER: return ty_ptx_scatter((ScatterWay)k->way, k->dtype, k->flag, k->dims);
+  case OF_FFT: return ty_ptx_fft((FftStep)k->way, k->dtype, k->dims, k->flag);
   case OF_RADIX: return ty_ptx_radix((RadixStep)k->way, k->dtype, k->flag & 1, k->flag & 2);
   case OF_POSITIONS: return ty_ptx_positions();
   case OF_POSITIONS_END: return ty_ptx_positions_end();
@@ -44,7 +47,7 @@ static Kernel *make_copy(const Key *k) {
   u.p.operand[COPY_TO].write = 1;
   u.p.body[0] = (Instr){.op = P_LOAD, .type = ctype, .a = -1, .b = -1, .c = -1, .imm = COPY_FROM};
   u.p.body[1] = (Instr){.op = P_STORE, .type = ctype, .a = 0, .b = -1, .c = -1, .imm = COPY_TO};
-  return ty_machine_cuda.make(&u.p);
+  return ty_cuda_make(&u.p);
 }
 
 /* A product of one column: rows, whose sums take products by fma. */
@@ -71,14 +74,14 @@ static Kernel *make_column(const Key *k) {
       .op = P_NARROW, .type = ctype, .level = L_ROW, .a = 3, .b = -1, .c = -1, .imm = k->dtype};
   u.p.body[5] = (Instr){
       .op = P_STORE, .type = ctype, .level = L_ROW, .a = 4, .b = -1, .c = -1, .imm = COLUMN_Y};
-  return ty_machine_cuda.make(&u.p);
+  return ty_cuda_make(&u.p);
 }
 
 bool ty_cuda_find(const Key *key, CudaCode *code, Kernel **kernel) {
   bool ok = false;
   ty_lock(&found.lock);
   for (i32 i = 0; i < found.n && !ok; i++)
-    if (!memcmp(&found.at[i].key, key, sizeof *key)) {
+    if (found.at[i].device == ty_cuda_now && !memcmp(&found.at[i].key, key, sizeof *key)) {
       if (code) *code = found.at[i].code;
       else *kernel = found.at[i].kernel;
       ok = true;
@@ -89,7 +92,7 @@ bool ty_cuda_find(const Key *key, CudaCode *code, Kernel **kernel) {
   }
   if (!ok && found.n < found.cap) {
     struct Found *f = &found.at[found.n];
-    *f = (struct Found){.key = *key};
+    *f = (struct Found){.key = *key, .device = ty_cuda_now};
     if (code) {
       Text text = text_of(key);
       ok = ty_cuda_load(&f->code, &text);

@@ -13,6 +13,7 @@
 enum { QUEUED, WORKING, DONE };
 
 struct Assembly {
+  Cuda *device;
   Text text;
   char *code; /* NULL: refused */
   size_t n;
@@ -37,6 +38,7 @@ static void release(Assembly *a) {
 
 static void assemble(Assembly *a) {
   char log[256] = "";
+  ty_cuda_use(a->device);
   if (!ty_cuda_enter() || !ty_cuda_assemble(&a->text, &a->code, &a->n, log, sizeof log))
     a->code = NULL;
   else ty_store_put(ty_store_key(&a->text, ty_cuda_assembler()), a->code, a->n);
@@ -95,7 +97,7 @@ Assembly *ty_assembly_begin(Text *text) {
   if (!running) return NULL;
   Assembly *a = ty_mem_zalloc(sizeof *a);
   if (!a) return NULL;
-  a->text = *text, *text = (Text){0};
+  a->text = *text, *text = (Text){0}, a->device = ty_cuda_now;
   ty_lock(&lock);
   *last = a, last = &a->next;
   ty_condition_broadcast(&changed);

@@ -36,6 +36,8 @@ const char *ty_cuda_refusal(const char *what) {
   return text;
 }
 
+void ty_cuda_forget_refusal(void) { *refused = 0; }
+
 bool ty_cuda_keep_source(CudaCode *c, const Text *text) {
   const char *entry = strstr(text->s, CODE_ENTRY);
   c->params = entry ? (i32)strtol(entry + strlen(CODE_ENTRY), NULL, 10) : 0;
@@ -107,7 +109,7 @@ bool ty_cuda_load(CudaCode *c, const Text *text) {
 
 bool ty_cuda_load_new(CudaCode *c, const Text *text) {
   char log[1024] = "";
-  *refused = 0;
+  ty_cuda_forget_refusal();
   if (text->failed || !ty_cuda_enter()) return false;
   keep_text(text);
   if (load_assembled(c, text)) return true;

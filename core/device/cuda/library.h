@@ -25,10 +25,8 @@ LibraryResult ty_cuda_lt_product(const Gemm *g, const char *a, const char *b, vo
 /* A line, once, where an exact product runs at a small part of what tensor cores give. */
 void ty_cuda_lt_hint(const Gemm *g);
 
-/* --- jobs.c */
-
-/* Elements of so many dims, by strides, in order to `to`. */
-bool ty_cuda_gather_elements(int dtype, int rank, const i64 *dims, const i64 *strides,
-                             const void *from, void *to, Stream *s);
+/* --- cusolver.c: SOLVE. False: out of memory, or *err says what else. */
+bool ty_cuda_solve_takes(const Job *j);
+bool ty_cuda_solve(const Job *j, void *const *buf, const char **err);
 
 #endif

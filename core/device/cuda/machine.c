@@ -1,7 +1,7 @@
 /*
 ** machine.c -- the machine of the CUDA device: loop programs, made ready and launched.
-** In:  a program; launches.  Out: a kernel, which is assembled for each kind of launch when that comes first. A run
-** fails where the driver refuses a text, and when out of memory.
+** In:  a program; launches.  Out: a kernel, which is assembled for each kind of launch when that comes first. What the driver
+** refuses is interpreted. A run fails where the interpreter was refused, too, and when out of memory.
 */
 #include "base/system.h"
 #include "device/cuda/assemble.h"
@@ -9,20 +9,25 @@
 #include "device/cuda/ptx_program.h"
 
 enum {
-  FOURS = 4,       /* neighbours that a thread of a map has, */
-  FOURS_MOST = 128 /* where its body is not longer */
+  SECTOR = 32,      /* bytes */
+  TURN_LEAST = 16,  /* elements along either dim of tiles */
+  TURN_BLOCKS = 16, /* of tiles that a multiprocessor has at a time */
+  FOURS = 4,        /* neighbours that a thread of a map has, */
+  FOURS_MOST = 128  /* where its body is not longer */
 };
 
 typedef struct Made {
   Variant v;
   CudaCode code;
   Assembly *late; /* not NULL: it is being assembled */
+  bool refused;
 } Made;
 
-typedef enum { FOUND, LATER, NONE } Found;
+typedef enum { FOUND, LATER, REFUSED, NONE } Found;
 static inline Found worse(Found a, Found b) { return a > b ? a : b; }
 
 struct Kernel {
+  Cuda *device;
   Program *p;
   bool split;
   i32 scans; /* that may be split */
@@ -33,7 +38,7 @@ struct Kernel {
   size_t bytes;
 };
 
-static Kernel *make(const Program *p) {
+Kernel *ty_cuda_make(const Program *p) {
   const size_t n = sizeof *p + p->nbody * sizeof *p->body;
   Kernel *k = ty_mem_zalloc(sizeof *k);
   if (!k || !(k->p = ty_mem_alloc(n))) {
@@ -41,6 +46,7 @@ static Kernel *make(const Program *p) {
     return NULL;
   }
   memcpy(k->p, p, n);
+  k->device = ty_cuda_now;
   k->split = ty_ptx_is_split(p);
   k->scans = ty_ptx_split_scans(p);
   k->each = ty_ptx_row_each(p);
@@ -49,8 +55,9 @@ static Kernel *make(const Program *p) {
   return k;
 }
 
-static void drop(Kernel *k) {
+void ty_cuda_drop(Kernel *k) {
   if (!k) return;
+  ty_cuda_use(k->device);
   for (i32 i = 0; i < k->n; i++) {
     if (k->made[i].late) ty_assembly_drop(k->made[i].late);
     ty_cuda_unload(&k->made[i].code);
@@ -61,7 +68,7 @@ static void drop(Kernel *k) {
   ty_mem_free(k);
 }
 
-static size_t bytes(const Kernel *k) { return k->bytes; }
+size_t ty_cuda_bytes(const Kernel *k) { return k->bytes; }
 
 /* Takes what was assembled beside. */
 static Found take_late(Made *m, bool wait) {
@@ -70,10 +77,13 @@ static Found take_late(Made *m, bool wait) {
   const char *code = ty_assembly_code(m->late, &n);
   if (code && ty_cuda_load_code(&m->code, code, n))
     ty_cuda_keep_source(&m->code, ty_assembly_text(m->late));
-  else if (!ty_cuda_load_new(&m->code, ty_assembly_text(m->late))) return NONE;
+  else if (!ty_cuda_load_new(&m->code, ty_assembly_text(m->late))) {
+    if (!ty_cuda_refusal("")) return NONE;
+    m->refused = true;
+  }
   ty_assembly_drop(m->late);
   m->late = NULL;
-  return FOUND;
+  return m->refused ? REFUSED : FOUND;
 }
 
 /* A variant that was not asked for before. */
@@ -89,7 +99,10 @@ static Found begin(Kernel *k, const Variant *v, bool wait) {
   const size_t bytes = text.n;
   Found y = ty_cuda_load_kept(&m->code, &text) ? FOUND : NONE;
   if (y == NONE && !wait && !text.failed && (m->late = ty_assembly_begin(&text))) y = LATER;
-  if (y == NONE && ty_cuda_load_new(&m->code, &text)) y = FOUND;
+  if (y == NONE) {
+    y = ty_cuda_load_new(&m->code, &text) ? FOUND : ty_cuda_refusal("") ? REFUSED : NONE;
+    m->refused = y == REFUSED;
+  }
   if (y != NONE) k->n++, k->bytes += bytes;
   ty_text_free(&text);
   return y;
@@ -104,7 +117,8 @@ static Found find(const Kernel *kernel, const Variant *v, bool wait, CudaCode *y
   ty_lock(&k->lock);
   while (i < k->n && memcmp(&k->made[i].v, v, sizeof *v)) i++;
   if (i == k->n) found = begin(k, v, wait);
-  else found = k->made[i].late ? take_late(&k->made[i], wait) : FOUND;
+  else if (k->made[i].late) found = take_late(&k->made[i], wait);
+  else found = k->made[i].refused ? REFUSED : FOUND;
   if (found == FOUND) *y = k->made[i].code;
   ty_unlock(&k->lock);
   return found;
@@ -232,6 +246,37 @@ static void by_fours(const Program *p, const Run *r, Shape *s, Variant *v) {
   }
 }
 
+/* A map that reads operands across what it stores: along the last dim they are a sector apart at least, along another side
+** by side. The first such dim counts. */
+static void by_turns(const Program *p, Shape *s, Variant *v) {
+  const int last = v->ni - 1;
+  i64 bytes = 0;
+  if (p->kind != K_MAP || last < 1 || s->dims[last] < TURN_LEAST) return;
+  for (int i = 0; i < p->nbody; i++) {
+    const int op = p->body[i].op, o = (int)p->body[i].imm;
+    if (op == P_STORE && s->strides[o][last] != size_of(p, o)) bytes = TURN_MOST; /* not so */
+  }
+  for (int i = 0; i < p->nbody; i++) {
+    const int o = (int)p->body[i].imm;
+    if (p->body[i].op != P_LOAD || v->flat >> o & 1) continue;
+    const i64 size = size_of(p, o), by = s->strides[o][last],
+              tile = TURN_BYTES(ty_ptx_wide(ty_dtypes[p->operand[o].dtype].ctype) ? 8 : 4);
+    int d = v->turn ? v->turn - 1 : 0;
+    while (!v->turn && d < last && (s->strides[o][d] != size || s->dims[d] < TURN_LEAST)) d++;
+    if (d == last || s->strides[o][d] != size || (by < SECTOR && by > -SECTOR) ||
+        bytes + tile > TURN_MOST)
+      continue;
+    v->turn = (u8)(d + 1), v->flat |= 1u << o, bytes += tile;
+  }
+}
+
+static i64 turn_tiles(const Shape *s, const Variant *v) {
+  i64 n = 1;
+  for (int d = 0; d < v->ni; d++)
+    n *= d == v->ni - 1 || d == v->turn - 1 ? (s->dims[d] - 1) / TURN_SIDE + 1 : s->dims[d];
+  return n;
+}
+
 /* The block of parameters; false: out of memory. */
 static bool bind(const Program *p, const Variant *v, const Shape *s, const Run *r, i64 *at) {
   const Layout l = ty_ptx_layout(p, v);
@@ -241,6 +286,7 @@ static bool bind(const Program *p, const Variant *v, const Shape *s, const Run *
   at[PARAM_R / 8] = s->extent[1];
   if (v->four)
     at[PARAM_R / 8] = s->extent[2], at[PARAM_COUNT / 8] = (s->extent[2] + FOURS - 1) / FOURS;
+  if (v->turn) at[PARAM_COUNT / 8] = turn_tiles(s, v);
   at[PARAM_I / 8] = s->extent[2];
   for (int o = 0; o < p->noperands; o++) {
     const i64 size = size_of(p, o), start = r->launch->start[o];
@@ -266,6 +312,7 @@ static i64 groups_of(const Kernel *k, const Shape *s, const Variant *v, i64 *eac
 }
 
 static i64 grid(const Program *p, const Variant *v, i64 units) {
+  if (v->turn) return TY_MIN(units, (i64)TURN_BLOCKS * ty_cuda.processors);
   const i64 row = v->each ? v->threads : 32,
             each = p->kind == K_ROW ? PROGRAM_THREADS / row : PROGRAM_THREADS;
   return TY_MIN((units - 1) / each + 1, 32768);
@@ -278,7 +325,7 @@ static Found run_split(const Kernel *k, Variant v, i64 groups, i64 each, bool wa
   v.mode = MODE_FINISH;
   Found y = find(k, &v, wait, &finish);
   v.mode = MODE_PART;
-  if (y != NONE) y = worse(y, find(k, &v, wait, &part));
+  if (y < REFUSED) y = worse(y, find(k, &v, wait, &part));
   if (y != FOUND) return y;
   void *scratch = ty_cuda_allocate(bytes);
   if (!scratch) return NONE;
@@ -299,7 +346,7 @@ static Found run_scans(const Kernel *k, Variant v, bool wait, i64 *at) {
   const i64 units = at[PARAM_COUNT / 8], groups = (at[PARAM_R / 8] + BLOCK - 1) / BLOCK,
             bytes = units * groups * k->scans * 8;
   Found y = FOUND;
-  for (int i = 0; i < N && y != NONE; i++) {
+  for (int i = 0; i < N && y < REFUSED; i++) {
     v.mode = mode[i];
     y = worse(y, find(k, &v, wait, &code[i]));
   }
@@ -327,12 +374,14 @@ static void name_of(const Program *p, char *y, size_t room) {
   }
 }
 
-/* What a run says whose code is not there: an error that is told later where the driver has refused it, else no memory. */
-static bool not_found(const Kernel *k, const Run *r) {
+/* What a run says whose code is not there, nor the interpreter's: an error that is told later where the driver has refused
+** it, else no memory. */
+static bool not_found(const Kernel *k, const Run *r, bool refused) {
   char name[160];
   if (ty_cuda_trouble()) return true;
   name_of(k->p, name, sizeof name);
-  const char *text = ty_cuda_refusal(name);
+  const char *text = refused ? ty_cuda_refusal(name) : NULL;
+  if (!text && refused) text = "the CUDA driver refuses a kernel";
   return text && ty_cuda_fail(r->stream, text);
 }
 
@@ -346,23 +395,25 @@ static Found run_own(const Kernel *k, const Run *r, bool wait) {
   i64 each;
   shape_of(k->p, r->launch, &s, &v);
   const i64 units = s.extent[0] * s.extent[2];
-  by_fours(k->p, r, &s, &v);
+  by_turns(k->p, &s, &v);
+  if (!v.turn) by_fours(k->p, r, &s, &v);
   by_parts(k, r, &s, &v);
-  if ((v.four || v.each) && find(k, &v, wait, &code) == NONE)
+  if ((v.four || v.each || v.turn) && find(k, &v, wait, &code) >= REFUSED)
     shape_of(k->p, r->launch, &s, &v); /* what was reserved */
   if (!bind(k->p, &v, &s, r, at)) return NONE;
   const i64 groups = groups_of(k, &s, &v, &each);
   if (groups) y = run_split(k, v, groups, each, wait, at);
-  if (y == NONE && k->scans && !v.one && units < 2048) y = run_scans(k, v, wait, at);
-  if (y != NONE) return y;
+  if (y >= REFUSED && k->scans && !v.one && units < 2048) y = run_scans(k, v, wait, at);
+  if (y < REFUSED) return y;
   if ((y = find(k, &v, wait, &code)) != FOUND) return y;
   ty_cuda_launch(&code, grid(k->p, &v, at[PARAM_COUNT / 8]), PROGRAM_THREADS, at);
   return FOUND;
 }
 
-static bool run(const Kernel *k, const Run *r) {
+bool ty_cuda_run(const Kernel *k, const Run *r) {
   Shape s;
   Variant v;
+  ty_cuda_use(k->device);
   if (!ty_cuda_enter()) return true; /* the next wait says why */
   shape_of(k->p, r->launch, &s, &v);
   if (!s.extent[0] || !s.extent[2]) return true;
@@ -370,16 +421,16 @@ static bool run(const Kernel *k, const Run *r) {
   Found y = run_own(k, r, false);
   if (y == LATER && ty_cuda_interpret(k->p, &s, r)) return true;
   if (y == LATER) y = run_own(k, r, true);
-  return y == FOUND || not_found(k, r);
+  if (y == REFUSED && ty_cuda_interpret(k->p, &s, r)) return true;
+  return y == FOUND || not_found(k, r, y == REFUSED);
 }
 
-static bool reserve(const Kernel *k, const Launch *l) {
+bool ty_cuda_reserve(const Kernel *k, const Launch *l) {
   Shape s;
   Variant v;
   CudaCode code;
+  ty_cuda_use(k->device);
   if (!ty_cuda_enter()) return true;
   shape_of(k->p, l, &s, &v);
   return !s.extent[0] || !s.extent[2] || find(k, &v, false, &code) != NONE;
 }
-
-const Machine ty_machine_cuda = {"cuda", make, run, reserve, drop, bytes, NULL};

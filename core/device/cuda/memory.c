@@ -2,7 +2,8 @@
 ** memory.c -- memory of the device: blocks by size class, copies, errors that come late.
 ** In:  sizes and addresses.  Out: blocks; bytes that have arrived where the caller waits. Fails when memory runs out,
 ** after what is cached was given back, and when the device has failed.
-** Everything goes to one stream, so a block that was freed is given out again at once: who used it stands before.
+** Everything of a device goes to one stream, so a block that was freed is given out again at once: who used it stands
+** before.
 */
 #include "base/system.h"
 #include "device/cuda/cuda.h"
@@ -11,12 +12,35 @@ enum { SMALLEST = 9, CLASSES = 160, STAGE = 4 << 20, STREAMS = 64, CHECKS = 256 
 
 const Device *ty_cuda_host;
 static Lock lock = LOCK_INIT;
-static struct Spare { /* cached blocks of one size */
-  void **block;
-  int n, cap;
-} spare[CLASSES];
-static CudaMemory memory;
-static i64 most = INT64_MAX; /* bytes that are taken from the driver */
+
+typedef struct Check {
+  u64 number, run;
+  Node node;
+  char *text; /* not NULL: it has failed, with that */
+} Check;
+
+struct Watched { /* a stream that was ever used */
+  const Stream *stream;
+  CUdeviceptr word;
+  int nchecks;
+  Check *check; /* room for CHECKS */
+};
+
+/* Of a device. */
+static struct Memory {
+  struct Spare { /* cached blocks of one size */
+    void **block;
+    int n, cap;
+  } spare[CLASSES];
+  CudaMemory counts;
+  i64 limit; /* bytes that are not to be taken from the driver: INT64_MAX less the limit */
+  struct Watched watched[STREAMS];
+  char *
+      stage; /* small copies go by memory that the device reads by itself, and are not waited for */
+  i64 staged;
+} memories[CUDA_MOST];
+
+static struct Memory *own(void) { return &memories[ty_cuda.ordinal]; }
 
 /* Sizes are 4, 5, 6, 7 times a power of two. */
 static i64 class_bytes(int c) { return (i64)(4 + c % 4) << (c / 4 + SMALLEST - 2); }
@@ -27,13 +51,12 @@ static int class_of(i64 bytes) {
 }
 
 /* Under the lock. */
-static void trim(void) {
+static void trim(struct Memory *m) {
   ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize");
   for (int c = 0; c < CLASSES; c++)
-    while (spare[c].n) {
-      ty_cuda_ok(ty_cuda.memory_free((CUdeviceptr)(uintptr_t)spare[c].block[--spare[c].n]),
-                 "cuMemFree");
-      memory.cached -= class_bytes(c);
+    for (struct Spare *s = &m->spare[c]; s->n;) {
+      ty_cuda_ok(ty_cuda.memory_free((CUdeviceptr)(uintptr_t)s->block[--s->n]), "cuMemFree");
+      m->counts.cached -= class_bytes(c);
     }
 }
 
@@ -41,28 +64,28 @@ void ty_cuda_trim(void) {
   ty_cuda_flush();
   if (!ty_cuda_enter()) return;
   ty_lock(&lock);
-  trim();
+  trim(own());
   ty_unlock(&lock);
 }
 
 CudaMemory ty_cuda_memory(void) {
   ty_lock(&lock);
-  const CudaMemory m = memory;
+  const CudaMemory m = own()->counts;
   ty_unlock(&lock);
   return m;
 }
 
 i64 ty_cuda_limit(i64 bytes) {
   ty_lock(&lock);
-  const i64 was = most;
-  if (bytes >= 0) most = bytes;
+  const i64 was = INT64_MAX - own()->limit;
+  if (bytes >= 0) own()->limit = INT64_MAX - bytes;
   ty_unlock(&lock);
   return was;
 }
 
 /* Under the lock: a block of the driver's, within the limit. */
-static bool take(CUdeviceptr *p, i64 size) {
-  if (memory.used + memory.cached > most - size) return false;
+static bool take(const struct Memory *m, CUdeviceptr *p, i64 size) {
+  if (m->counts.used + m->counts.cached > INT64_MAX - m->limit - size) return false;
   return ty_cuda_ok(ty_cuda.memory_allocate(p, (size_t)size), "cuMemAlloc");
 }
 
@@ -73,20 +96,22 @@ void *ty_cuda_allocate(i64 bytes) {
   if (!ty_cuda_enter()) return (void *)(uintptr_t)(1 << SMALLEST);
   const int c = class_of(TY_MAX(bytes, 1));
   const i64 size = class_bytes(c);
+  struct Memory *m = own();
+  struct Spare *s = &m->spare[c];
   ty_lock(&lock);
-  if (spare[c].n) {
-    p = (CUdeviceptr)(uintptr_t)spare[c].block[--spare[c].n];
-    memory.cached -= size;
-  } else if (!take(&p, size)) {
+  if (s->n) {
+    p = (CUdeviceptr)(uintptr_t)s->block[--s->n];
+    m->counts.cached -= size;
+  } else if (!take(m, &p, size)) {
     p = 0;
     ty_unlock(&lock);
     ty_cuda_flush(); /* what waits keeps blocks */
     ty_lock(&lock);
-    trim();
-    if (!take(&p, size)) p = 0;
+    trim(m);
+    if (!take(m, &p, size)) p = 0;
   }
-  if (p) memory.used += size;
-  memory.peak = TY_MAX(memory.peak, memory.used);
+  if (p) m->counts.used += size;
+  m->counts.peak = TY_MAX(m->counts.peak, m->counts.used);
   ty_unlock(&lock);
   return (void *)(uintptr_t)p;
 }
@@ -94,39 +119,29 @@ void *ty_cuda_allocate(i64 bytes) {
 void ty_cuda_free(void *p, i64 bytes) {
   if (!p || !ty_cuda_enter() || (ty_cuda_gather.frees && ty_cuda_gather.frees(p, bytes))) return;
   const int c = class_of(TY_MAX(bytes, 1));
-  struct Spare *s = &spare[c];
+  struct Memory *m = own();
+  struct Spare *s = &m->spare[c];
   ty_lock(&lock);
-  memory.used -= class_bytes(c);
+  m->counts.used -= class_bytes(c);
   if (s->n == s->cap) {
     void **more = ty_mem_realloc(s->block, (size_t)(s->cap * 2 + 8) * sizeof *more);
     if (more) s->block = more, s->cap = s->cap * 2 + 8;
   }
-  if (s->n < s->cap) s->block[s->n++] = p, memory.cached += class_bytes(c);
+  if (s->n < s->cap) s->block[s->n++] = p, m->counts.cached += class_bytes(c);
   else ty_cuda_ok(ty_cuda.memory_free((CUdeviceptr)(uintptr_t)p), "cuMemFree");
   ty_unlock(&lock);
 }
 
 /* --- error words */
 
-typedef struct Check {
-  u64 number, run;
-  Node node;
-  char *text; /* not NULL: it has failed, with that */
-} Check;
-
-static struct Watched { /* a stream that was ever used */
-  const Stream *stream;
-  CUdeviceptr word;
-  int nchecks;
-  Check *check; /* room for CHECKS */
-} watched[STREAMS];
-static u64 checks;
+static u64 checks; /* so far, of all devices */
 
 /* Under the lock: the stream's, or a free one. Streams share the last where there are too many. */
 static struct Watched *watched_of(const Stream *s) {
+  struct Watched *all = own()->watched;
   int i = 0;
-  while (i < STREAMS - 1 && watched[i].stream && watched[i].stream != s) i++;
-  struct Watched *w = &watched[i];
+  while (i < STREAMS - 1 && all[i].stream && all[i].stream != s) i++;
+  struct Watched *w = &all[i];
   if (!w->word) {
     if (ty_cuda.memory_allocate(&w->word, sizeof(ErrorWord))) w->word = 0;
     else ty_cuda_ok(ty_cuda.fill(w->word, 0, sizeof(ErrorWord), ty_cuda.stream), "cuMemsetD8Async");
@@ -261,25 +276,20 @@ static bool done(bool ok, const char **err) {
   return ok;
 }
 
-/* Small ones go by memory that the device reads by itself, and are not waited for. */
-static struct {
-  char *at;
-  i64 used;
-} stage;
-
 static bool in_staged(void *to, const void *from, i64 bytes) {
-  void *p = stage.at;
+  struct Memory *m = own();
+  void *p = m->stage;
   if (!p && (ty_cuda.host_allocate(&p, STAGE) || !p)) return false;
-  stage.at = p;
-  if (stage.used + bytes > STAGE) {
+  m->stage = p;
+  if (m->staged + bytes > STAGE) {
     if (!ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize")) return false;
-    stage.used = 0;
+    m->staged = 0;
   }
-  memcpy(stage.at + stage.used, from, (size_t)bytes);
-  const bool ok = ty_cuda_ok(ty_cuda.copy_in((CUdeviceptr)(uintptr_t)to, stage.at + stage.used,
+  memcpy(m->stage + m->staged, from, (size_t)bytes);
+  const bool ok = ty_cuda_ok(ty_cuda.copy_in((CUdeviceptr)(uintptr_t)to, m->stage + m->staged,
                                              (size_t)bytes, ty_cuda.stream),
                              "cuMemcpyHtoDAsync");
-  stage.used += (bytes + 63) & ~(i64)63;
+  m->staged += (bytes + 63) & ~(i64)63;
   return ok;
 }
 
@@ -340,4 +350,66 @@ int ty_cuda_idle(void) {
   const int e = ty_cuda.stream_query(ty_cuda.stream);
   if (e == CUDA_ERROR_NOT_READY) return 0;
   return ty_cuda_ok(e, "cuStreamQuery") ? 1 : -1;
+}
+
+/* --- from device to device */
+
+/* Whether this device may read the other's memory by itself; elsewhere the driver copies by way of its own. */
+static void meet(Cuda *other) {
+  static bool met[CUDA_MOST][CUDA_MOST];
+  bool *m = &met[ty_cuda.ordinal][other->ordinal];
+  int can = 0;
+  ty_lock(&lock);
+  if (!*m && !ty_cuda.peer_possible(&can, ty_cuda.ordinal, other->ordinal) && can)
+    ty_cuda.peer_enable(other->context, 0);
+  *m = true;
+  ty_unlock(&lock);
+}
+
+/* The device's stream up to here, as what another's may wait for; its context is current. */
+static CUevent mark(void) {
+  if (!ty_cuda.event &&
+      !ty_cuda_ok(ty_cuda.event_create(&ty_cuda.event, EVENT_WITHOUT_TIME), "cuEventCreate"))
+    return NULL;
+  return ty_cuda_ok(ty_cuda.event_record(ty_cuda.event, ty_cuda.stream), "cuEventRecord")
+             ? ty_cuda.event
+             : NULL;
+}
+
+/* The thread's device waits for that event. */
+static bool await(CUevent e) {
+  return e && ty_cuda_enter() &&
+         ty_cuda_ok(ty_cuda.stream_await(ty_cuda.stream, e, 0), "cuStreamWaitEvent");
+}
+
+/* Errors of checks are told where their results are read. */
+static bool told(Cuda *other, Stream *s, const char **err) {
+  Cuda *was = ty_cuda_use(other);
+  ty_cuda_flush();
+  const bool ok = done(ty_cuda_enter(), err) && look(s, err);
+  ty_cuda_use(was);
+  return ok;
+}
+
+bool ty_cuda_receive(Cuda *other, void *to, const void *from, i64 bytes, Stream *s,
+                     const char **err) {
+  Cuda *own = ty_cuda_now;
+  if (!told(other, s, err)) return false;
+  ty_cuda_flush();
+  if (bytes <= 0) return true;
+  if (!ty_cuda_enter()) return done(false, err);
+  meet(other);
+  ty_cuda_use(other);
+  CUevent ready = ty_cuda_enter() ? mark() : NULL;
+  ty_cuda_use(own);
+  bool ok =
+      await(ready) && ty_cuda_ok(ty_cuda.copy_peer((CUdeviceptr)(uintptr_t)to, ty_cuda.context,
+                                                   (CUdeviceptr)(uintptr_t)from, other->context,
+                                                   (size_t)bytes, ty_cuda.stream),
+                                 "cuMemcpyPeerAsync");
+  CUevent read = ok ? mark() : NULL;
+  ty_cuda_use(other); /* what is freed there stays until it was read */
+  if (read && !await(read)) ok = done(false, err);
+  ty_cuda_use(own);
+  return ok ? done(ty_cuda_enter(), err) : done(false, err);
 }

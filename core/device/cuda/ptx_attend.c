@@ -10,6 +10,9 @@
 ** Results are in memory between two blocks, each element is one thread's. Pairs that are not there weigh +0, and stand
 ** against -0 in the other factor, whose product changes no sum; their gradient is +0.
 ** Sums go serially over keys, for each query in one thread, as the order wants.
+**
+** `fast` leaves the order, and has the tensor cores sum both kinds of product: operands and weights are rounded to TF32, whose 10 bits
+** hold half floats exactly. All else stays: a square of sums goes through shared memory to the threads that have its parts.
 */
 #include "device/cuda/ptx_attend.h"
 #include "device/cuda/ptx_stage.h"
@@ -23,6 +26,8 @@ typedef struct Gen {
   Stage S;
   const char *type, *bits;
   int size;
+  Fragments fragments; /* fast */
+  i64 square;          /* fast: in shared memory, where sums change hands */
   i64 weights, first, second, parts,
       line;           /* in shared memory: pairs, two pieces, maxima of parts, a number a query */
   bool keys;          /* keys are kept, queries summed */
@@ -119,29 +124,31 @@ static Reg inverse(Gen *G, Reg x) {
 
 /* --- where things lie */
 
-/* Addresses of the head's operands: those that go along leading dims. */
-static void head(Gen *G) {
+void ty_ptx_attend_head(Ptx *E, int nlead, Reg index, Reg x[AT_OPERANDS]) {
   static const u8 moving[] = {AT_Q, AT_K, AT_V, AT_MASK, AT_G};
-  Ptx *E = &G->E;
-  Reg rest = G->index;
-  for (int x = 0; x < AT_OPERANDS; x++) G->x[x] = param(E, ATTEND_X + 8 * x);
-  for (int d = G->v->nlead - 1; d >= 0; d--) {
+  Reg rest = index;
+  for (int i = 0; i < AT_OPERANDS; i++) x[i] = param(E, ATTEND_X + 8 * i);
+  for (int d = nlead - 1; d >= 0; d--) {
     const i32 at = ATTEND_LEAD + d * ATTEND_LEAD_EACH;
     const Reg n = param(E, at), q = op(E, "div", rest, n),
               c = op(E, "sub", rest, op(E, "mul.lo", q, n));
     for (int i = 0; i < (int)TY_COUNT(moving); i++)
-      G->x[moving[i]] = mad(E, c, param(E, at + 8 + 8 * i), G->x[moving[i]]);
+      x[moving[i]] = mad(E, c, param(E, at + 8 + 8 * i), x[moving[i]]);
     rest = q;
   }
 }
 
-/* Address of position `at` of the head in a result whose heads are side by side; n: positions, features: of one. */
-static Reg place_of(Gen *G, Reg base, Reg n, Reg features, Reg at) {
-  Ptx *E = &G->E;
-  const Reg heads = param(E, ATTEND_HEADS), group = op(E, "div", G->index, heads),
-            own = op(E, "sub", G->index, op(E, "mul.lo", group, heads)),
+static void head(Gen *G) { ty_ptx_attend_head(&G->E, G->v->nlead, G->index, G->x); }
+
+Reg ty_ptx_attend_place(Ptx *E, Reg index, Reg base, Reg n, Reg features, Reg at, i64 size) {
+  const Reg heads = param(E, ATTEND_HEADS), group = op(E, "div", index, heads),
+            own = op(E, "sub", index, op(E, "mul.lo", group, heads)),
             row = mad(E, mad(E, group, n, at), heads, own);
-  return mad(E, op(E, "mul.lo", row, features), constant(G, G->size), base);
+  return mad(E, op(E, "mul.lo", row, features), ty_ptx_const(E, C_I64, (u64)size), base);
+}
+
+static Reg place_of(Gen *G, Reg base, Reg n, Reg features, Reg at) {
+  return ty_ptx_attend_place(&G->E, G->index, base, n, features, at, G->size);
 }
 
 /* Numbers by query, from the first one at hand on. */
@@ -183,6 +190,12 @@ static Piece rows(Gen *G, int x, Reg first, Reg left, i64 to) {
   return p;
 }
 
+/* fast: sums go to the threads that have them in exact kernels. */
+static void hand_over(Gen *G, Own acc) {
+  ty_ptx_from_fragments(&G->E, &G->S, &G->fragments,
+                        op(&G->E, "add", G->S.memory, constant(G, G->square)), acc);
+}
+
 /* Along features: y[i][j] of pair (what is summed 4 slow + i, what is kept 4 quick + j). */
 static void pairs(Gen *G, int of_queries, int of_keys, i32 features, Own y) {
   Ptx *E = &G->E;
@@ -206,10 +219,20 @@ static void pairs(Gen *G, int of_queries, int of_keys, i32 features, Own y) {
   ty_ptx_bring(E, &G->S, &a, left, 0);
   ty_ptx_bring(E, &G->S, &b, left, minus);
   barrier(G);
-  ty_ptx_outer(E, &G->S, mad(E, G->slow, by, G->S.memory), G->second,
-               mad(E, G->quick, by, G->S.memory), G->first, acc);
+  if (G->v->fast)
+    ty_ptx_outer_mma(E, &G->S, op(E, "add", G->S.memory, G->fragments.rows), G->second,
+                     op(E, "add", G->S.memory, G->fragments.columns), G->first, acc);
+  else
+    ty_ptx_outer(E, &G->S, mad(E, G->slow, by, G->S.memory), G->second,
+                 mad(E, G->quick, by, G->S.memory), G->first, acc);
   barrier(G);
   ty_ptx(E, "add.s64 $, $, #", at, at, (i64)G->S.depth);
+  if (G->v->fast) {
+    branch(G, "lt", at, n, next);
+    hand_over(G, acc);
+    memcpy(y, acc, sizeof(Own));
+    return;
+  }
   Reg rest;
   const Reg more = compare(G, "lt", "s64", at, n), within = ty_ptx_cut(E, at, K_BLOCK, &rest),
             inner = both(G, more, compare(G, "ne", "s64", within, constant(G, 0)));
@@ -321,18 +344,22 @@ static void weigh(Gen *G, Result *r, int x, Reg first, Reg left, Change how, con
   p.along = rs, p.across = cs, p.line_along_k = true;
   ty_ptx_bring_begin(E, &G->S, &p, &b);
   ty_ptx_own(E, G->S.ctype, 0, acc);
-  const Reg at = copy(G, constant(G, 0)),
-            weights =
-                copy(G, mad(E, G->slow, four, op(E, "add", G->S.memory, constant(G, G->weights))));
+  const Reg all = op(E, "add", G->S.memory, constant(G, G->weights)), at = copy(G, constant(G, 0)),
+            weights = copy(G, G->v->fast ? op(E, "add", all, G->fragments.rows)
+                                         : mad(E, G->slow, four, all));
   const int next = ty_ptx_label(E);
   ty_ptx_here(E, next);
   ty_ptx_bring(E, &G->S, &b, op(E, "sub", most, at), (u64)minus);
   barrier(G);
-  ty_ptx_outer(E, &G->S, weights, 0, mad(E, G->quick, four, G->S.memory), G->first, acc);
+  if (G->v->fast)
+    ty_ptx_outer_mma(E, &G->S, weights, 0, op(E, "add", G->S.memory, G->fragments.columns),
+                     G->first, acc);
+  else ty_ptx_outer(E, &G->S, weights, 0, mad(E, G->quick, four, G->S.memory), G->first, acc);
   barrier(G);
   ty_ptx(E, "add.s64 $, $, #", at, at, (i64)G->S.depth);
   ty_ptx(E, "add.s64 $, $, #", weights, weights, (i64)G->S.depth * pitch);
   branch(G, "lt", at, most, next);
+  if (G->v->fast) hand_over(G, acc);
   change(G, r, how, acc, by, fresh);
   result_next(G, r);
 }
@@ -398,11 +425,18 @@ static void keep(Gen *G, Reg key, Reg query, Reg z[4]) {
   }
 }
 
-static void put_weights(Gen *G, Own s) {
+/* A weight as products take it. */
+static Reg factor(Gen *G, Reg v) { return G->v->fast ? ty_ptx_tf32(&G->E, v) : v; }
+
+/* factors: of products; else scores. */
+static void put_weights(Gen *G, Own s, bool factors) {
   const Reg at = mad(&G->E, G->quick, constant(G, (i64)OWN * G->size), G->S.memory),
             line = mad(&G->E, G->slow, constant(G, OWN * ty_ptx_pitch(&G->S)), at);
-  for (int i = 0; i < OWN; i++)
-    ty_ptx_put_four(&G->E, G->S.ctype, line, G->weights + i * ty_ptx_pitch(&G->S), s[i]);
+  for (int i = 0; i < OWN; i++) {
+    Reg w[OWN];
+    for (int j = 0; j < OWN; j++) w[j] = factors ? factor(G, s[i][j]) : s[i][j];
+    ty_ptx_put_four(&G->E, G->S.ctype, line, G->weights + i * ty_ptx_pitch(&G->S), w);
+  }
 }
 
 /* --- forward */
@@ -436,7 +470,8 @@ static void soften(Gen *G, Query *Q) {
   ty_ptx(E, "mov.b32 $, #", left, (i64)PART);
   ty_ptx_here(E, next);
   for (int u = 0; u < 4; u++)
-    put(G, at, u * pitch, exponential(G, arith(G, P_SUB, get(G, at, u * pitch), Q->from)));
+    put(G, at, u * pitch,
+        factor(G, exponential(G, arith(G, P_SUB, get(G, at, u * pitch), Q->from))));
   ty_ptx(E, "add.s64 $, $, #", at, at, 4 * pitch);
   ty_ptx(E, "sub.s32 $, $, 4", left, left);
   ty_ptx(E, "setp.gt.s32 $, $, 0", p, left);
@@ -472,7 +507,8 @@ static void drop_weights(Gen *G, const Query *Q) {
   ty_ptx(E, "mov.b32 $, #", left, (i64)PART);
   ty_ptx_here(E, next);
   keep(G, key, query, z);
-  for (int u = 0; u < 4; u++) put(G, at, u * pitch, arith(G, P_MUL, get(G, at, u * pitch), z[u]));
+  for (int u = 0; u < 4; u++)
+    put(G, at, u * pitch, factor(G, arith(G, P_MUL, get(G, at, u * pitch), z[u])));
   ty_ptx(E, "add.s64 $, $, #", at, at, 4 * pitch);
   ty_ptx(E, "add.s64 $, $, 4", key, key);
   ty_ptx(E, "sub.s32 $, $, 4", left, left);
@@ -530,7 +566,7 @@ static void forward(Gen *G, Reg block) {
   branch(G, "le", G->keys_left, zero, out);
   pairs(G, AT_Q, AT_K, ATTEND_FEATURES, s);
   mask(G, s);
-  put_weights(G, s);
+  put_weights(G, s, false);
   barrier(G);
   soften(G, &Q);
   if (G->v->drop) {
@@ -636,7 +672,7 @@ static void of_queries(Gen *G, Reg block) {
   ty_ptx(E, "mov.b64 $, $", G->keys_left, seen(G, G->key));
   branch(G, "le", G->keys_left, zero, out);
   slopes(G, s, d);
-  put_weights(G, d);
+  put_weights(G, d, true);
   barrier(G);
   weigh(G, &r, AT_K, G->key, G->keys_left, ADD, NULL, 0);
   ty_ptx(E, "add.s64 $, $, #", G->key, G->key, (i64)ATTEND_SIDE);
@@ -666,10 +702,10 @@ static void of_keys(Gen *G, Reg block) {
   ty_ptx(E, "mov.b64 $, $", left,
          G->keys_left); /* keys that none of these queries sees stay as they are */
   slopes(G, s, d);
-  put_weights(G, s);
+  put_weights(G, s, true);
   barrier(G);
   weigh(G, &v, AT_G, G->query, G->queries, ADD, NULL, 0);
-  put_weights(G, d);
+  put_weights(G, d, true);
   barrier(G);
   weigh(G, &k, AT_Q, G->query, G->queries, ADD, NULL, 0);
   ty_ptx_here(E, skip);
@@ -695,8 +731,10 @@ static void block_begin(Gen *G) {
   G->second = G->first + G->S.depth * pitch;
   G->parts = G->second + G->S.depth * pitch;
   G->line = G->parts + PARTS * row;
-  E->shared = (i32)(G->line + row);
+  G->square = G->line + row;
+  E->shared = (i32)(G->square + (G->v->fast ? ATTEND_SIDE * pitch : 0));
   G->S.thread = wide_special(G, "tid.x");
+  if (G->v->fast) G->fragments = ty_ptx_fragments(E, &G->S);
   G->quick = ty_ptx_cut(E, G->S.thread, ATTEND_SIDE / OWN, &G->slow);
   ty_ptx(E, "mov.u64 $, tile", G->S.memory = ty_ptx_reg(E, REG_64));
   G->query = ty_ptx_reg(E, REG_64), G->queries = ty_ptx_reg(E, REG_64);
@@ -714,7 +752,8 @@ Text ty_ptx_attend(const AttendVariant *v) {
   G->v = v, G->keys = v->pass == ATTEND_KEYS;
   G->size = ty_ptx_wide(ctype) ? 8 : 4;
   G->type = G->size == 8 ? "f64" : "f32", G->bits = G->size == 8 ? "b64" : "b32";
-  G->S = (Stage){.dtype = v->dtype, .ctype = ctype, .depth = 64 / G->size};
+  G->S = (Stage){.dtype = v->dtype, .ctype = ctype, .depth = 64 / G->size, .mma = v->fast};
+  if (v->fast) E->target = 80;
   const Reg count = param(E, ATTEND_COUNT);
   if (prepares) ty_ptx_number(E, threads, unit, step);
   else {

@@ -13,7 +13,9 @@ typedef enum { ATTEND_FORWARD, ATTEND_PREPARE, ATTEND_QUERIES, ATTEND_KEYS } Att
 
 typedef struct AttendVariant {
   u8 pass, dtype, nlead;
-  bool causal, mask, bits, drop; /* as in Attend */
+  bool causal, mask, bits, drop, fast; /* as in Attend; fast: of f32, for sm_80 and newer */
+  u8 features, values;                 /* not 0: by ty_ptx_flash, which has so many, 16 to 128 */
+  bool vectors[2]; /* there: keys, and values, lie in groups of 16 bytes that are aligned */
 } AttendVariant;
 
 /* The block: i64 throughout, strides in bytes. From LEAD on, for each leading dim: its extent, then the strides of q, k, v,
@@ -45,5 +47,14 @@ enum {
 };
 enum { ATTEND_THREADS = 256, ATTEND_PREPARE_THREADS = 128, ATTEND_SIDE = 64 };
 Text ty_ptx_attend(const AttendVariant *v);
+
+/* The forward pass without mask and dropout, where `fast`: 64 queries a block, with all that is known of them in registers. */
+enum { FLASH_THREADS = 128, FLASH_MOST = 128 };
+Text ty_ptx_flash(const AttendVariant *v);
+
+/* Of both: addresses of a head's operands, by its number; of position `at` of the head in a result, whose heads are side by side: n
+** positions of so many features. */
+void ty_ptx_attend_head(Ptx *E, int nlead, Reg index, Reg x[AT_OPERANDS]);
+Reg ty_ptx_attend_place(Ptx *E, Reg index, Reg base, Reg n, Reg features, Reg at, i64 size);
 
 #endif

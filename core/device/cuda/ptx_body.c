@@ -1,7 +1,29 @@
 /*
-** ptx_body.c -- a loop program's body as PTX: where its operands' elements lie, and the values of its instructions.
+** ptx_body.c -- a loop program's body as PTX: which elements a thread has, where operands' elements lie, and the values of
+** instructions.
 */
 #include "device/cuda/ptx_gen.h"
+
+static Reg special(Gen *G, const char *name) {
+  const Reg y = ty_ptx_reg(&G->E, REG_32);
+  ty_ptx(&G->E, "mov.u32 $, %~", y, name);
+  return y;
+}
+
+void ty_gen_number(Gen *G, int shift, Reg *first, Reg *step) {
+  Ptx *E = &G->E;
+  const Reg t = special(G, "tid.x"), b = special(G, "ctaid.x"), n = special(G, "nctaid.x"),
+            own = ty_ptx_reg(E, REG_32);
+  const i64 each = PROGRAM_THREADS >> shift;
+  ty_ptx(E, "shr.u32 $, $, #", own, t, (i64)shift);
+  ty_ptx(E, "and.b32 $, $, #", G->lane = ty_ptx_reg(E, REG_32), t, (1ll << shift) - 1);
+  const Reg by = index_reg(G);
+  ty_ptx(E, "mov.~ $, #", index_bits(G), by, each);
+  *step = index_op(G, "mul.lo", index_of(G, n), by);
+  const Reg at = index_op(G, "add", index_op(G, "mul.lo", index_of(G, b), by), index_of(G, own));
+  *first = index_reg(G);
+  index_move(G, *first, at);
+}
 
 /* Coordinates along dims [from, to) of a number that counts over them. */
 void ty_gen_decompose(Gen *G, Reg number, int from, int to) {

@@ -103,13 +103,16 @@ static inline void set(Gen *G, int ctype, Reg to, u64 bits) {
 
 static inline bool by_parts(const Gen *G) { return G->v.four || G->v.each; }
 static inline bool is_flat(const Gen *G, int operand) {
-  return by_parts(G) && G->v.flat >> operand & 1;
+  return (by_parts(G) || G->v.turn) && G->v.flat >> operand & 1;
 }
 static inline int row_threads(const Gen *G) { return G->v.each ? G->v.threads : 32; }
 /* Rows of R that a block of the canonical order has. */
 static inline i64 block_size(const Gen *G) { return G->p->kind == K_ROW ? BLOCK : COL_BLOCK; }
 
 /* --- ptx_body.c: places and values of the body */
+
+/* The thread's number in the grid, and how many there are: `shift` 5 counts warps, and so on. */
+void ty_gen_number(Gen *G, int shift, Reg *first, Reg *step);
 
 /* Coordinates along dims [from, to) of a number that counts over them. */
 void ty_gen_decompose(Gen *G, Reg number, int from, int to);
@@ -143,10 +146,13 @@ void ty_gen_finish_accs(Gen *G);
 void ty_gen_store_node(Gen *G, Reg unit, Reg group);
 void ty_gen_load_node(Gen *G, Reg unit, Reg group);
 
+/* --- ptx_scan_step.c */
+
+void ty_gen_emit_scan(Gen *G, int i);
+
 /* --- ptx_scan.c */
 
 void ty_gen_begin_scans(Gen *G);
-void ty_gen_emit_scan(Gen *G, int i);
 void ty_gen_scan_elements(Gen *G, Reg from, Reg to);
 /* TOTALS and SCAN: a block of a row; OFFSETS: a row. */
 void ty_gen_scan_unit(Gen *G, Reg unit, Reg group);
@@ -162,9 +168,8 @@ void ty_gen_finish_unit(Gen *G, Reg unit);
 
 void ty_gen_map_kernel(Gen *G);
 
-/* --- ptx_program.c */
+/* --- ptx_turn.c */
 
-/* The thread's number in the grid, and how many there are: `shift` 5 counts warps, and so on. */
-void ty_gen_number(Gen *G, int shift, Reg *first, Reg *step);
+void ty_gen_turn_kernel(Gen *G);
 
 #endif

@@ -4,7 +4,7 @@
 **
 ** How a domain is shared out:
 **   map      a thread an element, or four where what is stored lies in aligned groups of four, and on by all threads of the
-**            grid
+**            grid; where operands lie across what is stored, a block of threads a tile (ptx_turn.c)
 **   rows     half a warp a row, fewer threads for a short one: thread t has elements 4 t .. 4 t + 3 of every 64, or two of every
 **            32 where a lane of the canonical order is 8 bytes, by accesses of 16 bytes. Where memory does not lie so, a warp a
 **            row: thread t has the elements t and t + 32 of every 64. Passes over the row compute anew what they need.
@@ -18,28 +18,6 @@
 ** Stores come last, so that an output may be an operand's memory: an element is read by the thread that writes it.
 */
 #include "device/cuda/ptx_gen.h"
-
-static Reg special(Gen *G, const char *name) {
-  const Reg y = ty_ptx_reg(&G->E, REG_32);
-  ty_ptx(&G->E, "mov.u32 $, %~", y, name);
-  return y;
-}
-
-/* The thread's number in the grid, and how many there are: `shift` 5 counts warps, and so on. */
-void ty_gen_number(Gen *G, int shift, Reg *first, Reg *step) {
-  Ptx *E = &G->E;
-  const Reg t = special(G, "tid.x"), b = special(G, "ctaid.x"), n = special(G, "nctaid.x"),
-            own = ty_ptx_reg(E, REG_32);
-  const i64 each = PROGRAM_THREADS >> shift;
-  ty_ptx(E, "shr.u32 $, $, #", own, t, (i64)shift);
-  ty_ptx(E, "and.b32 $, $, #", G->lane = ty_ptx_reg(E, REG_32), t, (1ll << shift) - 1);
-  const Reg by = index_reg(G);
-  ty_ptx(E, "mov.~ $, #", index_bits(G), by, each);
-  *step = index_op(G, "mul.lo", index_of(G, n), by);
-  const Reg at = index_op(G, "add", index_op(G, "mul.lo", index_of(G, b), by), index_of(G, own));
-  *first = index_reg(G);
-  index_move(G, *first, at);
-}
 
 static void reduce_kernel(Gen *G) {
   Ptx *E = &G->E;
@@ -93,7 +71,8 @@ Text ty_ptx_program(const Program *p, const Variant *v) {
   G->r_all = index_param(G, PARAM_R);
   for (int i = 0; i < p->nbody; i++)
     if (G->C.class[i] == CLASS_UNIFORM) ty_gen_emit(G, i);
-  if (p->kind == K_MAP) ty_gen_map_kernel(G);
+  if (v->turn) ty_gen_turn_kernel(G);
+  else if (p->kind == K_MAP) ty_gen_map_kernel(G);
   else reduce_kernel(G);
   const Text t = ty_ptx_end(&G->E, end, G->l.bytes, PROGRAM_THREADS);
   ty_mem_free(G);

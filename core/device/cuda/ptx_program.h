@@ -30,9 +30,13 @@ typedef struct Variant {
   u8 four; /* maps: a thread has four neighbours along the last dim but one, whose last dim is these; FOUR_ */
   u8 each; /* rows: neighbours that a thread has, so many lanes of the canonical order; 0: two that are 32 apart */
   u8 threads; /* of a row, where `each` is not 0 */
-  u32 flat;   /* operands, as bits, of which they lie side by side, aligned; */
-  u32 same;   /* of which they are one element */
+  u8 turn; /* maps: dim + 1, along which operands lie side by side that are read by tiles, those of `flat`; or 0 */
+  u32 flat; /* operands, as bits, of which they lie side by side, aligned; */
+  u32 same; /* of which they are one element */
 } Variant;
+/* Elements of a tile's side, and the shared memory that a tile takes. */
+enum { TURN_SIDE = 32, TURN_MOST = 40 << 10 };
+#define TURN_BYTES(size) ((i32)(size)*TURN_SIDE * (TURN_SIDE + 1))
 /* Whether there are always four; of FOUR_TAIL, a map of one dim, PARAM_R says how many elements there are. */
 enum { FOUR_NONE, FOUR_ALL, FOUR_TAIL };
 

@@ -68,6 +68,7 @@ void ty_ptx_bring(Ptx *E, const Stage *S, Bring *b, Reg left, u64 beyond) {
   for (int q = 0; q < b->n; q++) {
     const Reg times = b->by ? b->by : b->times[q], y = ty_ptx_value(E, S->ctype);
     if (times) v[q] = ty_ptx_binary(E, P_MUL, S->ctype, v[q], times);
+    if (S->mma) v[q] = ty_ptx_tf32(E, v[q]);
     ty_ptx(E, "selp.~ $, $, $, $", bits, y, v[q], none, there[q]);
     ty_ptx(E, "st.shared.~ [$+#], $", bits, b->to, q * b->bytes, y);
   }
@@ -108,4 +109,68 @@ void ty_ptx_outer(Ptx *E, const Stage *S, Reg rows, i64 row, Reg columns, i64 co
       for (int j = 0; j < STAGE_OWN; j++)
         ty_ptx(E, "fma.rn.~ $, $, $, $", type_of(S->ctype), acc[i][j], x[i], y[j], acc[i][j]);
   }
+}
+
+/* --- tensor cores */
+
+enum { WARP_ROWS = 16, WARP_COLUMNS = 32, MMA_ROWS = 8, MMA_COLUMNS = 8, MMA_DEPTH = 8 };
+
+Reg ty_ptx_tf32(Ptx *E, Reg v) {
+  const Reg y = ty_ptx_reg(E, REG_32);
+  ty_ptx(E, "cvt.rna.tf32.f32 $, $", y, v);
+  return y;
+}
+
+/* Lane 4 g + t of a warp has row g and g + 8 of its rows, column g of each 8, lines t and t + 4; of sums columns 2 t and 2 t + 1. */
+Fragments ty_ptx_fragments(Ptx *E, const Stage *S) {
+  const Reg pitch = constant(E, ty_ptx_pitch(S)), four = constant(E, 4);
+  Reg g, t, warp, down, across, slow, quick;
+  t = ty_ptx_cut(E, S->thread, 4, &g);
+  g = ty_ptx_cut(E, g, MMA_COLUMNS, &warp);
+  across = ty_ptx_cut(E, warp, STAGE_SIDE / WARP_COLUMNS, &down);
+  const Reg row = mad(E, down, constant(E, WARP_ROWS), g),
+            column = op(E, "mul.lo", across, constant(E, WARP_COLUMNS)),
+            sum = mad(E, t, constant(E, 2), column);
+  quick = ty_ptx_cut(E, S->thread, STAGE_SIDE / STAGE_OWN, &slow);
+  return (Fragments){.rows = mad(E, t, pitch, op(E, "mul.lo", row, four)),
+                     .columns = mad(E, t, pitch, op(E, "mul.lo", op(E, "add", column, g), four)),
+                     .sums = mad(E, row, pitch, op(E, "mul.lo", sum, four)),
+                     .own = mad(E, op(E, "mul.lo", slow, constant(E, STAGE_OWN)), pitch,
+                                op(E, "mul.lo", quick, constant(E, STAGE_OWN * 4)))};
+}
+
+static Reg fragment(Ptx *E, Reg at, i64 offset) {
+  const Reg y = ty_ptx_reg(E, REG_32);
+  ty_ptx(E, "ld.shared.b32 $, [$+#]", y, at, offset);
+  return y;
+}
+
+void ty_ptx_outer_mma(Ptx *E, const Stage *S, Reg rows, i64 row, Reg columns, i64 column, Own acc) {
+  const i64 pitch = ty_ptx_pitch(S), half = MMA_DEPTH / 2 * pitch;
+  for (int d = 0; d < S->depth; d += MMA_DEPTH) {
+    const i64 at = row + d * pitch;
+    const Reg a[] = {fragment(E, rows, at), fragment(E, rows, at + MMA_ROWS * 4),
+                     fragment(E, rows, at + half), fragment(E, rows, at + half + MMA_ROWS * 4)};
+    for (int n = 0; n < WARP_COLUMNS / MMA_COLUMNS; n++) {
+      const i64 from = column + d * pitch + n * MMA_COLUMNS * 4;
+      const Reg b0 = fragment(E, columns, from), b1 = fragment(E, columns, from + half),
+                *c = acc[n];
+      ty_ptx(
+          E,
+          "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {$, $, $, $}, {$, $, $, $}, {$, $}, "
+          "{$, $, $, $}",
+          c[0], c[1], c[2], c[3], a[0], a[1], a[2], a[3], b0, b1, c[0], c[1], c[2], c[3]);
+    }
+  }
+}
+
+void ty_ptx_from_fragments(Ptx *E, const Stage *S, const Fragments *f, Reg square, Own acc) {
+  const i64 pitch = ty_ptx_pitch(S);
+  const Reg sums = op(E, "add", square, f->sums), own = op(E, "add", square, f->own);
+  for (int n = 0; n < STAGE_OWN; n++)
+    for (int h = 0; h < 2; h++)
+      ty_ptx(E, "st.shared.v2.b32 [$+#], {$, $}", sums, h * MMA_ROWS * pitch + n * MMA_COLUMNS * 4,
+             acc[n][2 * h], acc[n][2 * h + 1]);
+  ty_ptx(E, "bar.sync 0");
+  for (int i = 0; i < STAGE_OWN; i++) ty_ptx_four(E, S->ctype, own, i * pitch, acc[i]);
 }

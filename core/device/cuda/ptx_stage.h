@@ -11,13 +11,14 @@ enum { STAGE_SIDE = 64, STAGE_THREADS = 256, STAGE_OWN = 4, STAGE_MOST = 8, STAG
 
 typedef struct Stage {
   int dtype, ctype, depth;
+  bool mma;   /* products of f32 on tensor cores: what is brought is rounded to TF32 */
   Reg thread; /* of the block, 64 bits */
   Reg memory; /* the address of shared memory */
 } Stage;
 
 /* From line to line, in bytes: lines are padded, so that neighbours down a column lie in different banks. */
 static inline i64 ty_ptx_pitch(const Stage *S) {
-  return STAGE_SIDE * (ty_ptx_wide(S->ctype) ? 8 : 4) + STAGE_PAD;
+  return STAGE_SIDE * (ty_ptx_wide(S->ctype) ? 8 : 4) + (S->mma ? 2 * STAGE_PAD : STAGE_PAD);
 }
 
 /* What is brought: element (k, i) lies at base + k along + i across; i below `left`. by, line: numbers that it is
@@ -51,6 +52,18 @@ typedef Reg Own[STAGE_OWN][STAGE_OWN];
 void ty_ptx_own(Ptx *E, int ctype, u64 bits, Own y); /* new registers with that value */
 /* acc[i][j] = fma(rows[i], columns[j], acc[i][j]) for `depth` lines, that begin so many bytes behind the addresses. */
 void ty_ptx_outer(Ptx *E, const Stage *S, Reg rows, i64 row, Reg columns, i64 column, Own acc);
+
+/* The same of `depth` lines by the tensor cores, with S->mma: a warp has 16 rows by 32 columns, a thread of them what the manual says
+** of m16n8k8's fragments, acc[n] of columns 8 n and on. rows, columns: of the thread, see ty_ptx_fragments. */
+typedef struct Fragments {
+  Reg rows, columns, /* bytes from a piece's beginning to the thread's first element */
+      sums, own;     /* from a square's: to its first sum by fragments, to its 4 x 4 */
+} Fragments;
+Fragments ty_ptx_fragments(Ptx *E, const Stage *S);
+void ty_ptx_outer_mma(Ptx *E, const Stage *S, Reg rows, i64 row, Reg columns, i64 column, Own acc);
+/* Sums by fragments become those of ty_ptx_outer: through 64 lines of shared memory from an address on, between two barriers. */
+void ty_ptx_from_fragments(Ptx *E, const Stage *S, const Fragments *f, Reg square, Own acc);
+Reg ty_ptx_tf32(Ptx *E, Reg v); /* rounded */
 
 /* y = x mod n, *rest = x / n, n a power of two. */
 Reg ty_ptx_cut(Ptx *E, Reg x, i64 n, Reg *rest);

@@ -19,6 +19,7 @@ local SHORT, MOST, HEAVY = 16, 64, 16 -- rows up to SHORT; longer ones of at lea
 ---@param Emit table
 ---@param h table functions of program.lua
 return function(Emit, h)
+  Emit.GROUP = GROUP
   local offset_of, sum_text, is_reduction, is_position, lanes_of, JOINS = h.offset_of, h.sum_text, h.is_reduction,
     h.is_position, h.lanes_of, h.JOINS
 

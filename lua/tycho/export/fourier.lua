@@ -9,7 +9,7 @@ local sizes = require "tycho.export.sizes"
 
 local floor, sqrt = math.floor, math.sqrt
 local text = sizes.text
-local DIRECT, MOST = 2 ^ 14, 19 -- as in core/device/cpu/fft.h
+local DIRECT, MOST, ODD_MOST = 2 ^ 14, 19, 53 -- as in core/device/fft_plan.h
 
 prelude.piece("fft_roots", { "fma_f64" }, [[
 /* The cosine and the sine of t / n turns. */
@@ -236,7 +236,101 @@ TY_INLINE void ty_fft_merge_@S(@T *yr, @T *yi, const @T *xr, const @T *xi, int64
 }
 ]])
 
+prelude.family("fft_real_@S", prelude.FLOATS, { "fft_@S" }, [[
+/* Output k of a pass of radix r over n real numbers, r odd, times its factors; of k = 0 the real parts alone. */
+static void ty_fft_halve_@S(int64_t n, int r, int k, const @T *x, @T *ur, @T *ui) {
+  const int64_t m = n / r;
+  @T turn[2 * 53];
+  for (int i = 0; i < r; i++) {
+    double c, s;
+    ty_fft_root(i, r, &c, &s);
+    turn[i] = (@T)c, turn[r + i] = (@T)s;
+  }
+  for (int64_t p = 0; p < m; p++) {
+    @T re = x[p], im = 0;
+    for (int i = 1; i <= r / 2; i++) {
+      const @T a = x[p + m * i], b = x[p + m * (r - i)], sum = a + b, less = a - b;
+      const int at = i * k % r;
+      const @T c = sum * turn[at], s = less * turn[r + at];
+      re = re + (k ? c : sum), im = i == 1 ? s : im + s;
+    }
+    ur[p] = re;
+    if (!k) continue;
+    ui[p] = -im;
+    if (m == 1) continue;
+    double c, s;
+    ty_fft_root(p * k, n, &c, &s);
+    ty_fft_turn_@S(&ur[p], &ui[p], (@T)c, (@T)-s);
+  }
+}
+/* Number k + r l of a transform of n in u, and in its half h, whose numbers are `step` apart. */
+static void ty_fft_unfold_@S(int64_t n, int r, int k, const @T *ur, const @T *ui, @T *hr, @T *hi, int64_t step) {
+  for (int64_t l = 0; l < n / r; l++) {
+    const int64_t own = k + r * l, at = (2 * own > n ? n - own : own) * step;
+    hr[at] = ur[l], hi[at] = 2 * own > n ? -ui[l] : ui[l];
+  }
+}
+static void ty_fft_fold_@S(int64_t n, int r, int k, @T *ur, @T *ui, const @T *hr, const @T *hi, int64_t step) {
+  for (int64_t l = 0; l < n / r; l++) {
+    const int64_t own = k + r * l, at = (2 * own > n ? n - own : own) * step;
+    ur[l] = hr[at], ui[l] = 2 * own > n ? -hi[at] : hi[at];
+  }
+}
+/* The pass back: what comes of output k is added to y, k ascending; output 0 is v. After the last they are whole. */
+static void ty_fft_unite_@S(int64_t n, int r, int k, const @T *v, const @T *ur, const @T *ui, @T *y, @T weight) {
+  const int64_t m = n / r;
+  const int h = r / 2;
+  @T turn[2 * 53];
+  for (int i = 0; i < r; i++) {
+    double c, s;
+    ty_fft_root(i, r, &c, &s);
+    turn[i] = (@T)c, turn[r + i] = (@T)s;
+  }
+  for (int64_t p = 0; p < m; p++) {
+    const @T a = ur[p] * weight, b = ui[p] * weight;
+    @T re = a, im = b;
+    if (m > 1) {
+      double c, s;
+      ty_fft_root(p * k, n, &c, &s);
+      const @T wr = (@T)c, wi = (@T)-s, t = a * wr, u = b * wi, q = b * wr, o = a * wi;
+      re = t + u, im = q - o;
+    }
+    y[p] = (k == 1 ? v[p] : y[p]) + re;
+    for (int j = 1; j <= h; j++) {
+      const int at = j * k % r;
+      @T *sum = &y[p + m * j], *less = &y[p + m * (r - j)];
+      const @T c = re * turn[at], s = im * turn[r + at];
+      *sum = (k == 1 ? v[p] : *sum) + c, *less = k == 1 ? s : *less + s;
+      if (k < h) continue;
+      const @T f = *sum, g = *less;
+      *sum = f - g, *less = f + g;
+    }
+  }
+}
+]])
+
 local M = {}
+
+local function is_prime(p)
+  for d = 2, p - 1 do
+    if p % d == 0 then return false end
+  end
+  return true
+end
+
+--- The passes over an odd number of real ones: {n, r, m} each, and the length that is left, without a radix.
+local function odd_passes(n)
+  local list = {}
+  while true do
+    local r
+    for p = 3, ODD_MOST, 2 do
+      if n % p == 0 and is_prime(p) then r = p end
+    end
+    if not r then return list, n end
+    list[#list + 1] = { n = n, r = r, m = n / r }
+    n = n / r
+  end
+end
 
 --- Whether a length has no prime above MOST.
 local function is_smooth(n)
@@ -274,33 +368,67 @@ function M.fft(s, kit)
   local outer, inner = product_from(whole, 1, d - 1), product_from(whole, d + 1, rank)
   local t, stored = x.dtype, primitives.stored[x.dtype]
   local from, to = kit.slot(s.slots[1], t), kit.slot(s.slots[2], t)
-  local halves = (takes or gives) and n % 2 == 0
-  local len, h = halves and n / 2 or n, floor(n / 2)
-  local m = is_smooth(len) and len or convenient(2 * len - 1)
-  local chirped = m ~= len
-  kit.use((chirped and "fft_chirp_" or "fft_") .. t)
+  local reals = takes or gives
+  local halves, passes, rest = reals and n % 2 == 0, nil, nil
+  if reals and not halves then passes, rest = odd_passes(n) end
+  local odd = passes and #passes > 0
+  local h = floor(n / 2)
+  -- the complex transforms that it takes, by length
+  local ways, order = {}, {}
+  local function need(len)
+    if ways[len] or len < 1 then return end
+    local m = is_smooth(len) and len or convenient(2 * len - 1)
+    ways[len] = { len = len, m = m, chirped = m ~= len }
+    order[#order + 1] = ways[len]
+  end
+  if odd then
+    for _, p in ipairs(passes) do
+      if p.m > 1 then need(p.m) end
+    end
+    if rest > 1 then need(rest) end
+  else
+    need(halves and n / 2 or n)
+  end
+  local side, rows, wide, doubles, tables = 0, h + 1, 0, 0, 0
+  for _, way in ipairs(order) do
+    local own = way.m > DIRECT and way.m or 0 -- at most: of the longer side of a split
+    side, rows = math.max(side, own), math.max(rows, way.m)
+    if way.chirped then wide = math.max(wide, 4 * way.m + 4 * own) end
+    way.w, doubles = doubles, doubles + 2 * way.m
+    if way.chirped then way.chirp, tables = tables, tables + 2 * way.len + 2 * way.m end
+    kit.use((way.chirped and "fft_chirp_" or "fft_") .. t)
+  end
+  if odd then kit.use("fft_real_" .. t) end
   if halves then kit.use("fft_half_" .. t) end
   local scale = norm == 1 and 1 / n or norm == 2 and 1 / sqrt(n) or 1
   local weight = kind == 5 and 2 or kind == 3 and 0.5 or 1
-  local side = m > DIRECT and m or 0 -- at most: of the longer side of a split
-  local rows = math.max(m, h + 1)
-  kit.add("double *restrict w = (double *)(void *)room, *restrict wide = w + %d;", 2 * m)
-  kit.add("%s *restrict ar = (%s *)(void *)(wide + %d), *ai = ar + %d, *br = ai + %d, *bi = br + %d, *c = bi + %d;",
-    stored, stored, chirped and 4 * m + 4 * side or 0, rows, rows, rows, rows)
-  kit.add("ty_fft_roots(%d, w);", m)
-  if chirped then
-    kit.add("%s *chirp = c + %d, *all = chirp + %d;", stored, 4 * side, 2 * len)
-    kit.add("ty_fft_chirp_%s(%d, %d, chirp, all, w, wide);", t, len, m)
-  else
-    kit.add "(void)c, (void)wide;"
+  local line = odd and 2 * (h + 1) + n or 0 -- the half, and real numbers
+  if odd then
+    for _, p in ipairs(passes) do line = line + p.m end
   end
-  local function run(re, im)
-    if chirped then
-      kit.add("    ty_fft_bluestein_%s(%d, %d, %s, %s, br, bi, w, c, chirp, all);", t, len, m, re, im)
-    else
-      kit.add("    ty_fft_line_%s(%d, %s, %s, br, bi, w, c);", t, len, re, im)
+  kit.add("double *restrict w = (double *)(void *)room, *restrict wide = w + %d;", doubles)
+  kit.add("%s *restrict ar = (%s *)(void *)(wide + %d), *ai = ar + %d, *br = ai + %d, *bi = br + %d, *c = bi + %d;",
+    stored, stored, wide, rows, rows, rows, rows)
+  kit.add("%s *table = c + %d, *hr = table + %d;", stored, 4 * side, tables)
+  kit.add("%s *hi = hr + %d, *x0 = hi + %d;", stored, h + 1, h + 1)
+  kit.add "(void)wide, (void)w, (void)ai, (void)br, (void)bi, (void)c, (void)table, (void)hr, (void)hi, (void)x0;"
+  for _, way in ipairs(order) do
+    kit.add("ty_fft_roots(%d, w + %d);", way.m, way.w)
+    if way.chirped then
+      kit.add("ty_fft_chirp_%s(%d, %d, table + %d, table + %d, w + %d, wide);", t, way.len, way.m, way.chirp,
+        way.chirp + 2 * way.len, way.w)
     end
   end
+  local function run(size, re, im)
+    local way = ways[size]
+    if way.chirped then
+      kit.add("    ty_fft_bluestein_%s(%d, %d, %s, %s, br, bi, w + %d, c, table + %d, table + %d);", t, size, way.m, re,
+        im, way.w, way.chirp, way.chirp + 2 * size)
+    else
+      kit.add("    ty_fft_line_%s(%d, %s, %s, br, bi, w + %d, c);", t, size, re, im, way.w)
+    end
+  end
+  local len = halves and n / 2 or n
   local by = primitives.double(scale)
   local scaled = ("* (%s)%s"):format(stored, by)
   kit.add("for (int64_t o = 0; o < %s; o++)", text(outer))
@@ -313,18 +441,67 @@ function M.fft(s, kit)
   if takes and halves then
     kit.add("    for (int64_t k = 0; k < %d; k++) ar[k] = %s], ai[k] = %s];", h, at(from, nx, "2 * k", true),
       at(from, nx, "2 * k + 1", true))
+  elseif odd and takes then
+    kit.add("    for (int64_t k = 0; k < %d; k++) x0[k] = %s];", n, at(from, nx, "k", true))
   elseif takes then
     kit.add("    for (int64_t k = 0; k < %d; k++) ar[k] = %s], ai[k] = 0;", n, at(from, nx, "k", true))
   else
     local re, im = "ar", "ai"
     if kind == 1 then re, im = im, re end
     if gives and halves then re, im = "br", "bi" end
+    if gives and odd then re, im = "hr", "hi" end
     kit.add("    for (int64_t k = 0; k < %d; k++) %s[k] = %s], %s[k] = %s + 1];", nx, re, at(from, nx, "k"), im,
       at(from, nx, "k"))
   end
+  local one = ("(%s)%s"):format(stored, primitives.double(weight))
+  local function mirrored(size, re, im, step)
+    kit.add("    ar[0] = %s[0], ai[0] = 0;", re)
+    kit.add("    for (int64_t k = 1; k <= %d; k++) {", floor(size / 2))
+    kit.add("      ar[k] = ar[%d - k] = %s[k * %d] * %s;", size, re, step, one)
+    kit.add("      ai[k] = %s[k * %d] * %s, ai[%d - k] = -ai[k];", im, step, one, size)
+    kit.add "    }"
+  end
+  --- From x to the half, from pass i on; and back.
+  local function forward(i, place, step)
+    local p = passes[i]
+    if not p then
+      kit.add("    for (int64_t k = 0; k < %d; k++) ar[k] = (%s)[k], ai[k] = 0;", rest, place)
+      if rest > 1 then run(rest, "ar", "ai") end
+      kit.add("    for (int64_t k = 0; k <= %d; k++) hr[k * %d] = ar[k], hi[k * %d] = ai[k];", floor(rest / 2), step,
+        step)
+      return
+    end
+    kit.add("    for (int k = 1; k <= %d; k++) {", floor(p.r / 2))
+    kit.add("    ty_fft_halve_%s(%d, %d, k, %s, ar, ai);", t, p.n, p.r, place)
+    if p.m > 1 then run(p.m, "ar", "ai") end
+    kit.add("    ty_fft_unfold_%s(%d, %d, k, ar, ai, hr, hi, %d);", t, p.n, p.r, step)
+    kit.add "    }"
+    kit.add("    ty_fft_halve_%s(%d, %d, 0, %s, %s + %d, ai);", t, p.n, p.r, place, place, p.n)
+    forward(i + 1, ("%s + %d"):format(place, p.n), step * p.r)
+  end
+  local function back(i, place, step)
+    local p = passes[i]
+    if not p then
+      mirrored(rest, "hr", "hi", step)
+      if rest > 1 then run(rest, "ai", "ar") end
+      kit.add("    for (int64_t k = 0; k < %d; k++) (%s)[k] = ar[k];", rest, place)
+      return
+    end
+    back(i + 1, ("%s + %d"):format(place, p.n), step * p.r)
+    kit.add("    for (int k = 1; k <= %d; k++) {", floor(p.r / 2))
+    kit.add("    ty_fft_fold_%s(%d, %d, k, ar, ai, hr, hi, %d);", t, p.n, p.r, step)
+    if p.m > 1 then run(p.m, "ai", "ar") end
+    kit.add("    ty_fft_unite_%s(%d, %d, k, %s + %d, ar, ai, %s, %s * 2);", t, p.n, p.r, place, p.n, place, one)
+    kit.add "    }"
+  end
   if takes then
-    run("ar", "ai")
     local re, im = "ar", "ai"
+    if odd then
+      forward(1, "x0", 1)
+      re, im = "hr", "hi"
+    else
+      run(len, "ar", "ai")
+    end
     if halves then
       kit.add("    ty_fft_split_%s(br, bi, ar, ai, %d);", t, h)
       re, im = "br", "bi"
@@ -336,25 +513,23 @@ function M.fft(s, kit)
     kit.add("      %s] = %s[k] * by, %s + 1] = %s[k] * by;", at(to, ny, "k"), re, at(to, ny, "k"), im)
     kit.add "    }"
   elseif gives then
-    local one = primitives.double(weight)
-    if halves then
-      kit.add("    ty_fft_merge_%s(ar, ai, br, bi, %d, (%s)%s);", t, h, stored, one)
+    if odd then
+      back(1, "x0", 1)
     else
-      kit.add("    ai[0] = 0;")
-      kit.add("    for (int64_t k = 1; k <= %d; k++) {", h)
-      kit.add("      ar[k] = ar[%d - k] = ar[k] * (%s)%s;", n, stored, one)
-      kit.add("      ai[k] = ai[k] * (%s)%s, ai[%d - k] = -ai[k];", stored, one, n)
-      kit.add "    }"
+      if halves then kit.add("    ty_fft_merge_%s(ar, ai, br, bi, %d, %s);", t, h, one)
+      else mirrored(n, "ar", "ai", 1) end
+      run(len, "ai", "ar")
     end
-    run("ai", "ar")
-    if halves then
+    if odd then
+      kit.add("    for (int64_t k = 0; k < %d; k++) %s] = x0[k] %s;", n, at(to, ny, "k", true), scaled)
+    elseif halves then
       kit.add("    for (int64_t k = 0; k < %d; k++) %s] = ar[k] %s, %s] = ai[k] %s;", h, at(to, ny, "2 * k", true),
         scaled, at(to, ny, "2 * k + 1", true), scaled)
     else
       kit.add("    for (int64_t k = 0; k < %d; k++) %s] = ar[k] %s;", n, at(to, ny, "k", true), scaled)
     end
   else
-    run("ar", "ai")
+    run(len, "ar", "ai")
     local re, im = "ar", "ai"
     if kind == 1 then re, im = im, re end
     kit.add("    for (int64_t k = 0; k < %d; k++) %s] = %s[k] %s, %s + 1] = %s[k] %s;", n, at(to, ny, "k"), re, scaled,
@@ -362,9 +537,8 @@ function M.fft(s, kit)
   end
   kit.add "  }"
   local size = primitives.bytes[t]
-  local doubles = 2 * m + (chirped and 4 * m + 4 * side or 0)
-  local floats = 4 * rows + 4 * side + (chirped and 2 * len + 2 * m or 0)
-  return kit.aligned(doubles * 8 + floats * size)
+  local floats = 4 * rows + 4 * side + tables + 2 * (h + 1) + line
+  return kit.aligned((doubles + wide) * 8 + floats * size)
 end
 
 return M

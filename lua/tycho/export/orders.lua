@@ -360,7 +360,8 @@ end
 function M.search(s, kit)
   local node = s.node
   local sorted, values = node.operands[1], node.operands[2]
-  local row, v, y = kit.slot(s.slots[1], sorted.dtype), kit.slot(s.slots[2], values.dtype), kit.slot(s.slots[3], "i64")
+  local row, v = kit.slot(s.slots[1], sorted.dtype), kit.slot(s.slots[2], values.dtype)
+  local y = kit.slot(s.slots[3], "i64")
   local n, m = text(sorted.shape[#sorted.shape]), text(values.shape[#values.shape])
   local key = primitives.bytes[sorted.dtype] == 8 and "uint64_t" or "uint32_t"
   kit.use("key_" .. sorted.dtype)
@@ -369,12 +370,13 @@ function M.search(s, kit)
   kit.add("    const int some = %s - i < 4 ? (int)(%s - i) : 4;", m, m)
   kit.add("    int64_t low[4] = {0, 0, 0, 0};")
   kit.add("    %s key[4];", key)
-  kit.add("    for (int k = 0; k < 4; k++) key[k] = ty_key_%s(%s[o * %s + i + (k < some ? k : 0)]);", sorted.dtype, v, m)
+  kit.add("    for (int k = 0; k < 4; k++) key[k] = ty_key_%s(%s[o * %s + i + (k < some ? k : 0)]);", sorted.dtype,
+    v, m)
   kit.add("    for (int64_t n = %s, half; n > 0; n -= half) {", n)
   kit.add("      half = (n + 1) >> 1;")
   kit.add("      for (int k = 0; k < 4; k++)")
-  kit.add("        low[k] += half & -(int64_t)(ty_key_%s(%s[o * %s + low[k] + half - 1]) %s key[k]);", sorted.dtype, row, n,
-    node.k == 1 and "<=" or "<")
+  kit.add("        low[k] += half & -(int64_t)(ty_key_%s(%s[o * %s + low[k] + half - 1]) %s key[k]);", sorted.dtype,
+    row, n, node.k == 1 and "<=" or "<")
   kit.add "    }"
   kit.add("    for (int k = 0; k < some; k++) %s[o * %s + i + k] = low[k];", y, m)
   kit.add "  }"

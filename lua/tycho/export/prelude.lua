@@ -29,9 +29,11 @@ local function family(name, types, needs, text)
   end
 end
 
-local F32 = { T = "float", S = "f32", U = "uint32_t", I = "int32_t", W = "31", D = "f", B = "23", Q = "0x7fc00000u", M = "0x80000000u",
+local F32 = { T = "float", S = "f32", U = "uint32_t", I = "int32_t", W = "31", D = "f", B = "23",
+  Q = "0x7fc00000u", M = "0x80000000u",
   P = "0x1p23f", N = "ty_float_f32(0xff800000u)" }
-local F64 = { T = "double", S = "f64", U = "uint64_t", I = "int64_t", W = "63", D = "", B = "52", Q = "0x7ff8000000000000u",
+local F64 = { T = "double", S = "f64", U = "uint64_t", I = "int64_t", W = "63", D = "", B = "52",
+  Q = "0x7ff8000000000000u",
   M = "0x8000000000000000u", P = "0x1p52", N = "ty_float_f64(UINT64_C(0xfff0000000000000))" }
 local I32 = { T = "int32_t", S = "i32", U = "uint32_t", W = "31" }
 local I64 = { T = "int64_t", S = "i64", U = "uint64_t", W = "63" }
@@ -55,8 +57,8 @@ M.head = [[
 #endif
 #if defined(__clang__)
 #pragma clang fp contract(off)
-#elif defined(__GNUC__)
-#pragma GCC optimize("fp-contract=off", "no-trapping-math")
+#elif defined(__GNUC__) /* no-tree-pre: or conditions become branches, and loops with them no vectors */
+#pragma GCC optimize("fp-contract=off", "no-trapping-math", "no-tree-pre")
 #else
 #pragma STDC FP_CONTRACT OFF
 #endif
@@ -335,10 +337,16 @@ static double ty_fma_f64(double a, double b, double c) {
 
 -- Whole numbers -------------------------------------------------------------------------------------------------------
 
--- Of 32 bits by way of doubles, of which there are vectors: a quotient is further from the next whole number than it
--- is rounded.
-for _, i in ipairs { { I32, "(int32_t)((double)a / (double)by)" }, { I64, "a / by" } } do
-  family("divi_@S", { i[1] }, {}, (gsub([[
+-- By way of doubles, of which there are vectors and which are faster where there are none: a quotient of less than 2^51
+-- is further from the next whole number than it is rounded.
+for _, i in ipairs { { I32, "(int32_t)((double)a / (double)by)" }, { I64, "ty_quotient_i64(a, by)", [[
+TY_INLINE int64_t ty_quotient_i64(int64_t a, int64_t b) {
+  const uint64_t most = UINT64_C(1) << 51;
+  if (((uint64_t)a + most) >> 52 || ((uint64_t)b + most) >> 52) return a / b;
+  return (int64_t)((double)a / (double)b);
+}
+]] } } do
+  family("divi_@S", { i[1] }, {}, (gsub((i[3] or "") .. [[
 TY_INLINE @T ty_divi_@S(@T a, @T b) {
   const @T by = ((b == 0) | (b == -1)) ? 1 : b, q = @Q;
   return b == 0 ? 0 : b == -1 ? (@T)(0 - (@U)a) : q;
@@ -386,7 +394,37 @@ TY_INLINE uint16_t ty_to_f16(float a) {
   const uint32_t y = m < 0x38800000u ? low : m >= 0x477ff000u ? 0x7c00u : high;
   return (uint16_t)(m > 0x7f800000u ? 0x7e00u : y | s);
 }
-TY_INLINE float ty_narrow_f16(float a) { return ty_from_f16(ty_to_f16(a)); }
+TY_INLINE float ty_narrow_f16(float a) {
+  const uint32_t u = ty_raw_f32(a), m = u & 0x7fffffffu, s = u & 0x80000000u;
+  const uint32_t low = ty_raw_f32((ty_float_f32(m) + 0.5f) - 0.5f);
+  const uint32_t high = (m + 0x0fffu + (m >> 13 & 1)) & ~0x1fffu;
+  const uint32_t r = m < 0x38800000u ? low : high, y = r > 0x477fe000u ? 0x7f800000u : r;
+  return ty_float_f32(m > 0x7f800000u ? 0x7fc00000u : y | s);
+}
+]])
+
+piece("halves", { "f16" }, [[
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+TY_INLINE void ty_widen_f16(float *restrict to, const uint16_t *restrict from, int n) {
+  int i = 0;
+#if defined(__F16C__)
+  for (; i + 8 <= n; i += 8) _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(from + i))));
+#endif
+  for (; i < n; i++) to[i] = ty_from_f16(from[i]);
+}
+TY_INLINE void ty_halve_f16(uint16_t *restrict to, const float *restrict from, int n) {
+  int i = 0;
+#if defined(__F16C__)
+  for (; i + 8 <= n; i += 8) {
+    const __m256 v = _mm256_loadu_ps(from + i), nan = _mm256_set1_ps(ty_float_f32(0x7fc00000u));
+    const __m256 y = _mm256_blendv_ps(v, nan, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+    _mm_storeu_si128((void *)(to + i), _mm256_cvtps_ph(y, _MM_FROUND_TO_NEAREST_INT));
+  }
+#endif
+  for (; i < n; i++) to[i] = ty_to_f16(from[i]);
+}
 ]])
 
 piece("bf16", { "bits_f32" }, [[
@@ -415,109 +453,6 @@ TY_INLINE int32_t ty_philox(int64_t element, int64_t stream, int64_t seed, int w
   return (int32_t)(word == 0 ? a : word == 1 ? b : word == 2 ? c : d);
 }
 ]])
-
--- Vectors -------------------------------------------------------------------------------------------------------------
-
-piece("unroll", {}, [[
-#if defined(__clang__)
-#define TY_UNROLL _Pragma("clang loop unroll(full)")
-#elif defined(__GNUC__)
-#define TY_UNROLL _Pragma("GCC unroll 16")
-#else
-#define TY_UNROLL
-#endif
-]])
-
-piece("slides", { "unroll" }, [[
-/* Vectors whose elements move: TY_SLIDE_n(a, b, k) is the last k of a, then the first n - k of b. */
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_shufflevector)
-#if defined(__AVX512F__)
-#define TY_WIDE 64
-#elif defined(__AVX2__)
-#define TY_WIDE 32
-#elif defined(__SSE2__) || defined(__aarch64__)
-#define TY_WIDE 16
-#endif
-#endif
-#endif
-#define TY_SLIDE_2(a, b, k) __builtin_shufflevector(a, b, 2 - (k), 3 - (k))
-#define TY_SLIDE_4(a, b, k) __builtin_shufflevector(a, b, 4 - (k), 5 - (k), 6 - (k), 7 - (k))
-#define TY_SLIDE_8(a, b, k) \
-  __builtin_shufflevector(a, b, 8 - (k), 9 - (k), 10 - (k), 11 - (k), 12 - (k), 13 - (k), 14 - (k), 15 - (k))
-#define TY_SLIDE_16(a, b, k) \
-  __builtin_shufflevector(a, b, 16 - (k), 17 - (k), 18 - (k), 19 - (k), 20 - (k), 21 - (k), 22 - (k), 23 - (k), \
-                          24 - (k), 25 - (k), 26 - (k), 27 - (k), 28 - (k), 29 - (k), 30 - (k), 31 - (k))
-#define TY_LAST_2(a) __builtin_shufflevector(a, a, 1, 1)
-#define TY_LAST_4(a) __builtin_shufflevector(a, a, 3, 3, 3, 3)
-#define TY_LAST_8(a) __builtin_shufflevector(a, a, 7, 7, 7, 7, 7, 7, 7, 7)
-#define TY_LAST_16(a) \
-  __builtin_shufflevector(a, a, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15)
-#if TY_WIDE == 64
-#define TY_SLIDE_4B TY_SLIDE_16
-#define TY_SLIDE_8B TY_SLIDE_8
-#define TY_LAST_4B TY_LAST_16
-#define TY_LAST_8B TY_LAST_8
-#elif TY_WIDE == 32
-#define TY_SLIDE_4B TY_SLIDE_8
-#define TY_SLIDE_8B TY_SLIDE_4
-#define TY_LAST_4B TY_LAST_8
-#define TY_LAST_8B TY_LAST_4
-#elif TY_WIDE == 16
-#define TY_SLIDE_4B TY_SLIDE_4
-#define TY_SLIDE_8B TY_SLIDE_2
-#define TY_LAST_4B TY_LAST_4
-#define TY_LAST_8B TY_LAST_2
-#endif
-]])
-
--- Orders of summation -------------------------------------------------------------------------------------------------
-
-for _, f in ipairs(FLOATS) do
-  for _, op in ipairs { { "sum", "+", "-0.0" }, { "prod", "*", "1" } } do
-    local t = { T = f.T, S = f.S, Z = f == F32 and "4" or "8", N = op[1], O = op[2], I = op[3] .. (op[3] ~= "1" and f.D or "") }
-    piece("join_" .. op[1] .. "_" .. f.S, { "slides" }, (gsub([[
-/* n lanes, a power of two, come to one: the upper half of what is left joins the lower one. */
-TY_INLINE @T ty_join_@N_@S(@T *a, const int n) {
-#ifdef TY_WIDE
-  typedef @T V __attribute__((vector_size(TY_WIDE), aligned(sizeof(@T)), may_alias));
-  enum { E = TY_WIDE / sizeof(@T) };
-  if (n >= E) {
-    V w[64 / E], v;
-    TY_UNROLL
-    for (int i = 0; i < n / E; i++) w[i] = *(const V *)(a + i * E);
-    TY_UNROLL
-    for (int s = 32 / E; s; s /= 2)
-      if (s * E < n)
-        TY_UNROLL
-        for (int i = 0; i < s; i++) w[i] = w[i] @O w[i + s];
-    v = w[0];
-    if (E > 8) v = v @O TY_SLIDE_@ZB(v, v, E - (E > 8 ? 8 : 0));
-    if (E > 4) v = v @O TY_SLIDE_@ZB(v, v, E - (E > 4 ? 4 : 0));
-    if (E > 2) v = v @O TY_SLIDE_@ZB(v, v, E - (E > 2 ? 2 : 0));
-    v = v @O TY_SLIDE_@ZB(v, v, E - 1);
-    return v[0];
-  }
-#endif
-  TY_UNROLL
-  for (int s = 32; s; s /= 2)
-    for (int j = 0; s < n && j < s; j++) a[j] = a[j] @O a[j + s];
-  return a[0];
-}
-]], "@(%w)", t)))
-    piece("tree_" .. op[1] .. "_" .. f.S, {}, (gsub([[
-/* A block of w sums is complete, after c others: it joins those that wait, as a binary counter counts; the last
-** one all. */
-TY_INLINE void ty_tree_@N_@S(@T *restrict acc, @T *restrict wait, int64_t w, int64_t c, int last) {
-  int k = 0;
-  for (; last ? c >> k : c >> k & 1; k++)
-    if (c >> k & 1)
-      for (int64_t j = 0; j < w; j++) acc[j] = wait[k * w + j] @O acc[j];
-  for (int64_t j = 0; !last && j < w; j++) wait[k * w + j] = acc[j], acc[j] = @I;
-}
-]], "@(%w)", t)))
-  end
-end
 
 -- What callers give ---------------------------------------------------------------------------------------------------
 

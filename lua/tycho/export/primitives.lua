@@ -221,7 +221,10 @@ local function to_store(dtype, v, use)
   return v
 end
 
-M.loaded, M.to_store = loaded, to_store
+M.loaded, M.to_store, M.unsigned = loaded, to_store, unsigned
+
+--- The dtype that a `narrow` rounds to.
+function M.narrowed(ins) return dtypes[ins.imm] end
 
 local limits = { bool = { "0.0", "1.0" }, u8 = { "0.0", "255.0" }, i8 = { "-128.0", "127.0" },
   i16 = { "-32768.0", "32767.0" }, i32 = { "-0x1p31", "0x1.fffffffcp30" }, i64 = { "-0x1p63", "0x1.fffffffffffffp62" },

@@ -6,6 +6,7 @@
 -- with fma; elsewhere the same loops go number by number. What tiles cannot read where it lies is copied to scratch
 -- first: halves, columns that are no neighbours, windows over images.
 
+require "tycho.export.sums"
 local prelude = require "tycho.export.prelude"
 local primitives = require "tycho.export.primitives"
 local program = require "tycho.export.program"

@@ -6,12 +6,13 @@
 -- of as many elements as there are lanes, element j of a chunk to lane j, so that compilers make vectors of the
 -- loops; columns go in strips, of which each row is one step of lane r % 4.
 
+require "tycho.export.sums"
 local primitives = require "tycho.export.primitives"
 local sizes = require "tycho.export.sizes"
 
 local format, find, sub = string.format, string.find, string.sub
-local concat, insert, ipairs, type = table.concat, table.insert, ipairs, type
-local min, max = math.min, math.max
+local concat, insert, ipairs, next, type = table.concat, table.insert, ipairs, next, type
+local max = math.max
 local text, at_most = sizes.text, sizes.at_most
 local ctype, loaded, to_store = primitives.ctype, primitives.loaded, primitives.to_store
 local expression, identity, empty, floating = primitives.expression, primitives.identity, primitives.empty,
@@ -160,8 +161,7 @@ end
 function Emit:value(v, index)
   local ins, use = self.p.body[v], self.use
   if ins.op == "load" then
-    local operand = self.p.operands[ins.imm]
-    local y = loaded(operand.dtype, format("%s[%s]", self.pointer(ins.imm), index(ins.imm)), use)
+    local y = loaded(self:dtype_at(ins.imm), format("%s[%s]", self.pointer(ins.imm), index(ins.imm)), use)
     return self.guard and format("%s ? %s : 0", self.guard, y) or y
   elseif ins.op == "iota" then
     return format("(int64_t)(%s)", index(ins.imm))
@@ -173,13 +173,22 @@ function Emit:value(v, index)
   local names = {}
   for k = 1, 3 do names[k] = ins[k] and self:name(ins[k]) end
   local y = expression(ins, names[1], names[2], names[3], use)
+  if ins.op == "sel" and self.divides and not floating[ins.type] then -- no branches where there are no vectors
+    local u = primitives.unsigned[ins.type]
+    local is = format("(%s)(%s != 0)", u, names[1])
+    y = format("(%s)(((%s)%s & (0 - %s)) | ((%s)%s & (%s - 1)))", ctype[ins.type], u, names[2], is, u, names[3], is)
+  end
   return y or self.refuse("the primitive " .. ins.op)
 end
 
-function Emit:store(v, index)
+--- The dtype of an operand's elements where they lie, or are staged.
+function Emit:dtype_at(k) return self.staged[k] == "half" and "f32" or self.p.operands[k].dtype end
+
+--- Stores value v's operand, or another value in its place.
+function Emit:store(v, index, other)
   local ins = self.p.body[v]
-  local dtype = self.p.operands[ins.imm].dtype
-  self:line("%s[%s] = %s;", self.pointer(ins.imm), index(ins.imm), to_store(dtype, self:name(ins[1]), self.use))
+  self:line("%s[%s] = %s;", self.pointer(ins.imm), index(ins.imm),
+    to_store(self:dtype_at(ins.imm), self:name(other or ins[1]), self.use))
 end
 
 --- Declares value v and what it needs of its class that is not known here. known: by value, true where it is.
@@ -246,7 +255,7 @@ end
 
 -- Maps ----------------------------------------------------------------------------------------------------------------
 
-local TILE = 16 -- elements of a cache line
+local TILE, STAGE = 16, 256 -- elements of a cache line; of a tile
 
 --- The dim along which elements lie side by side of an operand that the innermost one strides over: a transposition.
 function Emit:crossed(part)
@@ -283,24 +292,104 @@ function Emit:map_loops(part, base)
   return "t", "tend"
 end
 
+--- What goes through an array of a tile: halves, of which there are instructions for whole vectors alone, and elements
+--- that are read backwards beside others of another width, of which gcc makes no vectors. By operand: "half", "copy".
+function Emit:map_staged(part)
+  local n, p, staged, width, mixed = #part.dims, self.p, {}, nil, false
+  if n == 0 or at_most(part.dims[n], TILE - 1) then return staged end
+  for k = 0, self.noperands - 1 do
+    local operand = p.operands[k]
+    if self.operand_used[k] and operand then
+      local bytes = primitives.bytes[operand.dtype]
+      mixed, width = mixed or width ~= nil and bytes ~= width, bytes
+    end
+  end
+  for v = 0, p.n - 1 do
+    local ins = p.body[v]
+    local by = self.live[v] and (ins.op == "load" or ins.op == "store") and part.strides[ins.imm + 1][n]
+    if by == 1 and p.operands[ins.imm].dtype == "f16" then staged[ins.imm] = "half"
+    elseif mixed and ins.op == "load" and type(by) == "number" and by < 0 then staged[ins.imm] = "copy" end
+  end
+  return staged
+end
+
+--- The value that a store writes: what it is rounded to it is by the store itself.
+function Emit:stored(v)
+  local ins = self.p.body[v]
+  local from, dtype = self.p.body[ins[1]], self.p.operands[ins.imm].dtype
+  if from.op == "narrow" and (dtype == "f16" or dtype == "bf16") and primitives.narrowed(from) == dtype then
+    return from[1]
+  end
+  return ins[1]
+end
+
+--- The stores of a map, element by element, and what they need.
+function Emit:map_elements(index)
+  local p, known = self.p, {}
+  for v = 0, p.n - 1 do
+    if self.live[v] and p.body[v].op == "store" then self:declare(self:stored(v), index, known, "elem") end
+  end
+  for v = 0, p.n - 1 do
+    if self.live[v] and p.body[v].op == "store" then self:store(v, index, self:stored(v)) end
+  end
+end
+
+--- The innermost loop by tiles; what is staged is copied before it or behind it.
+function Emit:map_tiles(staged, from, to, index)
+  local p, pointer, writes = self.p, self.pointer, {}
+  self:open("for (int64_t j0 = %s; j0 < %s; j0 += %d)", from, to, STAGE)
+  self:line("const int n = %s - j0 < %d ? (int)(%s - j0) : %d;", to, STAGE, to, STAGE)
+  for v = 0, p.n - 1 do
+    if self.live[v] and p.body[v].op == "store" then writes[p.body[v].imm] = true end
+  end
+  local function each(k, then_do)
+    if not staged[k] then return end
+    local whole = format("%s + %s", pointer(k), index(k, "j0"))
+    then_do(whole)
+  end
+  for k = 0, self.noperands - 1 do
+    each(k, function(whole)
+      self:line("%s t%d[%d];", staged[k] == "half" and "float" or primitives.stored[p.operands[k].dtype], k, STAGE)
+      if writes[k] then return end
+      if staged[k] == "half" then
+        self.use "halves"
+        self:line("ty_widen_f16(t%d, %s, n);", k, whole)
+      else
+        self:line("for (int j = 0; j < n; j++) t%d[j] = %s[%s];", k, pointer(k), index(k, "(j0 + j)"))
+      end
+    end)
+  end
+  self.staged, self.pointer = staged, function(k) return staged[k] and "t" .. k or pointer(k) end
+  self:open "for (int j = 0; j < n; j++)"
+  self:map_elements(function(k) return staged[k] and "j" or index(k, "(j0 + j)") end)
+  self:close()
+  self.staged, self.pointer = {}, pointer
+  for k = 0, self.noperands - 1 do
+    each(k, function(whole)
+      if not writes[k] then return end
+      self.use "halves"
+      self:line("ty_halve_f16(%s, t%d, n);", whole, k)
+    end)
+  end
+  self:close()
+end
+
 function Emit:map()
   local part = merged(self.launch, 1, #self.launch.dims, self.noperands)
   local n, depth = #part.dims, self.depth
-  local base = self:starts()
+  local base, staged = self:starts(), self:map_staged(part)
   local from, to
   if n > 0 then from, to = self:map_loops(part, base) end
   local names = self:bases(base)
-  if n > 0 then self:open("for (int64_t j = %s; j < %s; j++)", from, to) end
-  local function index(k)
+  local function index(k, at)
     local by = n > 0 and part.strides[k + 1][n] or 0
-    return sum_text(names[k + 1], by == 1 and "j" or by ~= 0 and format("j * %s", text(by)))
+    return sum_text(names[k + 1], by == 1 and at or by ~= 0 and format("%s * %s", at, text(by)))
   end
-  local known = {}
-  for v = 0, self.p.n - 1 do
-    if self.live[v] and self.p.body[v].op == "store" then self:declare(self.p.body[v][1], index, known, "elem") end
-  end
-  for v = 0, self.p.n - 1 do
-    if self.live[v] and self.p.body[v].op == "store" then self:store(v, index) end
+  if next(staged) then
+    self:map_tiles(staged, from, to, index)
+  else
+    if n > 0 then self:open("for (int64_t j = %s; j < %s; j++)", from, to) end
+    self:map_elements(function(k) return index(k, "j") end)
   end
   while self.depth > depth do self:close() end
 end
@@ -393,6 +482,7 @@ require("tycho.export.columns")(Emit, shared)
 function M.lines(about)
   local p = about.program
   local e = setmetatable({ p = p, launch = about.launch, out = {}, depth = about.depth or 1, loop = 0, names = {},
+    staged = {},
     pointer = about.pointer, scalar = about.scalar, use = about.use, refuse = about.refuse, room = 0,
     aligned = about.aligned }, Emit)
   e.noperands = #p.operands + (p.operands[0] and 1 or 0)
@@ -401,6 +491,7 @@ function M.lines(about)
   for v = 0, p.n - 1 do
     local op = p.body[v].op
     e.gathers = e.gathers or e.live[v] and op == "gload"
+    e.divides = e.divides or e.live[v] and (op == "divi" or op == "remi") and p.body[v].type == "i64"
     if e.live[v] and (op == "load" or op == "store" or op == "gload" or op == "iota") then
       e.operand_used[p.body[v].imm] = true
     end

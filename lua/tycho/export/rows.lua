@@ -11,7 +11,7 @@
 local primitives = require "tycho.export.primitives"
 local sizes = require "tycho.export.sizes"
 
-local format, insert, concat = string.format, table.insert, table.concat
+local format, concat = string.format, table.concat
 local ipairs, type = ipairs, type
 local min, max = math.min, math.max
 local text, at_most = sizes.text, sizes.at_most
@@ -435,7 +435,8 @@ return function(Emit, h)
     self:loops(outer, #outer.dims - 1, base)
     if rows and self:goes_abreast(R, rows) then
       self:rows_abreast(outer, inner, base, R)
-      from = type(rows) == "number" and text(rows - rows % 16) or format("%s / 16 * 16", text(rows))
+      from = type(rows) == "number" and text(rows - rows % self.GROUP)
+        or format("%s / %d * %d", text(rows), self.GROUP, self.GROUP)
     end
     if from ~= text(rows or 1) then self:rows_in_turn(outer, inner, base, R, from) end
     for _ = 1, #outer.dims - 1 do self:close() end

@@ -5,6 +5,7 @@
 -- goes on from there. The order of sums and products is tile.c's: groups of 16 by Hillis and Steele, of which any
 -- compiler's vectors make the same; extremes are taken of whole numbers in the order of floats (rows.lua).
 
+require "tycho.export.sums"
 local prelude = require "tycho.export.prelude"
 local primitives = require "tycho.export.primitives"
 local sizes = require "tycho.export.sizes"

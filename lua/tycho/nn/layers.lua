@@ -71,16 +71,28 @@ return function(ty, nn)
   local Embedding = class "Embedding"
   nn.Embedding = Embedding
 
-  --- nn.Embedding(entries, features): one row of the weight for each index; indices count from 1.
+  --- nn.Embedding(entries, features, {padding_idx}): one row of the weight for each index; indices count from 1.
+  --- padding_idx: an index whose row begins as zeros and gets no gradient.
   --- Raises where a count is not whole, or an index is no integer or out of range.
   ---@param entries integer
   ---@param features integer
+  ---@param opts? {padding_idx: integer?}
   ---@return tycho.nn.Embedding # integers [...] to [..., features]
   function Embedding:init(entries, features, opts)
-    check.options("Embedding", opts, {}) -- there are none: PyTorch's padding_idx is not passed over in silence
+    opts = check.options("Embedding", opts, { padding_idx = "number" })
     self.entries = count("Embedding", 1, entries, "entries")
     self.features = count("Embedding", 2, features, "features", 0)
     self.weight = nn.Parameter(ty.randn(entries, features))
+    local padding = opts.padding_idx
+    if padding then
+      if padding < 0 then padding = padding + entries + 1 end
+      if padding % 1 ~= 0 or padding < 1 or padding > entries then
+        check.fail("Embedding", "option padding_idx must be an index from 1 to %d, got %s", entries,
+          check.show(opts.padding_idx))
+      end
+      self.padding_idx = padding
+      ty.no_grad(function() self.weight:select(1, padding):zero_() end)
+    end
   end
 
   --- Integers of any shape [...] to [..., features].
@@ -90,14 +102,23 @@ return function(ty, nn)
     if not is_tensor(index) or index.dtype == "bool" or index.dtype:find("f", 1, true) then
       check.fail("Embedding", "the input must be a tensor of integers, got %s", check.got(index))
     end
-    local y = self.weight:index_select(1, index:reshape(-1)) -- no tail call: an error in it names this layer
+    local flat = index:reshape(-1)
+    local y = self.weight:index_select(1, flat) -- no tail call: an error in it names this layer
+    local padding = self.padding_idx
+    if padding then -- of the end an index counts, too
+      local empty = flat:eq(padding):logical_or(flat:eq(padding - self.entries - 1)):unsqueeze(2)
+      y = ty.where(empty, y:detach(), y)
+    end
     if index.ndim == 1 then return y end
     local sizes = index.shape
     sizes[#sizes + 1] = self.features
     return y:reshape(sizes)
   end
 
-  function Embedding:describe() return ("%d, %d"):format(self.entries, self.features) end
+  function Embedding:describe()
+    local padding = self.padding_idx and (", padding_idx = %d"):format(self.padding_idx) or ""
+    return ("%d, %d%s"):format(self.entries, self.features, padding)
+  end
 
   ---------------------------------------------------------------------------------------------------------- bags
 

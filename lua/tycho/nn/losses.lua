@@ -27,10 +27,12 @@ return function(ty, nn)
     end
   end
 
-  --- nn.CrossEntropyLoss{dim = -1, ignore_index, label_smoothing = 0, reduction = "mean"}: see ty.cross_entropy.
-  loss("CrossEntropyLoss", ty.cross_entropy, { dim = "number", ignore_index = "number", label_smoothing = "number" })
-  --- nn.NLLLoss{dim = -1, ignore_index, reduction = "mean"}: see ty.nll_loss.
-  loss("NLLLoss", ty.nll_loss, { dim = "number", ignore_index = "number" })
+  --- nn.CrossEntropyLoss{dim = -1, ignore_index, label_smoothing = 0, weight, reduction = "mean"}: see
+  --- ty.cross_entropy.
+  loss("CrossEntropyLoss", ty.cross_entropy,
+    { dim = "number", ignore_index = "number", label_smoothing = "number", weight = "any" })
+  --- nn.NLLLoss{dim = -1, ignore_index, weight, reduction = "mean"}: see ty.nll_loss.
+  loss("NLLLoss", ty.nll_loss, { dim = "number", ignore_index = "number", weight = "any" })
   --- nn.BCEWithLogitsLoss{weight, pos_weight, reduction = "mean"}: see ty.bce_with_logits.
   loss("BCEWithLogitsLoss", ty.bce_with_logits, { weight = "any", pos_weight = "any" })
   --- nn.MSELoss{reduction = "mean"}: see ty.mse_loss.

@@ -269,11 +269,13 @@ return function(ty, nn)
   local Upsample = class "Upsample"
   nn.Upsample = Upsample
 
-  --- nn.Upsample{size, scale (or scale_factor), mode = "nearest", align_corners = false}: see ty.interpolate.
+  --- nn.Upsample{size, scale (or scale_factor), mode = "nearest", align_corners = false, recompute_scale_factor
+  --- = false}: see ty.interpolate.
   function Upsample:init(opts)
-    opts = check.options("Upsample", opts,
-      { size = "any", scale = "any", scale_factor = "any", mode = "string", align_corners = "boolean" })
-    self.options = { size = opts.size, mode = opts.mode, align_corners = opts.align_corners }
+    opts = check.options("Upsample", opts, { size = "any", scale = "any", scale_factor = "any", mode = "string",
+      align_corners = "boolean", recompute_scale_factor = "boolean" })
+    self.options = { size = opts.size, mode = opts.mode, align_corners = opts.align_corners,
+      recompute_scale_factor = opts.recompute_scale_factor }
     self.options.scale = opts.scale == nil and opts.scale_factor or opts.scale
   end
 

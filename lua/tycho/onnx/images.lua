@@ -1,8 +1,10 @@
---- images.lua -- ONNX operators that sample places: Resize, GridSample, AffineGrid, RoiAlign.
+--- images.lua -- ONNX operators that sample places (Resize, GridSample, AffineGrid, RoiAlign, MaxRoiPool), or read
+-- files of images.
 
 local ty = require "tycho"
 local values = require "tycho.onnx.values"
 
+local fail = require("tycho.arguments")(ty).fail
 local ipairs, unpack = ipairs, unpack
 local T, numbers = values.tensor, values.numbers
 local floor, ceil, abs, max, min = math.floor, math.ceil, math.abs, math.max, math.min
@@ -251,6 +253,63 @@ return function(op)
       end
       return ty.stack(out, 1)
     end)
+
+  --- Which of n places lie in each of so many bins of boxes from `first` to `last`: [boxes, bins, n].
+  local function bins_of(first, last, bins, n)
+    local span = (last - first + 1):clamp(1)
+    local bin, place = ty.arange(bins, { dtype = span.dtype }), ty.arange(n, { dtype = span.dtype })
+    local from = (bin * span:unsqueeze(2) / bins):floor() + first:unsqueeze(2)
+    local to = ((bin + 1) * span:unsqueeze(2) / bins):ceil() + first:unsqueeze(2)
+    return place:ge(from:unsqueeze(3)):logical_and(place:lt(to:unsqueeze(3)))
+  end
+
+  --- The largest of `x` in each bin of its dim d, one after the other.
+  local function largest(x, d, inside)
+    local list = {}
+    for i = 1, inside:size(2) do
+      local mask = inside:select(2, i):unsqueeze(2):unsqueeze(d == 3 and 4 or 3)
+      list[i] = ty.where(mask, x, -math.huge):max(d, true)
+    end
+    return ty.cat(list, d)
+  end
+
+  --- Maxima of boxes of an image, each cut into bins. Girshick 2015, arXiv:1504.08083.
+  op("MaxRoiPool", "pooled_shape spatial_scale", function(a, x, rois)
+    x, rois = T(x), T(rois)
+    local function corner(i) -- half away from 0, as C rounds
+      local v = rois:select(2, i) * (a.spatial_scale or 1)
+      return v:sign() * (v:abs() + 0.5):floor()
+    end
+    local picture = x:index_select(1, rois:select(2, 1):to("i64") + 1)
+    local rows = bins_of(corner(3), corner(5), a.pooled_shape[1], x:size(3))
+    local columns = bins_of(corner(2), corner(4), a.pooled_shape[2], x:size(4))
+    local some = rows:any(3):unsqueeze(3):logical_and(columns:any(3):unsqueeze(2)) -- [boxes, bins, bins]
+    return ty.where(some:unsqueeze(2), largest(largest(picture, 3, rows), 4, columns), 0)
+  end, { check = function(a)
+    local sizes = a.pooled_shape
+    if not sizes or #sizes ~= 2 or min(sizes[1], sizes[2]) < 1 then
+      return "the attribute pooled_shape must be two sizes from 1"
+    end
+    return nil
+  end })
+
+  --- The pixels [height, width, channels] of a file of an image: PNG, JPEG, PNM.
+  op("ImageDecoder", "pixel_format", function(a, file)
+    local bytes, format = numbers(T(file)), a.pixel_format or "RGB"
+    for i, b in ipairs(bytes) do bytes[i] = string.char(b) end
+    local image, why = ty.image.decode(table.concat(bytes), { channels = 3, limit = 2 ^ 30 })
+    if not image then fail("ImageDecoder", "%s", why) end
+    if format == "BGR" then image = image:flip(1) end
+    if format == "Grayscale" then -- ITU-R 601-2, in 2^-16
+      local share = ty.tensor({ 19595, 38470, 7471 }, { dtype = "i32" }):reshape(3, 1, 1)
+      image = ((image:to("i32") * share):sum(1, true) + 32768):rshift(16):to "u8"
+    end
+    return image:permute(2, 3, 1)
+  end, { check = function(a)
+    local known = { RGB = true, BGR = true, Grayscale = true }
+    return a.pixel_format and not known[a.pixel_format]
+      and ("the pixel format %q is not supported"):format(a.pixel_format) or nil
+  end })
 
   --- A convolution that takes each place of its kernel from where an offset says, between four neighbours.
   op("DeformConv", "dilations group kernel_shape offset_group pads strides", function(a, x, w, offset, bias, mask)

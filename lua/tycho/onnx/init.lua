@@ -31,7 +31,7 @@ local op = setmetatable({}, { __call = function(_, name, attributes, f, more)
 end })
 
 for _, part in ipairs { "elements", "reductions", "shapes", "places", "windows", "normal", "recurrent", "control",
-  "quantized", "attention", "images", "sequences", "signals" } do
+  "quantized", "attention", "images", "sequences", "signals", "grams" } do
   require("tycho.onnx." .. part)(op)
 end
 

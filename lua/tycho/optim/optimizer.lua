@@ -12,6 +12,7 @@ return function(ty, M, check)
   local is_tensor = ty.is_tensor
   local eager, compile = ty.internals.composite.eager, ty.internals.compile
   local slices = ty.internals.grad.slices
+  local forget = ty.internals.grad.forget
 
   ---@class tycho.Optimizer
   ---@field groups table[] each {params, state, settings...}
@@ -248,7 +249,11 @@ return function(ty, M, check)
   --- Raises never.
   function Optimizer:zero_grad()
     for _, g in ipairs(self.groups) do
-      for _, p in ipairs(g.params) do p.grad = nil end
+      if eager() then
+        forget(g.params)
+      else
+        for _, p in ipairs(g.params) do p.grad = nil end
+      end
     end
   end
 

@@ -45,8 +45,9 @@ return function(ty, M, check)
     end,
     update = function(g, p, grad, s)
       grad = decayed(g, p, grad)
-      local momentum, buf = g.momentum, s.momentum_buffer
+      local momentum = g.momentum
       if momentum ~= 0 then
+        local buf = s.momentum_buffer
         if not buf then
           buf = zeros(p)
           s.momentum_buffer, s.step = buf, 0

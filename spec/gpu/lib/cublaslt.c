@@ -30,8 +30,9 @@ enum { R_32F = 0, R_16F = 2, R_16BF = 14, COMPUTE_32F = 68, COMPUTE_TF32 = 77 };
 enum { EPILOGUE_DEFAULT = 1, EPILOGUE_RELU = 2, EPILOGUE_BIAS = 4, EPILOGUE_GELU = 32 };
 enum { IS_HANDLE = 0x17aa, IS_DESC, IS_LAYOUT, IS_PREFERENCE };
 
-typedef struct Handle {
+typedef struct Handle { /* of the device that was current when it was made */
   int magic;
+  void *context;
 } Handle;
 typedef struct Desc {
   int magic, compute, scale, turn[2];
@@ -75,14 +76,19 @@ static int fails(const char *name, int *count) {
 }
 
 CALL cublasLtCreate(Handle **h) {
-  static Handle only = {IS_HANDLE};
   static int count;
   void *context = NULL;
   if (!h) return INVALID_VALUE;
   if (cuCtxGetCurrent(&context) || !context || fails("SOFT_CUBLASLT_CREATE", &count))
     return NOT_INITIALIZED;
-  *h = &only;
+  *h = malloc(sizeof **h);
+  **h = (Handle){IS_HANDLE, context};
   return SUCCESS;
+}
+
+static bool is_of_device(const Handle *h) {
+  void *context = NULL;
+  return h && h->magic == IS_HANDLE && !cuCtxGetCurrent(&context) && context == h->context;
 }
 
 EXPORT const char *cublasLtGetStatusName(int status) {
@@ -233,8 +239,7 @@ CALL cublasLtMatmulAlgoGetHeuristic(Handle *h, Desc *d, Layout *a, Layout *b, La
                                     Preference *p, int wanted, Result *result, int *found) {
   static int count;
   Sizes s;
-  if (!h || h->magic != IS_HANDLE || !p || p->magic != IS_PREFERENCE || wanted < 1 || !result ||
-      !found)
+  if (!is_of_device(h) || !p || p->magic != IS_PREFERENCE || wanted < 1 || !result || !found)
     return INVALID_VALUE;
   *found = 0;
   packed_algorithms++;
@@ -276,7 +281,7 @@ static int check(const Desc *d, const Layout *a, const Layout *b, const Layout *
 CALL cublasLtMatmulAlgoCheck(Handle *h, Desc *d, Layout *a, Layout *b, Layout *c, Layout *y,
                              const Algo *algo, Result *result) {
   static int count;
-  if (!h || h->magic != IS_HANDLE || !result) return INVALID_VALUE;
+  if (!is_of_device(h) || !result) return INVALID_VALUE;
   if (fails("SOFT_CUBLASLT_CHECK", &count)) return NOT_SUPPORTED;
   return check(d, a, b, c, y, algo, result);
 }
@@ -406,8 +411,7 @@ CALL cublasLtMatmul(Handle *h, Desc *d, const float *alpha, const void *A, Layou
   Result result;
   Sizes s;
   int e = fit(d, a, b, c, y, &s);
-  if (!h || h->magic != IS_HANDLE || e || !alpha || !beta || *beta != 0 || !A || !B || !C || !Y ||
-      !algo)
+  if (!is_of_device(h) || e || !alpha || !beta || *beta != 0 || !A || !B || !C || !Y || !algo)
     return INVALID_VALUE;
   if (fails("SOFT_CUBLASLT_FAIL", &count)) return INTERNAL_ERROR;
   if ((e = check(d, a, b, c, y, algo, &result)) || result.workspace > bytes) return INVALID_VALUE;

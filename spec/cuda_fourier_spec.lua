@@ -1,0 +1,85 @@
+-- cuda_fourier_spec.lua -- Fourier transforms on the device "cuda", on the software GPU: bits are the CPU's, and no part is done there.
+local H = require "spec.helper"
+local cuda = require "spec.cuda"
+local ty = H.ty
+local fft = ty.fft
+
+local probe = cuda.loaded and it or pending
+ty.device "cpu"
+
+local function as_reals(y) return ty.is_complex(y) and ty.view_as_real(y) or y end
+
+--- Both devices give the same bits; the result lies on the other.
+local function same(what, f, ...)
+  local there = {}
+  for i = 1, select("#", ...) do
+    local v = select(i, ...)
+    there[i] = ty.is_tensor(v) and v:to "cuda" or v
+  end
+  local want, got = as_reals(f(...)), as_reals(f(unpack(there, 1, select("#", ...))))
+  assert.equal("cuda", got.device)
+  H.same(want, got:to "cpu", what)
+end
+
+local function pairs_of(dtype, ...)
+  return ty.view_as_complex(ty.randn({ ... }, { dtype = dtype }))
+end
+
+describe("a Fourier transform on cuda gives the CPU's bits:", function()
+  -- each radix alone and among others; Bluestein's sum; odd numbers of real ones with and without a radix
+  local sizes = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 16, 17, 19, 24, 30, 31, 45, 53, 59, 64, 74, 81, 118, 128, 385 }
+
+  for _, dtype in ipairs { "f32", "f64" } do
+    probe("of complex numbers, there and back, " .. dtype, function()
+      for _, n in ipairs(sizes) do
+        for _, rows in ipairs { 1, 5 } do
+          local z = pairs_of(dtype, rows, n, 2)
+          same(n, fft.fft, z)
+          same(n, fft.ifft, z, nil, 2, "ortho")
+        end
+      end
+    end)
+
+    probe("of real numbers, and back to them, " .. dtype, function()
+      for _, n in ipairs(sizes) do
+        for _, rows in ipairs { 1, 5 } do
+          local x = ty.randn({ rows, n }, { dtype = dtype })
+          same(n, fft.rfft, x, nil, 2, "forward")
+          same(n, fft.irfft, fft.rfft(x), n)
+        end
+      end
+    end)
+
+    probe("along other dims, " .. dtype, function()
+      for _, n in ipairs { 6, 7, 15, 23 } do
+        local z = pairs_of(dtype, 3, n, 5, 2)
+        same(n, fft.fft, z, nil, 2)
+        same(n, fft.rfft, z:real(), nil, 2)
+        same(n, fft.irfft, z, 2 * n - 1, 2)
+        same(n, fft.irfft, z, 2 * n - 2, 2)
+        same(n, fft.fftn, z)
+      end
+    end)
+
+    probe("their gradients, " .. dtype, function()
+      for _, n in ipairs { 8, 15, 31, 37 } do
+        local x = ty.randn({ 2, n }, { dtype = dtype })
+        same(n, ty.grad(function(p) return as_reals(fft.rfft(p)):square():sum() end), x)
+        local half = ty.randn({ 2, math.floor(n / 2) + 1, 2 }, { dtype = dtype })
+        same(n, ty.grad(function(p) return fft.irfft(ty.view_as_complex(p), n):square():sum() end), half)
+      end
+    end)
+  end
+
+  probe("of long lines, in two dims and by Bluestein's sum", function()
+    same("split", fft.fft, pairs_of("f32", 16400, 2))
+    same("odd", fft.rfft, ty.randn(3 * 2187))
+  end)
+
+  probe("compiled, of many lines", function()
+    local f = ty.compile(function(x) return as_reals(fft.rfft(x * 2)):square():sum(-1) end)
+    local x = ty.randn(70, 12)
+    local want = f(x)
+    for _ = 1, 3 do H.same(want, f(x:to "cuda"):to "cpu") end
+  end)
+end)
