@@ -95,7 +95,7 @@ function GPT:forward(x)
   return self.head(h)
 end
 
-say("\ntraining step              rows a rank   alone ms   %d ranks ms   ratio   samples a second, x  processor: ratio",
+say("\ntraining step              rows a rank   alone ms   %d ranks ms   ratio   samples a second, x   processor",
   size)
 for _, case in ipairs {
   { "MLP 784-128-10", mlp, mlp_loss, function() return ty.randn(1024, 784), ty.randint(1, 10, { 1024 }) end, 1024 },
