@@ -10300,10 +10300,12 @@ function dist.fully_shard(model, opts) end
 function dist.group(ranks) end
 
 ---Finds this process among the ranks of its run: where mpirun, srun or `tycho --ranks` started it, MPI is loaded and
----started; else it is rank 0 of 1. Every other function of ty.dist does so, too. timeout: after so many seconds
----without progress a call raises, and names the ranks that it waits for (300; TYCHO_TIMEOUT). TYCHO_MPI names
----the MPI library, where it is not found.
----Raises where several processes were started, and MPI is not found or does not start.
+---started. Where none of them did, and RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set, ranks find each other at
+---that address of the first one's, by TCP, and MPICH starts (Open MPI's processes join by its mpirun alone);
+---LOCAL_WORLD_SIZE: how many share a machine. Else it is rank 0 of 1. Every other function of ty.dist does so, too.
+---timeout: after so many seconds without progress a call raises, and names the ranks that it waits for (300;
+---TYCHO_TIMEOUT). TYCHO_MPI names the MPI library, where it is not found.
+---Raises where several processes were started, and MPI is not found or does not start, or the first rank does not answer.
 ---@param opts? {timeout: number?} # in seconds
 ---@return integer rank
 ---@return integer size # from 0; how many there are
