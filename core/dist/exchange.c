@@ -20,8 +20,8 @@
 
 enum { NOTICE_TAG = 0, NOTICE_TEXT = 240, RANKS_NAMED = 8 };
 enum { BUSY = 500, BUSY_CROWDED = 50 }; /* tests before a wait sleeps */
-#define LOOK_EVERY 2000000    /* nanoseconds */
-#define FILE_EVERY 20000000   /* nanoseconds between looks at the launcher's file */
+#define LOOK_EVERY 2000000              /* nanoseconds */
+#define FILE_EVERY 20000000             /* nanoseconds between looks at the launcher's file */
 #define ENDED_GRACE 500000000 /* for messages of a rank that has ended, which are under way */
 
 World ty_world = {.piece = (i64)1 << 30};
