@@ -1,5 +1,5 @@
 -- net.lua -- several processes on three "hosts": namespaces of this machine with a network of their own, whose packets are
--- delayed and lost, and a host that is cut off (net/wire.lua). `make test-net`, or luajit spec/net.lua, as root.
+-- delayed and lost, and a host that is cut off (net/wire.lua). `make test-net`, or luajit spec/net.lua [MPICH], as root.
 -- In: an MPI or both, iproute2, /dev/net/tun. Out: a row for each claim and the counts; where a namespace cannot be made, all
 -- are skipped, and why is said.
 
@@ -49,6 +49,7 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+export UCX_TLS=tcp,self UCX_NET_DEVICES=wire FI_PROVIDER=tcp FI_TCP_IFACE=wire
 exec ip netns exec TAG-1 unshare --uts sh -c 'hostname host1; exec "$0" "$@"' REAL MORE "${words[@]}"
 ]]
 
@@ -103,7 +104,7 @@ end
 
 local function ranks(mpirun, rest)
   return run(("cd '%s' && env -u LUA_PATH -u LUA_CPATH TYCHO_THREADS=1 TYCHO_LOG=0 TYCHO_DIST_GRACE=1 MPIR_CVAR_NOLOCAL=1 " ..
-    "UCX_TLS=tcp,self FI_PROVIDER=tcp TYCHO_MPIRUN=%s timeout 240 ./tycho --ranks %d %s"):format(here, mpirun, HOSTS, rest))
+    "TYCHO_MPIRUN=%s timeout 240 ./tycho --ranks %d %s"):format(here, mpirun, HOSTS, rest))
 end
 
 ------------------------------------------------------------------------------------------------------------- the claims
@@ -191,7 +192,7 @@ if why then
 end
 local some = false
 for _, mpi in ipairs(MPIS) do
-  if mpi.there then
+  if mpi.there and (not arg[1] or mpi.name == arg[1]) then
     some = true
     local ok, message = pcall(test, mpi)
     if not ok then claim(tostring(message), false, "") end

@@ -50,8 +50,15 @@ end
 
 local STOP = 15 -- seconds after a signal in which ranks end by themselves; then mpirun is ended
 
+local function all_ended(dir, n)
+  for r = 0, n - 1 do
+    if not P.read_file(("%s/status.%d"):format(dir, r)) then return false end
+  end
+  return true
+end
+
 --- Waits for mpirun. Gives the signal that ended the run, if one did.
-local function supervise(pid, dir, pipes, signals)
+local function supervise(pid, dir, n, pipes, signals)
   local files, stopped, since = { signals, pipes[1].fd, pipes[2].fd }, nil, nil
   while true do
     local ready = P.wait(files, 0.5)
@@ -66,6 +73,8 @@ local function supervise(pid, dir, pipes, signals)
       signal = P.next_signal(signals)
     end
     if since and P.now() - since > STOP then P.kill(pid, P.KILL) end
+    -- all ranks have ended, and mpirun waits for a machine that it cannot reach
+    since = since or all_ended(dir, n) and P.now() or nil
     local code, by = P.ended(pid)
     if code or by then
       pour(pipes)
@@ -113,7 +122,7 @@ local function run(command, n, words, opts)
   local signals = P.signals { P.INT, P.TERM, P.HUP, P.CHLD }
   local log = dir .. "/mpirun.log"
   local pid = P.start(all, { [0] = "/dev/null", log, log }, P.TERM, true)
-  local stopped = supervise(pid, dir, pipes, signals)
+  local stopped = supervise(pid, dir, n, pipes, signals)
   local status = conclude(dir, n, stopped)
   for _, p in ipairs(pipes) do P.close(p.fd) end
   P.close(signals)
