@@ -6,7 +6,7 @@
 #   make deps     the system's packages that are missing          make asan     the same under AddressSanitizer
 #   make mutate   plants faults, tells which the tests catch      make fuzz-files  file formats: SECONDS=30
 #   make coverage what they never run, by folder                  make size     bytes of core.so, by folder
-#   make test-export  exported C by many compilers, and for ARM
+#   make test-export  exported C by many compilers, and for ARM   make bench-export  it beside Tycho: at most 2 x
 #   make test-long claims over many cases, all of them
 #   make test-arm aarch64 by a cross compiler and qemu: x86-64's bits
 #   make test-cuda specs on a software GPU; ptxas takes its texts
@@ -537,6 +537,10 @@ bench: build $(B)/bench/floor.so $(B)/bench/inside.so
 bench-cuda: build $(if $(SOFT),gpu)
 	@$(RUN) $(LUAJIT) bench/cuda.lua $(SOFT)
 
+# Exported C beside Tycho itself; ONLY="softmax sort" for some rows. 10 minutes.
+bench-export: build
+	@TYCHO_THREADS=1 $(RUN) $(LUAJIT) bench/export.lua $(ONLY)
+
 # Every public function of tensors beside NumPy and PyTorch, 7 to 10 minutes; or some: ROUNDS=5 ONLY=softmax
 ROUNDS  ?= 3
 bench-ops: build
@@ -630,5 +634,5 @@ size: build
 clean:
 	rm -rf $(B)
 
-.PHONY: all deps deps-dist bench-dist test-net build windows windows-library test-windows docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo gpu test test-long test-far test-cuda test-gpu bench-cuda test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-ops lint asan sanitized tsan embedded \
+.PHONY: all deps deps-dist bench-dist test-net build windows windows-library test-windows docs pictures library modules install copied copied-modules copied-embedded installed uninstall deb test-packages meta help demo gpu test test-long test-far test-cuda test-gpu bench-cuda test-arm test-export test-programs hosts fuzz fuzz-files mutate bench bench-export bench-ops lint asan sanitized tsan embedded \
         coverage covered size clean
