@@ -253,6 +253,7 @@ local groups = {
     { "geometric_", "x", "", "x.geometric_(0.5)", function(x) return x:geometric_(0.5) end, drawn = true },
     { "log_normal_", "x", "", "x.log_normal_()", drawn = true },
     { "normal_", "x", "", "x.normal_()", drawn = true },
+    { "random_", "x", "", "x.random_(0, 100)", function(x) return x:random_(0, 99) end, drawn = true },
     { "scatter_", "x j y", "np.put_along_axis(x, j, y, 1)", "x.scatter_(1, j, y)",
       function(x, j, y) return x:scatter_(2, j, y) end },
     { "scatter_add_", "x i y", "", "x.scatter_add_(1, i, y)",
@@ -655,7 +656,7 @@ local groups = {
 
 --- What has no row, by its reason. Forms that write in place have none where their plain form has one.
 local excluded = {
-  ["tells of a tensor without a look at its elements"] = "dim is_contiguous is_tensor numel size stride",
+  ["tells of a tensor without a look at its elements"] = "dim is_contiguous is_floating_point is_tensor numel size stride",
   ["tells of dtypes"] = "finfo iinfo promote_types result_type",
   ["sets or tells how things are done"] = "blas default_dtype deterministic device manual_seed precision random_state "
     .. "requires_grad_ set_print stats synchronize threads",
@@ -670,13 +671,13 @@ local excluded = {
   ["made of transforms that have rows"] = "fft.fftfreq fft.fftn fft.fftshift fft.hfft fft.ifft2 fft.ifftn "
     .. "fft.ifftshift fft.ihfft fft.irfft2 fft.irfftn fft.rfftfreq fft.rfftn",
   ["a view, or few of those that have rows"] = "as_strided atleast_1d atleast_2d atleast_3d broadcast_tensors diag "
-    .. "fliplr flipud select tensor_split",
+    .. "dsplit fliplr flipud hsplit select tensor_split vsplit",
   ["made of products that have rows"] = "addmv addr kron mm mv linalg.matrix_power linalg.multi_dot linalg.tensorinv "
     .. "linalg.tensorsolve",
   ["made of decompositions and norms that have rows"] = "linalg.cond linalg.matrix_norm linalg.matrix_rank linalg.norm "
     .. "linalg.pinv linalg.vector_norm polyfit",
   ["made of joins, places and copies that have rows"] = "cartesian_prod column_stack combinations diagflat "
-    .. "diagonal_scatter dstack hstack max_unpool1d max_unpool2d max_unpool3d slice_scatter take_along_dim vstack",
+    .. "diagonal_scatter dstack fold hstack max_unpool1d max_unpool2d max_unpool3d slice_scatter take_along_dim vstack",
   ["made of reductions, orders and scans that have rows"] = "average cumulative_trapezoid msort nanquantile "
     .. "pdist percentile polyval ptp std_mean trapezoid",
   ["losses and layers made of elementwise functions, softmax and means, which have rows"] = "cosine_embedding_loss "

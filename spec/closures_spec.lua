@@ -666,10 +666,11 @@ describe("a function that is made in each call and breaks", function()
   end)
 
   it("sees variables that debug changes or joins meanwhile", function()
+    jit.off() -- LuaJIT's traces take the variable of an upvalue for a constant
+    finally(function() jit.on() end)
     in_parts(function()
       local other = 100
       local function of() return other end
-      jit.off(of) -- LuaJIT's traces take the variable of an upvalue for a constant
       return function(x)
         local n, k = 1, 2
         local function step(v)
@@ -694,6 +695,11 @@ describe("a function that is made in each call and breaks", function()
   end)
 
   it("has the globals that are set meanwhile, in later calls too", function()
+    local pause, stepmul = collectgarbage("setpause", 1), collectgarbage("setstepmul", 10000) -- it collects all the time
+    finally(function()
+      collectgarbage("setpause", pause)
+      collectgarbage("setstepmul", stepmul)
+    end)
     local by_caller = ty.disable(function(env) setfenv(2, env) end)
     local function make(assigns)
       return setfenv(function(x, env)

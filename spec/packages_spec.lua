@@ -82,12 +82,13 @@ describe("packages", function()
       assert.truthy(sources:find('"' .. file .. '"', 1, true), file)
       assert.truthy(control:match("Recommends:.*%f[%w]" .. package:gsub("%-", "%%-") .. "%f[^%w-]"), package)
     end
-    -- NVIDIA's driver, which is not free; what starts ranks, with the libraries that they load
-    assert.truthy(control:find("Suggests: tycho,\n          libcuda1,\n          openmpi-bin | mpich\n", 1, true))
-    packages["libcuda.so.1"] = "libcuda1"
+    -- NVIDIA's driver and NCCL, which Debian has elsewhere; what starts ranks, with the libraries that they load
+    assert.truthy(control:find("Suggests: tycho,\n          libcuda1,\n          libnccl2,\n          openmpi-bin | mpich\n", 1, true))
+    packages["libcuda.so.1"], packages["libnccl.so.2"] = "libcuda1", "libnccl2"
     packages["libmpi.so.40"], packages["libmpi.so.12"], packages["libmpich.so.12"] = "openmpi-bin", "mpich", "mpich"
-    for file in sources:gmatch '"(lib[^"]*)"' do
-      assert.truthy(packages[file] or packages[file:gsub("%d+$", "2")] or file:find "^libopenblas", file)
+    for file in sources:gmatch '"(lib[^"]*)"' do -- packages of CUDA's toolkit have its version in their names
+      assert.truthy(packages[file] or packages[file:gsub("%d+$", "2")] or file:find "^libopenblas" or
+        file:find "^libcusolver" or file:find "^libcublas", file)
     end
   end)
 end)

@@ -64,7 +64,7 @@ Whole.__index, Parts.__index = Whole, Parts
 -- Calls that are made natively ----------------------------------------------------------------------------------------
 
 local CALLEES, CODES = 8, 8 -- that are called compiled; kinds of functions that are made anew in each call
-local MOST_PARAMETERS = 60
+local MOST_PARAMETERS, MOST_HELD = 60, 256
 
 --- What makes a function that gives its arguments as n registers, and behind them what open(the function `made`) gives
 --- and what `...` stands for, to what `put` says.
@@ -225,6 +225,17 @@ function Whole:site(at, inside, unknown, may_link)
   return site
 end
 
+--- Keeps g until behind_unknown asks for it: who has called the rest of its function away is on no stack. Those for which
+--- nobody asks, since an error came between, are let go of when there are too many.
+function Whole:hold(g)
+  if self.n_held >= MOST_HELD then self.held, self.n_held = {}, 0 end
+  if not self.held[g] then self.held[g], self.n_held = true, self.n_held + 1 end
+end
+
+function Whole:let_go(g)
+  if self.held[g] then self.held[g], self.n_held = nil, self.n_held - 1 end
+end
+
 --- What runs what `make` makes, over the variables of the argument at a position. noted: what its globals are then is
 --- known until behind_unknown asks.
 function Whole:runner(make, at, noted)
@@ -233,6 +244,7 @@ function Whole:runner(make, at, noted)
   return function(...)
     local g, f = instance(...), select(at, ...)
     self.running[f], self.globals[g] = g, continuation.globals(g)
+    self:hold(g)
     return g(...)
   end
 end
@@ -250,7 +262,10 @@ function Whole:behind_unknown(run, at)
   return function(...)
     local f = select(carried, ...)
     local g = self.running[f]
-    if g and continuation.globals(g) ~= self.globals[g] then self:set_globals(f, g) end
+    if g then
+      if continuation.globals(g) ~= self.globals[g] then self:set_globals(f, g) end
+      self:let_go(g)
+    end
     return run(...)
   end
 end
@@ -602,7 +617,7 @@ function M.new(f, how)
     local whole = setmetatable({ f = of, proto = of_proto, sites = {}, rests = {}, makers = {}, count = 0, callees = {},
       handing = {}, -- by place: the sites whose links hand results on to it
       ncallees = 0, made_anew = made_anew, codes = {}, anew = {}, inside = continuation.inside(of_proto),
-      running = setmetatable({}, WEAK), globals = setmetatable({}, WEAK),
+      running = setmetatable({}, WEAK), globals = setmetatable({}, WEAK), held = {}, n_held = 0,
       compile = how.compile, may_compile = how.may_compile, is_disabled = how.is_disabled, callers = how.callers,
       does_enough = how.does_enough, has_code = how.has_code, instances = how.instances, within = how.within,
       renews = how.renews, stand_aside = how.stand_aside,
