@@ -27,8 +27,8 @@ endif
 PREFIX  ?= /usr/local
 DESTDIR ?=
 # Random programs: N of a seed that every commit changes, and FIXED of one that stays.
-N       ?= 8000
-FIXED   ?= 2500
+N       ?= 6000
+FIXED   ?= 2000
 SEED    ?= $(shell printf '%d' 0x$$(git rev-parse --short=7 HEAD 2>/dev/null || echo 1))
 
 B       := build

@@ -656,7 +656,8 @@ local groups = {
 
 --- What has no row, by its reason. Forms that write in place have none where their plain form has one.
 local excluded = {
-  ["tells of a tensor without a look at its elements"] = "dim is_contiguous is_floating_point is_tensor numel size stride",
+  ["tells of a tensor without a look at its elements"] = "dim is_contiguous is_floating_point is_tensor numel size "
+    .. "stride",
   ["tells of dtypes"] = "finfo iinfo promote_types result_type",
   ["sets or tells how things are done"] = "blas default_dtype deterministic device manual_seed precision random_state "
     .. "requires_grad_ set_print stats synchronize threads",

@@ -454,7 +454,7 @@ local M = {
   { file = "core/base/system.c", what = "numbers in texts have the host's point",
     from = "const locale_t before = uselocale(plain_locale()); /* the thread's",
     to = "const locale_t before = uselocale((locale_t)0); /* the thread's" },
-  { file = "lua/tycho/capture/parts.lua", what = "what has called the rest of its function away is collected before its globals are asked for",
+  { file = "lua/tycho/capture/parts.lua", what = "what has called its rest away is collected before its globals are asked for",
     from = "    self:hold(g)\n", to = "" },
   { file = "lua/tycho/capture/parts.lua", what = "functions that are made in each call have parts as small as others",
     from = "self.whole.made_anew or #self.whole.anew > 0)", to = "false)" },

@@ -225,8 +225,8 @@ function Whole:site(at, inside, unknown, may_link)
   return site
 end
 
---- Keeps g until behind_unknown asks for it: who has called the rest of its function away is on no stack. Those for which
---- nobody asks, since an error came between, are let go of when there are too many.
+--- Keeps g until behind_unknown asks for it: who has called the rest of its function away is on no stack. Those for
+--- which nobody asks, since an error came between, are let go of when there are too many.
 function Whole:hold(g)
   if self.n_held >= MOST_HELD then self.held, self.n_held = {}, 0 end
   if not self.held[g] then self.held[g], self.n_held = true, self.n_held + 1 end
