@@ -66,6 +66,8 @@ enum { ATTEND_CAUSAL = 1, ATTEND_FAST = 2 }; /* FAST: on tensor cores, where the
 enum { SORT_ASCENDING, SORT_DESCENDING };
 enum { SIDE_LEFT, SIDE_RIGHT };
 enum { FFT_FORWARD, FFT_INVERSE, FFT_REAL, FFT_REAL_BACK, FFT_HALF, FFT_HALF_BACK, FFT_KINDS };
+/* Numbers of a transform: what is padded for Bluestein's sum is split once. */
+enum { FFT_MOST = 1 << 27 };
 enum { FFT_AS_IT_IS, FFT_BY_N, FFT_BY_ROOT, FFT_NORMS }; /* divided by nothing, n, its root */
 enum { CALL_BEGINS, CALL_AWAITED };
 enum { RANDOM_WORDS = 4, DROP_ONE = 1 << 30 };

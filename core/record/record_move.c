@@ -350,6 +350,10 @@ bool ty_record_fft(State *S, const char *who, const Tensor *x, int dim, int kind
     n = t.dims[dim];
     t.dims[dim] = n / 2 + 1, t.dims[t.rank++] = 2;
   } else if (kind == FFT_HALF || kind == FFT_REAL_BACK) t.dims[dim] = n, t.dims[--t.rank] = 0;
+  const i64 length = TY_MAX(n, x->type.dims[dim]);
+  if (length > FFT_MOST)
+    return ty_fail(S, "%s: at most %d numbers are transformed at once, got %lld", who, FFT_MOST,
+                   (long long)length);
   if (TY_UNLIKELY(x->st->batched != NULL)) {
     const VmapArg arg = {.dim = dim, .base = kind, .norm = norm, .keep = n};
     if (!ty_vmap_record(S, who, OP_FFT, 1, &src, arg, &t, y)) return false;

@@ -3,7 +3,8 @@
 ** In:  a length, f32 or f64.  Out: a plan, which depends on these alone. NULL when out of memory.
 **
 ** 1. n = 2^a 3^b 5^c 7^d ... 19^h up to FFT_DIRECT: passes of radix 8, 4 and 2, then of the odd primes from 19 down.
-** 2. Such an n above: n1 n2, n1 its largest divisor up to the root. Columns of n1, times w^(k1 j2) as u times v, rows of n2.
+** 2. Such an n above: n1 n2, n1 its largest divisor up to the root, n2 up to FFT_DIRECT. Columns of n1, times w^(k1 j2) as u
+**    times v, rows of n2.
 ** 3. Other n by Bluestein: a product with a chirp, a convolution of length m >= 2 n - 1, a product with the chirp.
 ** 4. n real numbers, n even: as n / 2 complex ones.
 ** 5. n = r m real numbers, n odd, r its largest prime up to FFT_ODD_MOST: a pass of radix r, whose outputs r - k and k mirror each other:
@@ -220,6 +221,7 @@ static bool choose(FftPlan *P) {
   int radix[FFT_PASSES];
   const i64 n = P->n;
   i64 sub[2] = {0, 0};
+  if (!P->real && n > (i64)FFT_DIRECT * FFT_DIRECT) return false; /* FFT_MOST */
   if (P->real && n % 2) {
     const int r = largest_odd(n);
     const i64 m = n / r;
@@ -227,7 +229,7 @@ static bool choose(FftPlan *P) {
     P->pass[0] = (FftPass){.r = r, .s = 1, .m = m};
     if (m > 1) sub[0] = m, sub[1] = m;
   } else if (P->real) P->way = FFT_BY_HALF, sub[0] = n / 2;
-  else if ((P->npass = factor(n, radix)) < 0)
+  else if ((P->npass = factor(n, radix)) < 0 || n / divisor(n) > FFT_DIRECT)
     P->way = FFT_BY_CHIRP, P->npass = 0, sub[0] = convenient(2 * n - 1);
   else if (n > FFT_DIRECT) P->way = FFT_BY_SPLIT, sub[0] = divisor(n), sub[1] = n / sub[0];
   i64 s = 1;
