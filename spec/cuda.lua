@@ -27,7 +27,22 @@ if is_soft then
   end
 end
 
-if not driver then return { loaded = false, why = "the software GPU was not built (make gpu)" } end
+local M = { loaded = false, why = "the software GPU was not built (make gpu)" }
+
+--- What a program prints in a process of its own on this driver, and its exit status. environment: more variables, as the
+--- shell has them.
+function M.run(environment, program) return require("spec.helper").script(program, environment .. " timeout 60") end
+
+--- The same where that, with a line "status 0" behind it, fits the pattern.
+function M.gives(want, environment, program)
+  local text, status = M.run(environment, program)
+  text = ("%sstatus %s\n"):format(text, tostring(status))
+  assert(text:find(want), text)
+  return text
+end
+
+if not driver then return M end
 local ok, why = ty.cuda.is_available()
 if ok and os.getenv "CUDA_DEFAULT" then assert(ty.device "cuda") end
-return { loaded = ok, why = why, driver = driver, soft = ok and is_soft }
+M.loaded, M.why, M.driver, M.soft = ok, why, driver, ok and is_soft
+return M

@@ -189,20 +189,6 @@ describe("between two CUDA devices", function()
   end)
 end)
 
---- A process of its own: what it prints.
-local function run(environment, program)
-  local file = os.tmpname()
-  local f = assert(io.open(file, "w"))
-  f:write(program)
-  f:close()
-  local p = assert(io.popen(("cd '%s.' && env -u CUDA_DEFAULT TYCHO_CUDA_DRIVER='%s' TYCHO_CUDA_LATE=0 TYCHO_CACHE=off %s "
-    .. "luajit '%s' 2>&1"):format(H.root, cuda.driver or "", environment, file)))
-  local text = p:read "*a"
-  p:close()
-  os.remove(file)
-  return text
-end
-
 local program = [[
   local ty = require "tycho"
   local x = ty.arange(50, { device = "cuda" }) / 7
@@ -220,14 +206,14 @@ local program = [[
 
 describe("two CUDA devices", function()
   soft_probe("give the same bits in any order that events allow, as peers or not", function()
-    local one = run("", program)
+    local one = cuda.run("", program)
     assert.truthy(one:find "^[%d.]+ [%d.e+ ]+\n$", one)
-    for seed = 1, 3 do assert.equal(one, run("SOFT_GPU_SEED=" .. seed, program)) end
-    assert.equal(one, run("SOFT_GPU_PEERS=0", program))
+    for seed = 1, 3 do assert.equal(one, cuda.run("SOFT_GPU_SEED=" .. seed, program)) end
+    assert.equal(one, cuda.run("SOFT_GPU_PEERS=0", program))
   end)
 
   soft_probe("fail each for itself: the other goes on", function()
-    local text = run("SOFT_GPU_LOSE_AFTER=9", [[
+    local text = cuda.run("SOFT_GPU_LOSE_AFTER=9", [[
       local ty = require "tycho"
       local x = ty.ones(3, { device = "cuda" })
       print(x:sum():item())
@@ -243,7 +229,7 @@ describe("two CUDA devices", function()
   end)
 
   soft_probe("are one where the driver has one", function()
-    local text = run("SOFT_GPU_DEVICES=1", [[
+    local text = cuda.run("SOFT_GPU_DEVICES=1", [[
       local ty = require "tycho"
       print(#ty.cuda.devices(), ty.device "cuda:1")]])
     assert.equal('1\tnil\tdevice: device "cuda:1" is not available: there is 1 CUDA device, and numbers begin at 0\n', text)

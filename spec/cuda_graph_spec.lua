@@ -122,20 +122,6 @@ describe("a plan on cuda", function()
   end)
 end)
 
---- A process of its own: what it prints.
-local function run(environment, program)
-  local file = os.tmpname()
-  local f = assert(io.open(file, "w"))
-  f:write(program)
-  f:close()
-  local p = assert(io.popen(("cd '%s.' && env -u CUDA_DEFAULT TYCHO_CUDA_DRIVER='%s' TYCHO_CUDA_LATE=0 TYCHO_CACHE=off %s "
-    .. "luajit '%s' 2>&1"):format(H.root, cuda.driver or "", environment, file)))
-  local text = p:read "*a"
-  p:close()
-  os.remove(file)
-  return text
-end
-
 local program = [[
   local ty = require "tycho"
   local f = ty.compile(function(x) return (x:softmax(1) * 2):cumsum(1):exp():sum(), x:sum() end)
@@ -155,17 +141,17 @@ local soft_probe = cuda.soft and it or pending -- failures are the software GPU'
 
 describe("graphs on cuda", function()
   soft_probe("run to the bits of single launches, in any order that their edges allow", function()
-    local one = run("TYCHO_CUDA_GRAPHS=0", program)
-    local many = run("SOFT_GPU_SEED=7", program)
+    local one = cuda.run("TYCHO_CUDA_GRAPHS=0", program)
+    local many = cuda.run("SOFT_GPU_SEED=7", program)
     assert.equal(one:match "^[^\n]*", many:match "^[^\n]*")
     assert.truthy(one:find "\t0\t0\n$", one)
     assert.truthy(many:find "\t1\t39\n$", many)
   end)
 
   soft_probe("that fail are told by who reads, and the CPU goes on", function()
-    local text = run("SOFT_GPU_LOSE_AFTER=30", program)
+    local text = cuda.run("SOFT_GPU_LOSE_AFTER=30", program)
     assert.truthy(text:find("^false\t.*has failed: .*\n3\n"), text)
-    text = run("SOFT_GPU_FAIL_LAUNCH=20", program)
+    text = cuda.run("SOFT_GPU_FAIL_LAUNCH=20", program)
     assert.truthy(text:find("^false\t.*has failed: .*\n3\n"), text)
   end)
 end)

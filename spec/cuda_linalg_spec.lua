@@ -236,18 +236,10 @@ describe("on cuda linalg raises as on the CPU:", function()
   end)
 end)
 
---- A process of its own: what it prints, with its exit status behind.
+--- A program on the device in a process of its own.
 local function gives(want, environment, program)
-  local file = os.tmpname()
-  local f = assert(io.open(file, "w"))
-  f:write("local ty = require 'tycho'\nlocal la = ty.linalg\n", program)
-  f:close()
-  local p = assert(io.popen(("cd '%s.' && env -u CUDA_DEFAULT -u TYCHO_LOG TYCHO_CUDA_DRIVER='%s' TYCHO_CACHE=off "
-    .. "TYCHO_CUDA_INTERPRET=0 %s timeout 60 luajit '%s' 2>&1; echo status $?"):format(H.root, cuda.driver or "", environment, file)))
-  local text = p:read "*a"
-  p:close()
-  os.remove(file)
-  assert.truthy(text:find(want), text)
+  cuda.gives(want, "TYCHO_LOG= TYCHO_CUDA_INTERPRET=0 " .. environment,
+    "local ty = require 'tycho'\nlocal la = ty.linalg\n" .. program)
 end
 
 describe("what goes wrong with cuSOLVER:", function()

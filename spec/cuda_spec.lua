@@ -478,19 +478,6 @@ describe("on the software GPU, accesses are what they must be:", function()
     numbers("f32", 2, 256, 256))
 end)
 
---- A process of its own: what it prints.
-local function run(environment, program)
-  local file = os.tmpname()
-  local f = assert(io.open(file, "w"))
-  f:write(program)
-  f:close()
-  local p = assert(io.popen(("cd '%s.' && env -u CUDA_DEFAULT %s luajit '%s' 2>&1"):format(H.root, environment, file)))
-  local text = p:read "*a"
-  p:close()
-  os.remove(file)
-  return text
-end
-
 local soft_probe = cuda.soft and it or pending -- failures are the software GPU's to inject
 
 describe("without a device,", function()
@@ -503,7 +490,7 @@ describe("without a device,", function()
     print(#ty.cuda.devices(), (ty.ones(2) * 2):sum():item())]]
 
   it("a driver that is not there is named, and the CPU goes on", function()
-    local text = run("TYCHO_CUDA_DRIVER=/nowhere/libcuda.so", first)
+    local text = cuda.run("TYCHO_CUDA_DRIVER=/nowhere/libcuda.so", first)
     local why = "there is no CUDA driver: /nowhere/libcuda.so was not found"
     assert.truthy(text:find('nil\tto: device "cuda" is not available: ' .. why, 1, true), text)
     assert.truthy(text:find('zeros: device "cuda" is not available: there is no CUDA driver', 1, true), text)
@@ -512,7 +499,7 @@ describe("without a device,", function()
   end)
 
   local function on_soft(environment, program)
-    return run(("TYCHO_CUDA_DRIVER='%s' TYCHO_CUDA_LATE=0 TYCHO_CUDA_INTERPRET= TYCHO_CACHE=off %s"):format(cuda.driver or "",
+    return cuda.run(("TYCHO_CUDA_DRIVER='%s' TYCHO_CUDA_LATE=0 TYCHO_CUDA_INTERPRET= TYCHO_CACHE=off %s"):format(cuda.driver or "",
       environment), program)
   end
 

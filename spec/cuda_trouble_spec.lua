@@ -5,24 +5,9 @@ local cuda = require "spec.cuda"
 
 local probe = cuda.soft and it or pending
 
---- A process of its own: what it prints, with its exit status behind.
-local function run(environment, program)
-  local file = os.tmpname()
-  local f = assert(io.open(file, "w"))
-  f:write("local ty = require 'tycho'\n", program)
-  f:close()
-  local p = assert(io.popen(("cd '%s.' && env -u CUDA_DEFAULT TYCHO_CUDA_DRIVER='%s' TYCHO_CACHE=off TYCHO_NVJITLINK=off %s timeout 60 "
-    .. "luajit '%s' 2>&1; echo status $?"):format(H.root, cuda.driver or "", environment, file)))
-  local text = p:read "*a"
-  p:close()
-  os.remove(file)
-  return text
-end
-
+--- A program on the device in a process of its own.
 local function gives(want, environment, program)
-  local text = run(environment, program)
-  assert.truthy(text:find(want), text)
-  return text
+  return cuda.gives(want, environment, "local ty = require 'tycho'\n" .. program)
 end
 
 describe("memory of cuda", function()

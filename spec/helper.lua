@@ -375,16 +375,16 @@ local function script_windows(path, env, arguments)
   return text, status
 end
 
---- Runs a Lua script in a process of its own, with the same library. env: variables to set. Gives its output (both
---- streams) and its exit status; 128 + n stands for signal n.
+--- Runs a Lua script in a process of its own, with the same library. env: variables to set, in a table, or as the shell has
+--- them in front of a command. Gives its output (both streams) and its exit status; 128 + n stands for signal n.
 function M.script(code, env, arguments)
   local path = os.tmpname()
   local f = assert(io.open(path, "w"))
   f:write(code)
   f:close()
   if module.windows then return script_windows(path, env, arguments) end
-  local words = {}
-  for k, v in pairs(env or {}) do words[#words + 1] = ("%s='%s'"):format(k, v) end
+  local words = type(env) == "string" and { env } or {}
+  for k, v in pairs(type(env) == "table" and env or {}) do words[#words + 1] = ("%s='%s'"):format(k, v) end
   local pipe = io.popen(("%s luajit '%s' %s 2>&1; echo \"status $?\""):format(table.concat(words, " "), path,
     arguments or ""))
   local out = pipe:read "*a"

@@ -65,7 +65,7 @@ static void *scratch(Make *M, i64 n, size_t size) {
 
 static i64 node_bytes(const Graph *g, i32 node) {
   const Type *t = &g->node[node].type;
-  return ty_type_numel(t) * ty_dtypes[t->dtype].bytes;
+  return ty_type_bytes(t);
 }
 
 /* Does the group read the node from an input's own buffer? Others read the copy of an INPUT that

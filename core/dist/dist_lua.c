@@ -9,8 +9,6 @@
 #include "base/system.h"
 #include "dist/dist_lua.h"
 
-static i64 bytes_of(const Type *t) { return ty_type_numel(t) * ty_dtypes[t->dtype].bytes; }
-
 /* open(names) -> rank, size, version of the library; nil and why not */
 static int l_open(lua_State *L) {
   const char *names[8] = {NULL}, *err = NULL;
@@ -65,8 +63,8 @@ static ExchangeHead head_of(lua_State *L, int n) {
 /* Pushes the result of a call in the capture in progress. */
 static void push_call(lua_State *L, const ExchangeHead *h, const Message *m, const Type *t,
                       int base, int x) {
-  const i64 takes = x ? bytes_of(ty_dist_lent.type(L, h->who, x)) : 0;
-  const i32 number = ty_exchange_call(h, m, takes, bytes_of(t), ty_dist_lent.add_call);
+  const i64 takes = x ? ty_type_bytes(ty_dist_lent.type(L, h->who, x)) : 0;
+  const i32 number = ty_exchange_call(h, m, takes, ty_type_bytes(t), ty_dist_lent.add_call);
   if (!number) ty_dist_lent.enter(L, "has more different exchanges than are kept");
   ty_dist_lent.call(L, h->who, number, t, base, x);
 }

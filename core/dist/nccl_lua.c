@@ -86,7 +86,7 @@ static int l_gather(lua_State *L) {
   Call c = begin(L);
   Type t;
   void *x = place(L, &c, ARGS, &t);
-  const i64 bytes = ty_type_numel(&t) * ty_dtypes[t.dtype].bytes;
+  const i64 bytes = ty_type_bytes(&t);
   void *y = place(L, &c, ARGS + 1, &t);
   if (!ty_nccl_gather(c.who, c.number, &c.party, x, y, bytes, &c.queue))
     return ty_dist_fail(L, ARGS);
@@ -99,8 +99,7 @@ static int l_broadcast(lua_State *L) {
   Type t;
   void *x = place(L, &c, ARGS, &t), *y = place(L, &c, ARGS + 1, &t);
   const int from = (int)luaL_checknumber(L, ARGS + 2) - 1;
-  if (!ty_nccl_broadcast(c.who, c.number, &c.party, x, y,
-                         ty_type_numel(&t) * ty_dtypes[t.dtype].bytes, from, &c.queue))
+  if (!ty_nccl_broadcast(c.who, c.number, &c.party, x, y, ty_type_bytes(&t), from, &c.queue))
     return ty_dist_fail(L, ARGS);
   return 0;
 }

@@ -56,7 +56,7 @@ static void add(lua_State *L, Weights *w, State *S, const char *name) {
   const Tensor *t = ty_lua_check(L, "weights", lua_gettop(L));
   const void *p = ty_tensor_bits(S, t);
   Weight *y = &w->weight[w->n];
-  *y = (Weight){.type = t->type, .bytes = ty_type_numel(&t->type) * ty_dtypes[t->type.dtype].bytes};
+  *y = (Weight){.type = t->type, .bytes = ty_type_bytes(&t->type)};
   y->type.device = 0;
   if (!p) ty_lua_fail(L, S);
   y->name = ty_mem_alloc(strlen(name) + 1);

@@ -62,7 +62,7 @@ static Plan *body_plan(State *S, i64 number) {
   for (i32 i = 0; out && i < b->noutput; i++) {
     const Type *t = &b->g.node[b->output[i].node].type;
     out[i] = (Output){.node = b->output[i].node, .write = -1, .device = t->device, .own = true};
-    out[i].bytes = ty_type_numel(t) * ty_dtypes[t->dtype].bytes;
+    out[i].bytes = ty_type_bytes(t);
   }
   for (i32 i = 0; input && i < b->g.n; i++)
     if (b->g.node[i].op == OP_INPUT) input[b->g.node[i].arg.k2] = i;

@@ -495,7 +495,7 @@ static bool run_watched(Bound *B, const char **err) {
     if (calls) B->p->library->go_on();
   }
   ty_watch(NULL);
-  S->stopped = w.stopped || (calls && S->stopped);
+  S->stopped |= w.stopped;
   return ok;
 }
 

@@ -71,8 +71,6 @@ typedef struct Choosing {
   i32 *map;   /* per node: that of the new graph */
 } Choosing;
 
-static i64 bytes_of(const Type *t) { return ty_type_numel(t) * ty_dtypes[t->dtype].bytes; }
-
 /* Which tensor from outside an INPUT reads; -1: none. */
 static i32 outside_of(const Choosing *C, const Node *n) {
   const u32 i = C->c->recording->input[n->arg.k2].origin - C->c->origins - 1;
@@ -82,7 +80,7 @@ static i32 outside_of(const Choosing *C, const Node *n) {
 /* Whether a tensor from outside is kept anyway, or lives on without. */
 static bool is_kept(const Choosing *C, i32 outside, i64 bytes) {
   const Tensor *t = &C->c->outside[outside].t;
-  bool kept = ty_needs(t) == NEEDS_LEAF || bytes_of(&t->type) <= bytes / SMALL;
+  bool kept = ty_needs(t) == NEEDS_LEAF || ty_type_bytes(&t->type) <= bytes / SMALL;
   for (i32 v = 0; !kept && v < C->T->nvalue; v++)
     kept = C->T->value[v].kind == VALUE_OUTSIDE && C->T->value[v].of == outside;
   return kept;
@@ -115,7 +113,7 @@ static i32 work_of(Choosing *C, i32 i, i64 bytes, int depth) {
 static bool is_cheap(Choosing *C, const TapeValue *v, const u8 *given) {
   const i32 node = v->st->node;
   const Node *n = &C->g->node[node];
-  const i64 bytes = bytes_of(&n->type);
+  const i64 bytes = ty_type_bytes(&n->type);
   const OpClass class = (OpClass)ty_ops[n->op].class;
   if (v->shown || given[node] || (class != MAP && n->op != OP_RANDOM) ||
       ty_type_numel(&n->type) != v->type.dims[0] || C->leaf[node] >= 0)
@@ -303,7 +301,8 @@ static bool make_plan(State *S, Remake *R) {
   if (!out) return ty_fail_memory(S, "backward", 0);
   for (i32 k = 0; k < R->noutput; k++) {
     const Type *t = &R->recording.g.node[R->node[k]].type;
-    out[k] = (Output){.node = R->node[k], .write = -1, .device = t->device, .bytes = bytes_of(t)};
+    out[k] =
+        (Output){.node = R->node[k], .write = -1, .device = t->device, .bytes = ty_type_bytes(t)};
   }
   const u8 fast = S->fast;
   S->fast = R->fast;

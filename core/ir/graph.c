@@ -437,8 +437,6 @@ static __attribute__((cold)) const char *verify_fft(const Node *n, const Type *a
   return ty_type_same_dims(&want, gives ? a : y) ? NULL : "fft: wrong dims";
 }
 
-static i64 bytes_of(const Type *t) { return ty_type_numel(t) * ty_dtypes[t->dtype].bytes; }
-
 static const char *verify_call(const Graph *g, const Node *n) {
   const AsyncCall *c = ty_call_find(n->arg.k);
   const bool given = n->src[1] != n->src[0];
@@ -451,8 +449,8 @@ static const char *verify_call(const Graph *g, const Node *n) {
   }
   if (n->type.device) return "call: not on the CPU";
   if (!ty_type_same_dims(&g->node[n->src[0]].type, &n->type)) return "call: wrong dims";
-  if (bytes_of(&n->type) != c->gives) return "call: its result has other bytes";
-  return (given ? bytes_of(&g->node[n->src[1]].type) : 0) == c->takes
+  if (ty_type_bytes(&n->type) != c->gives) return "call: its result has other bytes";
+  return (given ? ty_type_bytes(&g->node[n->src[1]].type) : 0) == c->takes
              ? NULL
              : "call: it is given other bytes";
 }

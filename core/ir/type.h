@@ -96,6 +96,10 @@ bool ty_type_broadcast(Type *y, const Type *a); /* y becomes the broadcast of y 
 int ty_type_print(const Type *t, char *buf,
                   size_t n); /* f32[2,3], f32[2,3]@far; returns the length */
 
+static inline i64 ty_type_bytes(const Type *t) {
+  return ty_type_numel(t) * ty_dtypes[t->dtype].bytes;
+}
+
 /* Of one dim. */
 static inline Type ty_type_line(int dtype, int device, i64 n) {
   return (Type){.dtype = (u8)dtype, .device = (u8)device, .rank = 1, .dims = {n}};

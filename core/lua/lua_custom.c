@@ -131,7 +131,7 @@ static int push_arguments(lua_State *L, State *S, const Instance *I, const Tenso
 static Buffer *take(State *S, const Tensor *t) {
   if (!ty_tensor_read(S, t)) return NULL;
   Buffer *buf = t->st->buf;
-  i64 bytes = ty_type_numel(&t->type) * ty_dtypes[t->type.dtype].bytes;
+  i64 bytes = ty_type_bytes(&t->type);
   if (t->offset == 0 && buf->bytes == bytes && !buf->exposed && !buf->foreign &&
       ty_tensor_is_contiguous(t))
     return ty_buffer_hold(buf);

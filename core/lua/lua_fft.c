@@ -19,7 +19,7 @@ static int fft(lua_State *L) {
   /* ty.fft's functions end in this one: who called them is the caller. */
   Binding *B = (Binding *)S;
   SiteFrame frame;
-  const bool large = ty_type_numel(&x->type) * ty_dtypes[x->type.dtype].bytes >= B->large;
+  const bool large = ty_type_bytes(&x->type) >= B->large;
   const bool known = large && ty_lua_site(L, B, SITE_C, &frame);
   Tensor *y = ty_lua_push_in(L, B);
   if (known) ty_lua_site_made(&frame, (Handle *)y);

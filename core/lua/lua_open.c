@@ -100,7 +100,7 @@ static int get_is_leaf(lua_State *L, State *S, const Tensor *t) {
 
 static int get_nbytes(lua_State *L, State *S, const Tensor *t) {
   (void)S;
-  lua_pushnumber(L, (lua_Number)ty_type_numel(&t->type) * ty_dtypes[t->type.dtype].bytes);
+  lua_pushnumber(L, (lua_Number)ty_type_bytes(&t->type));
   return 1;
 }
 

@@ -5,8 +5,6 @@
 ** memory, and what the library says.
 */
 #include "lua/lua_tycho.h"
-#include "record/capture.h"
-#include "record/vmap.h"
 
 #define KEY_DEVICE "tycho.linalg"
 
@@ -26,27 +24,6 @@ int ty_lua_linalg_device(lua_State *L, const char *who) {
   if (lua_gettop(L) > n && !lua_isnil(L, n + 1)) return lua_gettop(L) - n;
   lua_settop(L, n);
   return 0;
-}
-
-/* Where its elements lie, in order; the storage owns them alone, and they change. NULL: S->err. */
-static void *own_elements(State *S, const Tensor *x) {
-  Storage *st = x->st;
-  if (st->batched) return ty_vmap_refuse(S);
-  if (S->capture) {
-    ty_capture_refuse(S, "writes the elements of a tensor");
-    return NULL;
-  }
-  if (st->recording && !S->cut(S, st->recording, st)) return NULL;
-  ty_storage_touch(st);
-  if (st->buf->refs > 1) {
-    Buffer *own = ty_buffer_copy(S, st->buf);
-    if (!own) return NULL;
-    ty_buffer_drop(st->buf);
-    st->buf = own;
-  }
-  ty_buffer_changed(st->buf);
-  st->version++;
-  return (char *)st->buf->data + x->offset * ty_dtypes[st->dtype].bytes;
 }
 
 /* solve(routine, m, n, k, count, tensors ...) -> true: contiguous ones, which it overwrites; nil: the device has no library */
@@ -69,7 +46,7 @@ static int solve(lua_State *L) {
   if (device == ty_cpu || !device->takes(&job)) return 0;
   for (int i = 0; i < job.noperands; i++) {
     x = ty_lua_check(L, who, FIRST + i);
-    if (!ty_tensor_is_contiguous(x) || !(buf[i] = own_elements(S, x))) ty_lua_fail(L, S);
+    if (!ty_tensor_is_contiguous(x) || !(buf[i] = ty_tensor_own(S, x))) ty_lua_fail(L, S);
   }
   if (!device->perform(&job, buf, NULL, NULL, &S->runs, &err))
     return ty_lua_error(L, "%s: %s", who, err ? err : "out of memory");

@@ -54,19 +54,11 @@ const void *ty_tensor_place(State *S, const Tensor *x) {
   return tensor_settle(S, x) ? tensor_address(x) : NULL;
 }
 
-void *ty_tensor_write(State *S, const Tensor *x) {
+void *ty_tensor_own(State *S, const Tensor *x) {
   Storage *st = x->st;
-  if (TY_UNLIKELY(!ty_complex_refuse(S, "write", x))) return NULL;
   if (TY_UNLIKELY(st->batched != NULL)) return ty_vmap_refuse(S);
   if (TY_UNLIKELY(S->capture != NULL) && (st->recording || !ty_capture_is_fresh(S, st))) {
     ty_capture_refuse(S, "writes the elements of a tensor one by one");
-    return NULL;
-  }
-  if (st->device) {
-    ty_fail(S,
-            "the elements lie on \"%s\", where they cannot be written one by one (move them with "
-            ":to(\"cpu\"))",
-            ty_device_names[st->device]);
     return NULL;
   }
   if (st->recording && !S->cut(S, st->recording, st)) return NULL;
@@ -80,6 +72,16 @@ void *ty_tensor_write(State *S, const Tensor *x) {
   ty_buffer_changed(st->buf);
   st->version++;
   return tensor_address(x);
+}
+
+void *ty_tensor_write(State *S, const Tensor *x) {
+  if (TY_UNLIKELY(!ty_complex_refuse(S, "write", x))) return NULL;
+  if (TY_LIKELY(!x->st->device)) return ty_tensor_own(S, x);
+  ty_fail(S,
+          "the elements lie on \"%s\", where they cannot be written one by one (move them with "
+          ":to(\"cpu\"))",
+          ty_device_names[x->st->device]);
+  return NULL;
 }
 
 void *ty_tensor_expose(State *S, const Tensor *x) {

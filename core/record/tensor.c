@@ -521,7 +521,7 @@ static Storage *storage_for(State *S, const Type *t) {
 }
 
 bool ty_tensor_from(State *S, Tensor *y, const Type *t, const void *bytes) {
-  i64 size = ty_type_numel(t) * ty_dtypes[t->dtype].bytes;
+  i64 size = ty_type_bytes(t);
   Storage *st = storage_for(S, t);
   if (!st) return false;
   const Device *d = ty_devices[t->device];

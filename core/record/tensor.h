@@ -287,7 +287,9 @@ const void *ty_tensor_read(State *S, const Tensor *x);
 const void *ty_tensor_bits(State *S, const Tensor *x);
 /* The same on x's own device. */
 const void *ty_tensor_place(State *S, const Tensor *x);
-/* The same for writing outside the engine: the storage owns its buffer alone afterwards. */
+/* The same for writing there, outside the engine: the storage owns its buffer alone afterwards. */
+void *ty_tensor_own(State *S, const Tensor *x);
+/* The same on the CPU; fails elsewhere. */
 void *ty_tensor_write(State *S, const Tensor *x);
 /* As ty_tensor_write, and the address stays valid and live for ever. */
 void *ty_tensor_expose(State *S, const Tensor *x);

@@ -366,7 +366,7 @@ void ty_traced_tape_kept(const TracedTape *T, i32 i, TapeKept *y) {
   }
   bool first = true;
   for (i32 k = 0; k < i; k++) first &= !same_storage(&T->value[k], v);
-  if (first) y->bytes = ty_type_numel(&v->type) * ty_dtypes[v->type.dtype].bytes;
+  if (first) y->bytes = ty_type_bytes(&v->type);
 }
 
 /* --- a call */
