@@ -1,6 +1,5 @@
 -- cuda_trouble_spec.lua -- what goes wrong with the device "cuda", by failures that the software GPU is asked for: each is a clear
 -- error, and the process and the CPU's tensors go on. More of it stands in cuda_spec.lua.
-local H = require "spec.helper"
 local cuda = require "spec.cuda"
 
 local probe = cuda.soft and it or pending

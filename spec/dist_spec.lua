@@ -8,14 +8,7 @@ local dist = ty.dist
 
 local linux = jit.os == "Linux"
 
---- What a command prints, and its exit code.
-local function run(command)
-  local pipe = assert(io.popen(("{ %s; } 2>&1; echo \"status $?\""):format(command)))
-  local text = pipe:read "*a"
-  pipe:close()
-  local out, status = text:match "^(.-)status (%d+)%s*$"
-  return out, tonumber(status)
-end
+local run = require("spec.module").run
 
 local function installed(name) return linux and select(2, run("command -v " .. name)) == 0 end
 

@@ -13,13 +13,7 @@ local here = build .. "spec/"
 local LIBS = "-lm -ldl -lpthread " .. LINK
 
 --- What a command prints, and its status.
-local function run(command)
-  local pipe = assert(io.popen(("{ cd '%s'; %s; } 2>&1; echo \"status $?\""):format(H.root, command)))
-  local text = pipe:read "*a"
-  pipe:close()
-  local out, status = text:match "^(.-)status (%d+)%s*$"
-  return out, tonumber(status)
-end
+local function run(command) return require("spec.module").run(("cd '%s'; %s"):format(H.root, command)) end
 
 --- Builds a program; gives its path.
 local function program(name, command)

@@ -3,14 +3,7 @@
 
 local H = require "spec.helper"
 
---- What a command prints, and whether it went well.
-local function run(command)
-  local pipe = assert(io.popen(("{ %s; } 2>&1; echo \"status $?\""):format(command)))
-  local text = pipe:read "*a"
-  pipe:close()
-  local out, status = text:match "^(.-)status (%d+)%s*$"
-  return out, tonumber(status)
-end
+local run = require("spec.module").run
 
 describe("make install", function()
   local prefix = os.tmpname()

@@ -15,6 +15,15 @@ function M.shell(command)
   return ok == 0 or ok == true
 end
 
+--- What a command prints, and its exit status.
+function M.run(command)
+  local pipe = assert(io.popen(("{ %s\n} 2>&1; echo \"status $?\""):format(command)))
+  local text = pipe:read "*a"
+  pipe:close()
+  local out, status = text:match "^(.-)status (%d+)%s*$"
+  return out, tonumber(status)
+end
+
 --- Makes a folder, and those that it lies in; whether it is there.
 function M.make_folder(path)
   return M.shell(M.windows and ('mkdir "%s"'):format(path:gsub("/", "\\")) or ("mkdir -p '%s'"):format(path))

@@ -7,13 +7,7 @@ local MPIS = { { name = "Open MPI", mpirun = "mpirun.openmpi" }, { name = "MPICH
 local HOSTS = 3
 local CLAIMS = "messages groups training units stages"
 
-local function run(command)
-  local pipe = assert(io.popen(("{ %s\n} 2>&1; echo \"status $?\""):format(command)))
-  local text = pipe:read "*a"
-  pipe:close()
-  local out, status = text:match "^(.-)status (%d+)%s*$"
-  return out, tonumber(status)
-end
+local run = require("spec.module").run
 
 local function write(path, text)
   local f = assert(io.open(path, "w"))

@@ -9,6 +9,14 @@
 /* The parameter at a byte. */
 static inline Reg param(Ptx *E, i32 at) { return ty_ptx_param(E, REG_64, at); }
 
+/* A special register, as 64 bits. */
+static inline Reg special_of(Ptx *E, const char *name) {
+  const Reg a = ty_ptx_reg(E, REG_32), y = ty_ptx_reg(E, REG_64);
+  ty_ptx(E, "mov.u32 $, %~", a, name);
+  ty_ptx(E, "cvt.u64.u32 $, $", y, a);
+  return y;
+}
+
 /* a op b; name: the instruction without its type. */
 static inline Reg op(Ptx *E, const char *name, Reg a, Reg b) {
   const Reg y = ty_ptx_reg(E, REG_64);

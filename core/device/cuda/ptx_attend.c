@@ -14,6 +14,7 @@
 ** `fast` leaves the order, and has the tensor cores sum both kinds of product: operands and weights are rounded to TF32, whose 10 bits
 ** hold half floats exactly. All else stays: a square of sums goes through shared memory to the threads that have its parts.
 */
+#include "device/cuda/ptx_address.h"
 #include "device/cuda/ptx_attend.h"
 #include "device/cuda/ptx_stage.h"
 #include "kernels/attend_exp.h"
@@ -716,13 +717,6 @@ static void of_keys(Gen *G, Reg block) {
 
 /* --- kernels */
 
-static Reg wide_special(Gen *G, const char *name) {
-  const Reg a = ty_ptx_reg(&G->E, REG_32), y = ty_ptx_reg(&G->E, REG_64);
-  ty_ptx(&G->E, "mov.u32 $, %~", a, name);
-  ty_ptx(&G->E, "cvt.u64.u32 $, $", y, a);
-  return y;
-}
-
 /* What the thread and the block have for all units. */
 static void block_begin(Gen *G) {
   Ptx *E = &G->E;
@@ -733,7 +727,7 @@ static void block_begin(Gen *G) {
   G->line = G->parts + PARTS * row;
   G->square = G->line + row;
   E->shared = (i32)(G->square + (G->v->fast ? ATTEND_SIDE * pitch : 0));
-  G->S.thread = wide_special(G, "tid.x");
+  G->S.thread = special_of(&G->E, "tid.x");
   if (G->v->fast) G->fragments = ty_ptx_fragments(E, &G->S);
   G->quick = ty_ptx_cut(E, G->S.thread, ATTEND_SIDE / OWN, &G->slow);
   ty_ptx(E, "mov.u64 $, tile", G->S.memory = ty_ptx_reg(E, REG_64));
@@ -758,8 +752,8 @@ Text ty_ptx_attend(const AttendVariant *v) {
   if (prepares) ty_ptx_number(E, threads, unit, step);
   else {
     block_begin(G);
-    ty_ptx(E, "mov.b64 $, $", unit, wide_special(G, "ctaid.x"));
-    step = wide_special(G, "nctaid.x");
+    ty_ptx(E, "mov.b64 $, $", unit, special_of(&G->E, "ctaid.x"));
+    step = special_of(&G->E, "nctaid.x");
   }
   ty_ptx_here(E, next);
   branch(G, "ge", unit, count, end);

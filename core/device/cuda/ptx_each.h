@@ -32,14 +32,6 @@ static inline void branch(Ptx *E, const char *how, Reg a, Reg b, int label) {
   ty_ptx(E, "@$ bra @", p, label);
 }
 
-/* A special register, as 64 bits. */
-static inline Reg special_of(Ptx *E, const char *name) {
-  const Reg a = ty_ptx_reg(E, REG_32), y = ty_ptx_reg(E, REG_64);
-  ty_ptx(E, "mov.u32 $, %~", a, name);
-  ty_ptx(E, "cvt.u64.u32 $, $", y, a);
-  return y;
-}
-
 /* blocks: numbers are those of blocks, not of threads. */
 static inline void each_begin(Each *e, i32 count, int threads, bool blocks) {
   Ptx *E = &e->E;

@@ -263,19 +263,12 @@ static void store(Flash *F) {
 
 /* --- the kernel */
 
-static Reg special(Flash *F, const char *name) {
-  const Reg a = ty_ptx_reg(&F->E, REG_32), y = ty_ptx_reg(&F->E, REG_64);
-  ty_ptx(&F->E, "mov.u32 $, %~", a, name);
-  ty_ptx(&F->E, "cvt.u64.u32 $, $", y, a);
-  return y;
-}
-
 static void block_begin(Flash *F) {
   Ptx *E = &F->E;
   const i64 of_values = KEYS * F->kpitch;
   Reg lane;
   E->shared = (i32)(of_values + KEYS * F->vpitch);
-  F->thread = special(F, "tid.x");
+  F->thread = special_of(&F->E, "tid.x");
   lane = ty_ptx_cut(E, F->thread, 32, &F->warp);
   F->lane_t = ty_ptx_cut(E, lane, 4, &F->lane_g);
   ty_ptx(E, "mov.u64 $, tile", F->memory = ty_ptx_reg(E, REG_64));
@@ -339,8 +332,8 @@ Text ty_ptx_flash(const AttendVariant *v) {
   F->kpitch = (v->features + PAD) * 4, F->vpitch = (v->values + PAD) * 4;
   block_begin(F);
   const Reg count = param(E, ATTEND_COUNT), blocks = param(E, ATTEND_BLOCKS),
-            step = special(F, "nctaid.x");
-  ty_ptx(E, "mov.b64 $, $", unit, special(F, "ctaid.x"));
+            step = special_of(&F->E, "nctaid.x");
+  ty_ptx(E, "mov.b64 $, $", unit, special_of(&F->E, "ctaid.x"));
   ty_ptx_here(E, next);
   ty_ptx(E, "setp.ge.s64 $, $, $", p, unit, count);
   ty_ptx(E, "@$ bra @", p, end);

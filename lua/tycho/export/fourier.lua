@@ -237,15 +237,19 @@ TY_INLINE void ty_fft_merge_@S(@T *yr, @T *yi, const @T *xr, const @T *xi, int64
 ]])
 
 prelude.family("fft_real_@S", prelude.FLOATS, { "fft_@S" }, [[
-/* Output k of a pass of radix r over n real numbers, r odd, times its factors; of k = 0 the real parts alone. */
-static void ty_fft_halve_@S(int64_t n, int r, int k, const @T *x, @T *ur, @T *ui) {
-  const int64_t m = n / r;
-  @T turn[2 * 53];
+/* Cosines, then sines, of multiples of the turn / r. */
+static void ty_fft_turns_@S(int r, @T *turn) {
   for (int i = 0; i < r; i++) {
     double c, s;
     ty_fft_root(i, r, &c, &s);
     turn[i] = (@T)c, turn[r + i] = (@T)s;
   }
+}
+/* Output k of a pass of radix r over n real numbers, r odd, times its factors; of k = 0 the real parts alone. */
+static void ty_fft_halve_@S(int64_t n, int r, int k, const @T *x, @T *ur, @T *ui) {
+  const int64_t m = n / r;
+  @T turn[2 * 53];
+  ty_fft_turns_@S(r, turn);
   for (int64_t p = 0; p < m; p++) {
     @T re = x[p], im = 0;
     for (int i = 1; i <= r / 2; i++) {
@@ -281,11 +285,7 @@ static void ty_fft_unite_@S(int64_t n, int r, int k, const @T *v, const @T *ur, 
   const int64_t m = n / r;
   const int h = r / 2;
   @T turn[2 * 53];
-  for (int i = 0; i < r; i++) {
-    double c, s;
-    ty_fft_root(i, r, &c, &s);
-    turn[i] = (@T)c, turn[r + i] = (@T)s;
-  }
+  ty_fft_turns_@S(r, turn);
   for (int64_t p = 0; p < m; p++) {
     const @T a = ur[p] * weight, b = ui[p] * weight;
     @T re = a, im = b;
