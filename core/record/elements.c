@@ -54,29 +54,34 @@ const void *ty_tensor_place(State *S, const Tensor *x) {
   return tensor_settle(S, x) ? tensor_address(x) : NULL;
 }
 
-void *ty_tensor_own(State *S, const Tensor *x) {
+static bool may_write(State *S, const Tensor *x) {
+  const Storage *st = x->st;
+  if (TY_UNLIKELY(st->batched != NULL)) return ty_vmap_refuse(S) != NULL;
+  if (TY_LIKELY(S->capture == NULL) || (!st->recording && ty_capture_is_fresh(S, st))) return true;
+  return ty_capture_refuse(S, "writes the elements of a tensor one by one");
+}
+
+/* The address of x's first element; the storage owns its buffer alone from now on. */
+static void *own(State *S, const Tensor *x) {
   Storage *st = x->st;
-  if (TY_UNLIKELY(st->batched != NULL)) return ty_vmap_refuse(S);
-  if (TY_UNLIKELY(S->capture != NULL) && (st->recording || !ty_capture_is_fresh(S, st))) {
-    ty_capture_refuse(S, "writes the elements of a tensor one by one");
-    return NULL;
-  }
   if (st->recording && !S->cut(S, st->recording, st)) return NULL;
   ty_storage_touch(st);
   if ((st->buf->refs > 1 || st->buf->foreign) && !st->buf->exposed) {
-    Buffer *own = ty_buffer_copy(S, st->buf);
-    if (!own) return NULL;
+    Buffer *copy = ty_buffer_copy(S, st->buf);
+    if (!copy) return NULL;
     ty_buffer_drop(st->buf);
-    st->buf = own;
+    st->buf = copy;
   }
   ty_buffer_changed(st->buf);
   st->version++;
   return tensor_address(x);
 }
 
+void *ty_tensor_own(State *S, const Tensor *x) { return may_write(S, x) ? own(S, x) : NULL; }
+
 void *ty_tensor_write(State *S, const Tensor *x) {
-  if (TY_UNLIKELY(!ty_complex_refuse(S, "write", x))) return NULL;
-  if (TY_LIKELY(!x->st->device)) return ty_tensor_own(S, x);
+  if (TY_UNLIKELY(!ty_complex_refuse(S, "write", x)) || !may_write(S, x)) return NULL;
+  if (TY_LIKELY(!x->st->device)) return own(S, x);
   ty_fail(S,
           "the elements lie on \"%s\", where they cannot be written one by one (move them with "
           ":to(\"cpu\"))",
