@@ -16,7 +16,8 @@ local left_out = {}
 for name in ([[ autocast backward blas budget check checkpoint clip_grad_norm_ clip_grad_value_ compile custom_grad data
   deadline default_dtype deterministic detect_anomaly device disable empty empty_like enable_grad explain export from_ptr get
   grad gradcheck graph help hessian iinfo finfo item jacobian jvp load load_checkpoint load_weights manual_seed new_empty no_grad
-  pass plot precision profile progress promote_types random_state register_hook release requires_grad_ reset result_type rows
+  pass plot precision profile progress promote_types random_state register_hook release requires_grad_ reset result_type
+  retain_grad rows
   save save_checkpoint scan scope set set_print show stance start stats synchronize threads to totable tolist value_and_grad
   view_as vmap warmup result_type version new_tensor tensor as_tensor array internals is_tensor
   ]]):gmatch "%S+" do left_out[name] = true end
