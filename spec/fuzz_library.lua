@@ -4,7 +4,7 @@
 -- calls some of them are replaced by others, taken away, added, or put back: in string, math, table, the globals, the table
 -- that strings find their methods in, Tycho's module. The accounts of the plain and of the compiled function must be equal.
 
-if jit.off then jit.off(true, true) end -- as in fuzz_world.lua: what replaced functions of the library compile to is not asked here
+jit.off() -- LuaJIT 2.1.0-beta3 compiles math.floor() without an argument to a number, in parts of functions, too
 
 local ty = require "tycho"
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
@@ -155,7 +155,6 @@ local function run(program, compile)
     originals[entry[1]][entry[2]] = entry[3]
   end
   local body = setfenv(assert(load(source(program), "=program")), env)(ty)
-  if jit.off then jit.off(body, true) end -- LuaJIT 2.1.0-beta3 compiles math.floor() without an argument to a number
   local f = body
   local v = ty.range(3) - 2
   local accounts, makers, library = {}, {}, string

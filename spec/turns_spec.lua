@@ -157,6 +157,39 @@ describe("a loop that a trace takes the turns of", function()
     assert.truthy(ends > 0 and kept[1])
   end)
 
+  it("is left by finalisers that take turns of their own", function()
+    local function f(x)
+      local before, y = x, x
+      while y:max():item() < 1e5 do before, y = y, y * 1.5 end
+      return before, y
+    end
+    local plain = { f(a) }
+    local outer, inner, ran, armed = ty.compile(f), ty.compile(f), 0, true
+    local function arm()
+      getmetatable(newproxy(true)).__gc = function()
+        if not armed then return end
+        local turns = probe.turns()
+        inner(a)
+        ran = ran + (probe.turns() > turns and 1 or 0)
+        arm()
+      end
+    end
+    for _ = 1, 10 do inner(a) end
+    local pause, speed = collectgarbage("setpause", 1), collectgarbage("setstepmul", 1e7) -- in every allocation
+    finally(function()
+      armed = false
+      collectgarbage("setpause", pause)
+      collectgarbage("setstepmul", speed)
+    end)
+    arm()
+    local kept = {}
+    for i = 1, 10 do
+      kept[i] = { outer(a) }
+      assert.equal(told(unpack(plain)), told(unpack(kept[i])))
+    end
+    assert.truthy(ran > 0)
+  end)
+
   it("gives results that need a gradient", function()
     local w = ty.full({ 32 }, 1.25):requires_grad_()
     local function f(x)

@@ -39,12 +39,8 @@ static Handle *push_entry(lua_State *L, const Binding *B, int i) {
   return lua_touserdata(L, -1);
 }
 
-Tensor *ty_spare_push(lua_State *L, Binding *B) {
+Tensor *ty_spare_take(lua_State *L, Binding *B) {
   Spare *s = &B->spare;
-  if (TY_UNLIKELY(B->scope != NULL)) {
-    s->made++;
-    return ty_lua_push_in(L, B);
-  }
   while (s->dead) {
     const int i = __builtin_ctz(s->dead);
     Handle *h = push_entry(L, B, i);
@@ -57,7 +53,18 @@ Tensor *ty_spare_push(lua_State *L, Binding *B) {
     }
     lua_pop(L, 1);
   }
-  Tensor *t = ty_lua_push_in(L, B);
+  return NULL;
+}
+
+Tensor *ty_spare_push(lua_State *L, Binding *B) {
+  Spare *s = &B->spare;
+  if (TY_UNLIKELY(B->scope != NULL)) {
+    s->made++;
+    return ty_lua_push_in(L, B);
+  }
+  Tensor *t = ty_spare_take(L, B);
+  if (t) return t;
+  t = ty_lua_push_in(L, B);
   s->made++;
   const u32 taken = s->owned | s->dead;
   if (!s->list || taken == SPARES_ALL) return t;

@@ -367,18 +367,17 @@ static bool next_turn(Turns *t) {
 
 /* --- from handles and back to them */
 
-/* Handles for tensors that go through the trace, from argument to result. False: one had to be made. */
-static bool push_carried(Turns *t) {
+/* Handles for tensors that go through the trace, from argument to result. Gives how many of them are not to be had. */
+static int take_carried(Turns *t) {
   const Trace *T = t->start->T;
-  Binding *B = (Binding *)t->S;
-  const u64 made = B->spare.made;
+  int lacking = 0;
   for (i32 i = 0; i < T->nresults; i++) {
     const Recipe r = T->result[i];
     if (r.kind != R_SLOT || !is_changed(t->changed, r.k) || t->carried[r.k]) continue;
-    ty_spare_push(t->L, B);
-    t->carried[r.k] = lua_gettop(t->L);
+    if (ty_spare_take(t->L, (Binding *)t->S)) t->carried[r.k] = lua_gettop(t->L);
+    else lacking++;
   }
-  return B->spare.made == made;
+  return lacking;
 }
 
 static void take_from_handles(Turns *t) {
@@ -459,13 +458,15 @@ void ty_turn_follow(lua_State *L, State *S, const TurnStart *start) {
   Turns *t = B->turns;
   if (!open_turns(t, L, start, k, lua_gettop(L))) return;
   const u64 before = B->turned;
+  int lacking = 0;
   take_from_handles(t);
   if (run_link(t)) {
     t->changed = changed_arguments(t);
     keep_arguments(t);
-    if (guards_for(start->T, t->changed) && push_carried(t))
+    if (guards_for(start->T, t->changed) && !(lacking = take_carried(t)))
       while (next_turn(t)) {}
   }
   give_to_handles(t);
   if (B->turned > before) start->T->straight = 0;
+  for (; lacking > 0; lacking--) ty_spare_push(L, B); /* for turns to come: finalisers may run, and turn loops themselves */
 }

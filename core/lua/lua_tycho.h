@@ -137,10 +137,12 @@ static inline void ty_lua_apart(lua_State *L, Binding *B) {
 Capture *ty_lua_capture(lua_State *L);
 /* lua_lifetime.c: its memory is gone, or somebody else's. */
 void ty_lua_result_forget(Handle *h);
-/* lua_spare.c: before the first link; before a trace that leads to one, whose number it gives; as ty_lua_push_in, for what
-** such traces make; of n values from a place on the stack, which alone go on unless others were kept. */
+/* lua_spare.c: before the first link; before a trace that leads to one, whose number it gives; pushes a dead handle, or
+** nothing (NULL), and asks for no memory; as ty_lua_push_in, for what such traces make; of n values from a place on the
+** stack, which alone go on unless others were kept. */
 void ty_spare_open(lua_State *L, Binding *B);
 u64 ty_spare_begin(Binding *B);
+Tensor *ty_spare_take(lua_State *L, Binding *B);
 Tensor *ty_spare_push(lua_State *L, Binding *B);
 void ty_spare_hand_on(lua_State *L, Binding *B, u64 link, bool kept, int first, int n);
 /* Whether a deadline is over, and what is said of it. */
