@@ -468,5 +468,5 @@ void ty_turn_follow(lua_State *L, State *S, const TurnStart *start) {
   }
   give_to_handles(t);
   if (B->turned > before) start->T->straight = 0;
-  for (; lacking > 0; lacking--) ty_spare_push(L, B); /* for turns to come: finalisers may run, and turn loops themselves */
+  for (; lacking > 0; lacking--) ty_spare_push(L, B); /* for calls to come: finalisers may run */
 }
