@@ -66,12 +66,9 @@ static i64 tiles_of(const Gemm *g, i64 rows, i64 columns) {
   return g->batch * ((g->m - 1) / rows + 1) * ((g->n - 1) / columns + 1);
 }
 
-/* Steps of 32 bits between rows, columns and lines. */
-static bool is_near(const Gemm *g) {
-  const i64 steps[] = {g->ars, g->acs, g->brs, g->bcs};
-  bool ok = true;
-  for (int i = 0; i < 4; i++) ok &= steps[i] < 1 << 29 && steps[i] > -(1 << 29);
-  return ok;
+/* Rows and columns, or the elements of both, lie side by side. */
+static bool is_dense(const Gemm *g) {
+  return (g->ars == 1 || g->acs == 1) && (g->brs == 1 || g->bcs == 1);
 }
 
 /* How often each processor is given a tile. */
@@ -93,7 +90,7 @@ static u8 way_of(const Gemm *g, const char *a, const char *b, const void *y, i64
   const ProductVariant wide = {.tiles = TILES | TILES_LARGE | TILES_WIDE};
   const i64 of_wide = tiles_of(g, TILES_LARGE_SIDE, TILES_WIDE_SIDE);
   *tiles = tiles_of(g, TILES_LARGE_SIDE, TILES_LARGE_SIDE);
-  if (g->dtype == T_F32 && capability >= 80 && 2 * *tiles >= ty_cuda.processors && is_near(g)) {
+  if (g->dtype == T_F32 && capability >= 80 && 2 * *tiles >= ty_cuda.processors && is_dense(g)) {
     const bool va = !(along & TILES_A_K) && in_vectors(a, g->m, g->ars, g->acs, g->abs, g->nlead),
                vb = !(along & TILES_B_K) && in_vectors(b, g->n, g->bcs, g->brs, g->bbs, g->nlead),
                w = of_wide && ty_cuda.shared_most >= ty_ptx_tiles_shared(&wide) &&

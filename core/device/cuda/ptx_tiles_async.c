@@ -10,11 +10,12 @@
 ** is added for what is not there.
 **
 ** In shared memory an operand lies as [k][its side], and 16 bytes stand between lines. One whose neighbours lie along k is copied
-** element by element, 8 of k by 4 of the others a warp: whole sectors are read, and all banks are written. The other kind is
-** copied 16 bytes at a time where it is aligned.
+** element by element, 8 of k by 4 of the others a warp: whole sectors are read, and all banks are written. Of the other kind a
+** warp copies 32 neighbours of a line, 16 bytes each where they are aligned.
 **
-** What is not a multiply-add in the loop costs as much as one. So an operand has one address, and a copy's place is one
-** instruction away from it: a number of 32 bits, of the row, column or line, times the bytes between two of them.
+** What is not a multiply-add in the loop costs as much as one, so copies share addresses: two of k where neighbours lie along it,
+** all of a line where they lie across. There what lies beyond the last row or column is not copied, and stands in shared memory as it was:
+** nobody's sums have it. Along k the last one is copied in its place.
 */
 #include "device/cuda/ptx_each.h"
 #include "device/cuda/ptx_product.h"
@@ -29,23 +30,22 @@ enum {
   HALF = 64,         /* rows or columns to a thread's next four */
   VECTOR = 16,       /* bytes */
   TILE_COLUMNS = 16, /* of threads, and rows of them */
-  COPIES_MOST = TILES_WIDE_SIDE * DEPTH / TILE_THREADS
+  LANES = 32,        /* rows or columns of one copy by all threads, or vectors of them; */
+  LINES = 8,         /* and lines */
+  PARTS_MOST = TILES_WIDE_SIDE / LANES
 };
 
-/* How an operand is copied, and read again. */
+/* How an operand is copied, and read again. A thread has two lines of k, and `parts` copies of each. */
 typedef struct Copy {
   bool along_k, vectors; /* vectors: 16 bytes at a time */
   int side, line;        /* rows or columns of the tile; bytes of a line of shared memory */
-  int n;                 /* copies of a thread */
-  Reg at, step;          /* address, and to the next chunk */
-  Reg pitch; /* 32 bits: bytes to the next row or column, or to the next line where they lie along it */
-  Reg index[COPIES_MOST / 2]; /* along k: of two copies the row or column */
-  Reg k;                      /* of the first copy; */
-  int lines[COPIES_MOST];     /* the others are so many lines on */
-  int from[COPIES_MOST],
-      shared[COPIES_MOST]; /* bytes behind the address; where they go, from the first */
-  Reg to;                  /* that one's place in stage 0, 32 bits */
-  Reg read;                /* the thread's first group */
+  int parts, bytes;      /* bytes: of a copy */
+  Reg at[PARTS_MOST];    /* addresses: along k of each part, else of both lines; */
+  Reg step;              /* and to the next chunk */
+  Reg k;                 /* of the first line; the other is LINES on */
+  Reg there;             /* bits of parts: they are there. 0: all are */
+  Reg to;                /* the first copy's place in stage 0, 32 bits */
+  Reg read;              /* the thread's first group */
 } Copy;
 
 typedef struct Large {
@@ -93,35 +93,39 @@ static Reg high_part(Ptx *E, Reg x, i64 n) {
   return y;
 }
 
-/* left: rows or columns from the tile's first on; what lies beyond is nobody's, and the last one is copied in its place.
-** base: the tile's first element; shared: bytes of a stage before the operand's. */
+static int addresses_of(const Copy *c) { return c->along_k ? c->parts : 2; }
+
+/* Bits of parts whose first element, `first`, lies below `left`. */
+static Reg bits_of_parts(Ptx *E, const Copy *c, Reg first, Reg left) {
+  const Reg y = word(E), p = ty_ptx_reg(E, REG_PRED);
+  ty_ptx(E, "mov.b32 $, 0", y);
+  for (int part = 0; part < c->parts; part++) {
+    const Reg i = op(E, "add", first, number_of(E, part * LANES * c->bytes / 4));
+    ty_ptx(E, "setp.lt.s64 $, $, $", p, i, left);
+    ty_ptx(E, "@$ or.b32 $, $, #", p, y, y, (i64)1 << part);
+  }
+  return y;
+}
+
+/* base: the tile's first element; left: rows or columns from there on; shared: bytes of a stage before the operand's. */
 static void copy_begin(Large *T, Copy *c, Reg base, Reg left, Reg along, Reg across, int shared) {
   Ptx *E = &T->E;
-  const int each = c->vectors ? 4 : 1, fast = c->along_k ? 8 : c->side / each,
-            hop = TILE_THREADS / fast; /* rows or columns, or lines, that the threads have */
-  const Reg first = low_part(E, T->thread, fast), rest = high_part(E, T->thread, fast),
-            last = op(E, "sub", left, number_of(E, each)), line = number_of(E, c->line);
-  c->n = c->side * DEPTH / TILE_THREADS / each;
+  const int many = c->along_k ? LINES : LANES;
+  const Reg quick = low_part(E, T->thread, many), slow = high_part(E, T->thread, many),
+            i = op(E, "mul.lo", c->along_k ? slow : quick, number_of(E, c->bytes / 4)),
+            last = op(E, "sub", left, number_of(E, 1));
+  c->k = c->along_k ? quick : slow;
   c->step = op(E, "mul.lo", along, number_of(E, DEPTH));
-  c->pitch = word_of(E, c->along_k ? across : along);
-  c->k = c->along_k ? first : rest;
-  c->at = copy_of(E, mad(E, c->k, along, base));
-  Reg to = mad(E, c->k, line, op(E, "mul.lo", c->along_k ? rest : first, number_of(E, 4 * each)));
-  if (!c->along_k) {
-    const Reg i = op(E, "mul.lo", first, number_of(E, each));
-    ty_ptx(E, "mov.b64 $, $", c->at, mad(E, op(E, "min", i, last), across, c->at));
+  c->there = c->along_k ? 0 : bits_of_parts(E, c, i, left);
+  const Reg line = mad(E, c->k, along, base);
+  for (int q = 0; q < addresses_of(c); q++) {
+    const Reg row = op(E, "min", op(E, "add", i, number_of(E, q * LANES)), last);
+    c->at[q] =
+        copy_of(E, c->along_k ? mad(E, row, across, line)
+                              : mad(E, along, number_of(E, q * LINES), at_element(E, line, i, 4)));
   }
-  for (int q = 0; q < c->n; q++) {
-    const int half = q % 2, part = q / 2;
-    c->lines[q] = c->along_k ? 8 * half : hop * q;
-    c->from[q] = c->along_k ? 8 * half * 4 : 0; /* elements lie side by side */
-    c->shared[q] = c->lines[q] * c->line + (c->along_k ? 4 * hop * part : 0);
-    if (!c->along_k || half) continue;
-    const Reg i = op(E, "add", rest, number_of(E, hop * part));
-    c->index[part] = word_of(E, op(E, "min", i, last));
-  }
-  ty_ptx(E, "add.u32 $, $, $", c->to = word(E), word_of(E, op(E, "add", to, number_of(E, shared))),
-         T->shared);
+  const Reg to = mad(E, c->k, number_of(E, c->line), at_element(E, number_of(E, shared), i, 4));
+  ty_ptx(E, "add.u32 $, $, $", c->to = word(E), word_of(E, to), T->shared);
 }
 
 /* group: of the thread's first four, 0 .. 15. */
@@ -132,43 +136,51 @@ static void read_begin(Large *T, Copy *c, Reg group, int shared) {
   ty_ptx(E, "mad.lo.u32 $, $, #, $", c->read = word(E), group, (i64)VECTOR, base);
 }
 
-/* Where copy q reads, of a chunk that begins at `at`; was: where the one before it does. */
-static Reg place_of(Ptx *E, const Copy *c, int q, Reg at, Reg was) {
-  if (c->along_k ? q % 2 : !q) return q ? was : at;
-  const Reg y = ty_ptx_reg(E, REG_64);
-  if (c->along_k) ty_ptx(E, "mad.wide.s32 $, $, $, $", y, c->index[q / 2], c->pitch, at);
-  else ty_ptx(E, "mad.wide.s32 $, $, #, $", y, c->pitch, (i64)c->lines[q], at);
-  return y;
+/* A part of a line of the chunk whose addresses these are, where p holds. */
+static void copy_one(Ptx *E, const Copy *c, int part, int line, Reg p, Reg to, const Reg *at) {
+  const i64 behind = (i64)part * LANES * c->bytes, /* in shared memory */
+      from = c->along_k ? line * LINES * 4 : behind;
+  ty_ptx(E, "@$ cp.async.~.shared.global [$+#], [$+#], #", p, c->vectors ? "cg" : "ca", to,
+         behind + (i64)line * LINES * c->line, at[c->along_k ? part : line], from, (i64)c->bytes);
 }
 
-static void copy_one(Ptx *E, const Copy *c, int q, Reg p, Reg to, Reg from) {
-  ty_ptx(E, "@$ cp.async.~.shared.global [$+#], [$+#], #", p, c->vectors ? "cg" : "ca", to,
-         (i64)c->shared[q], from, (i64)c->from[q], (i64)(c->vectors ? VECTOR : 4));
+static Reg has_part(Ptx *E, Reg there, int part) {
+  const Reg bit = word(E), p = ty_ptx_reg(E, REG_PRED);
+  ty_ptx(E, "and.b32 $, $, #", bit, there, (i64)1 << part);
+  ty_ptx(E, "setp.ne.u32 $, $, 0", p, bit);
+  return p;
 }
 
 /* Copies the next chunk to the stage at hand where `whole` holds, */
 static void copy_chunk(Large *T, Copy *c, Reg whole) {
   Ptx *E = &T->E;
-  const Reg to = word(E);
-  Reg from = 0;
+  const Reg to = word(E), there = c->there ? word(E) : 0;
+  if (there) ty_ptx(E, "selp.b32 $, $, 0, $", there, c->there, whole);
   ty_ptx(E, "add.u32 $, $, $", to, c->to, T->stage_in);
-  for (int q = 0; q < c->n; q++)
-    copy_one(E, c, q, whole, to, from = place_of(E, c, q, c->at, from));
-  ty_ptx(E, "add.s64 $, $, $", c->at, c->at, c->step);
+  for (int part = 0; part < c->parts; part++) {
+    const Reg p = there ? has_part(E, there, part) : whole;
+    for (int line = 0; line < 2; line++) copy_one(E, c, part, line, p, to, c->at);
+  }
+  for (int q = 0; q < addresses_of(c); q++)
+    ty_ptx(E, "add.s64 $, $, $", c->at[q], c->at[q], c->step);
 }
 
-/* or `left` of k of the last one, behind which the address is two chunks already. */
+/* or `left` of k of the last one, behind which addresses are two chunks already. */
 static void copy_rest(Large *T, const Copy *c, Reg left) {
   Ptx *E = &T->E;
-  const Reg to = word(E), back = op(E, "mul.lo", c->step, number_of(E, STAGES - 1)),
-            at = op(E, "sub", c->at, back);
-  Reg from = 0;
+  const Reg to = word(E), back = op(E, "mul.lo", c->step, number_of(E, STAGES - 1));
+  Reg at[PARTS_MOST], in[2];
   ty_ptx(E, "add.u32 $, $, $", to, c->to, T->stage_in);
-  for (int q = 0; q < c->n; q++) {
-    const Reg p = ty_ptx_reg(E, REG_PRED);
-    ty_ptx(E, "setp.lt.s64 $, $, $", p, op(E, "add", c->k, number_of(E, c->lines[q])), left);
-    copy_one(E, c, q, p, to, from = place_of(E, c, q, at, from));
-  }
+  for (int q = 0; q < addresses_of(c); q++) at[q] = op(E, "sub", c->at[q], back);
+  for (int line = 0; line < 2; line++)
+    ty_ptx(E, "setp.lt.s64 $, $, $", in[line] = ty_ptx_reg(E, REG_PRED),
+           op(E, "add", c->k, number_of(E, line * LINES)), left);
+  for (int part = 0; part < c->parts; part++)
+    for (int line = 0; line < 2; line++) {
+      const Reg p = c->there ? has_part(E, c->there, part) : in[line];
+      if (c->there) ty_ptx(E, "and.pred $, $, $", p, p, in[line]);
+      copy_one(E, c, part, line, p, to, at);
+    }
 }
 
 static void next_stage(const Large *T, Reg stage) {
@@ -390,7 +402,29 @@ static void one_tile(Large *T, Reg number) {
 }
 
 static Copy copy_of_side(bool along_k, bool vectors, int side) {
-  return (Copy){.along_k = along_k, .vectors = vectors, .side = side, .line = line_of(side)};
+  const int bytes = vectors ? VECTOR : 4;
+  return (Copy){.along_k = along_k,
+                .vectors = vectors,
+                .side = side,
+                .line = line_of(side),
+                .parts = side * 4 / (LANES * bytes),
+                .bytes = bytes};
+}
+
+/* What is not copied is read, too. */
+static void clear_stages(Large *T) {
+  Ptx *E = &T->E;
+  const Reg zero = ty_ptx_const(E, C_I32, 0), at = word(E), end = word(E),
+            p = ty_ptx_reg(E, REG_PRED);
+  const int next = ty_ptx_label(E);
+  ty_ptx(E, "mad.lo.u32 $, $, #, $", at, word_of(E, T->thread), (i64)VECTOR, T->shared);
+  ty_ptx(E, "add.u32 $, $, #", end, T->shared, (i64)STAGES * T->stage);
+  ty_ptx_here(E, next);
+  ty_ptx(E, "st.shared.v4.b32 [$], {$, $, $, $}", at, zero, zero, zero, zero);
+  ty_ptx(E, "add.u32 $, $, #", at, at, (i64)TILE_THREADS * VECTOR);
+  ty_ptx(E, "setp.lt.u32 $, $, $", p, at, end);
+  ty_ptx(E, "@$ bra @", p, next);
+  ty_ptx(E, "bar.sync 0");
 }
 
 Text ty_ptx_tiles_large(const ProductVariant *v) {
@@ -408,6 +442,7 @@ Text ty_ptx_tiles_large(const ProductVariant *v) {
   ty_ptx(E, "mov.u64 $, tile", start);
   T->shared = word_of(E, start);
   T->thread = special_of(E, "tid.x");
+  clear_stages(T);
   ty_ptx_here(E, next);
   branch(E, "ge", number, count, end);
   one_tile(T, number);
