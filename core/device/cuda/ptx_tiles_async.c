@@ -40,12 +40,13 @@ typedef struct Copy {
   bool along_k, vectors; /* vectors: 16 bytes at a time */
   int side, line;        /* rows or columns of the tile; bytes of a line of shared memory */
   int parts, bytes;      /* bytes: of a copy */
-  Reg at[PARTS_MOST];    /* addresses: along k of each part, else of both lines; */
-  Reg step;              /* and to the next chunk */
-  Reg k;                 /* of the first line; the other is LINES on */
-  Reg there;             /* bits of parts: they are there. 0: all are */
-  Reg to;                /* the first copy's place in stage 0, 32 bits */
-  Reg read;              /* the thread's first group */
+  Reg at
+      [PARTS_MOST]; /* addresses of the chunk before the next: along k of each part, else of both lines; */
+  Reg step;         /* and to the next chunk */
+  Reg k;            /* of the first line; the other is LINES on */
+  Reg there;        /* bits of parts: they are there. 0: all are */
+  Reg to;           /* the first copy's place in stage 0, 32 bits */
+  Reg read;         /* the thread's first group */
 } Copy;
 
 typedef struct Large {
@@ -115,9 +116,10 @@ static void copy_begin(Large *T, Copy *c, Reg base, Reg left, Reg along, Reg acr
             i = op(E, "mul.lo", c->along_k ? slow : quick, number_of(E, c->bytes / 4)),
             last = op(E, "sub", left, number_of(E, 1));
   c->k = c->along_k ? quick : slow;
+  if (c->along_k) along = number_of(E, 4);
   c->step = op(E, "mul.lo", along, number_of(E, DEPTH));
   c->there = c->along_k ? 0 : bits_of_parts(E, c, i, left);
-  const Reg line = mad(E, c->k, along, base);
+  const Reg line = mad(E, c->k, along, op(E, "sub", base, c->step));
   for (int q = 0; q < addresses_of(c); q++) {
     const Reg row = op(E, "min", op(E, "add", i, number_of(E, q * LANES)), last);
     c->at[q] =
@@ -157,18 +159,18 @@ static void copy_chunk(Large *T, Copy *c, Reg whole) {
   const Reg to = word(E), there = c->there ? word(E) : 0;
   if (there) ty_ptx(E, "selp.b32 $, $, 0, $", there, c->there, whole);
   ty_ptx(E, "add.u32 $, $, $", to, c->to, T->stage_in);
+  for (int q = 0; q < addresses_of(c); q++)
+    ty_ptx(E, "add.s64 $, $, $", c->at[q], c->at[q], c->step);
   for (int part = 0; part < c->parts; part++) {
     const Reg p = there ? has_part(E, there, part) : whole;
     for (int line = 0; line < 2; line++) copy_one(E, c, part, line, p, to, c->at);
   }
-  for (int q = 0; q < addresses_of(c); q++)
-    ty_ptx(E, "add.s64 $, $, $", c->at[q], c->at[q], c->step);
 }
 
-/* or `left` of k of the last one, behind which addresses are two chunks already. */
+/* or `left` of k of the last one, behind which addresses are a chunk already. */
 static void copy_rest(Large *T, const Copy *c, Reg left) {
   Ptx *E = &T->E;
-  const Reg to = word(E), back = op(E, "mul.lo", c->step, number_of(E, STAGES - 1));
+  const Reg to = word(E), back = op(E, "mul.lo", c->step, number_of(E, STAGES - 2));
   Reg at[PARTS_MOST], in[2];
   ty_ptx(E, "add.u32 $, $, $", to, c->to, T->stage_in);
   for (int q = 0; q < addresses_of(c); q++) at[q] = op(E, "sub", c->at[q], back);
