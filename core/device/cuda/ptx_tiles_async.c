@@ -278,9 +278,9 @@ static void add_block(Large *T) {
 static void totals_begin(Large *T) {
   Ptx *E = &T->E;
   if (is_wide(T->v)) {
-    const Reg own =
-        word_of(E, mad(E, T->thread, number_of(E, VECTOR), number_of(E, (i64)STAGES * T->stage)));
-    ty_ptx(E, "add.u32 $, $, $", T->totals = word(E), T->shared, own);
+    const Reg own = op(E, "mul.lo", T->thread, number_of(E, VECTOR)),
+              first = op(E, "add", own, number_of(E, (i64)STAGES * T->stage));
+    ty_ptx(E, "add.u32 $, $, $", T->totals = word(E), T->shared, word_of(E, first));
   }
   for (int i = 0; i < OWN; i++)
     for (int j = 0; j < T->columns; j++) {
