@@ -680,7 +680,7 @@ return function(ty, define)
   -- What captures need to know, see gradients.lua: what is evaluated although it is ours, since it calls functions of
   -- users or uses gradients; functions of the core that may be called; those that end a backward pass.
   core.around, core.pure, core.inline, core.captured = around, pure_grad, {}, {}
-  core.fixed, core.pinned = {}, {} -- metatables of objects that never change; functions whose numbers decide what they do
+  core.fixed, core.pinned = {}, {} -- metatables of objects that never change; functions whose numbers are pinned
   core.exchange_by = exchange_by
   core.slices, slices.clip, slices.whole_only = slices, clip_by, whole_only
   core.ends = { [core.step] = true } -- with nil

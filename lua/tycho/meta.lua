@@ -10350,10 +10350,11 @@ function dist.pipeline(model, opts) end
 ---@return integer # its place in the group, from 0
 function dist.rank(group) end
 
----Takes the next tensor that another rank sends to this one.
----Raises where `from` is no other rank, or where the rank is gone or sends nothing in time.
+---Takes the next tensor that another rank sends to this one. A compiled function has to know what will come: with
+---`like`, a message is a step of its plan; without, the function is cut there.
+---Raises where `from` is no other rank, or where the rank is gone, sends nothing in time, or something else than `like`.
 ---@param from integer # a rank of the world
----@param opts? {tag: integer?} # 0 to 255
+---@param opts? {tag: integer?, like: tycho.Tensor?} # tag: 0 to 255; like: a tensor of the dtype and sizes that will come, whose elements are not read
 ---@return tycho.Tensor # of the sender's dtype and shape
 function dist.recv(from, opts) end
 
@@ -13840,6 +13841,7 @@ function LineProfile:table() end
 ---@class tycho.dist.Group
 ---@field ranks integer[] of the world, ascending
 ---@field index integer of this process among them, from 1
+---@field team integer? by which MPI knows the group, for its own sums; nil: it can know no more of them
 
 ---@class tycho.nn.PackedSequence
 ---@field x tycho.Tensor

@@ -466,10 +466,11 @@ end
 
 --- Takes the next tensor that another rank sends to this one. A compiled function has to know what will come: with
 --- `like`, a message is a step of its plan; without, the function is cut there.
---- Raises where `from` is no other rank, or where the rank is gone, sends nothing in time, or something else than `like`.
+--- Raises where `from` is no other rank, or where the rank is gone, sends nothing in time, or something else than
+--- `like`.
 ---@param from integer a rank of the world
----@param opts? {tag: integer?, like: tycho.Tensor?} tag: 0 to 255; like: a tensor of the dtype and sizes that will come,
----whose elements are not read
+---@param opts? {tag: integer?, like: tycho.Tensor?} tag: 0 to 255; like: a tensor of the dtype and sizes that will
+---come, whose elements are not read
 ---@return tycho.Tensor # of the sender's dtype and shape
 function M.recv(from, opts)
   opts = check.options("recv", opts, RECEIVE)

@@ -114,7 +114,9 @@ local function connect(opts)
     check.fail("init", "%s%s", size, rendezvous and " (RANK and WORLD_SIZE need MPICH; else use mpirun)" or "")
   end
   share_threads(near)
-  for _, name in ipairs { "agree", "exchange", "expect", "records", "reduce" } do ty.internals.grad.captured[C[name]] = "dist." .. name end
+  for _, name in ipairs { "agree", "exchange", "expect", "records", "reduce" } do
+    ty.internals.grad.captured[C[name]] = "dist." .. name
+  end
   local w = { rank = rank, size = size, version = version, C = C, near = near }
   set_patience(w, patience)
   return w
@@ -181,8 +183,8 @@ function M.agree(who, group, call)
   if texts ~= true then M.disagree(who, group, texts) end
 end
 
---- Whether exchanges become steps of a plan, since what is called is captured. does: what no plan can hold; a capture is
---- cut there.
+--- Whether exchanges become steps of a plan, since what is called is captured. does: what no plan can hold, where a
+--- capture is cut.
 function M.records(does) return C ~= nil and C.records(does) end
 
 --- The CUDA device of this rank: the default device if that is one, else "cuda".
