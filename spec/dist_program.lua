@@ -273,20 +273,21 @@ local function weights(m)
   return table.concat(list, "\n")
 end
 
---- Steps of one process that goes through the parts of each batch in order.
-local function alone(m, opt, steps, passes)
+--- Steps of one process that goes through the parts of each batch in order, as many as there are ranks.
+local function alone(m, opt, steps, passes, parts)
+  parts = parts or size
   for i = 1, steps do
     local x, y = batch(i)
     opt:zero_grad()
     for _ = 1, passes do
       local before = {}
       for k, p in ipairs(m:parameters()) do before[k], p.grad = p.grad or false, nil end
-      for r = 0, size - 1 do
-        local n = 12 / size
+      for r = 0, parts - 1 do
+        local n = 12 / parts
         ty.cross_entropy(m(x:narrow(1, r * n + 1, n)), y:narrow(1, r * n + 1, n)):backward()
       end
       for k, p in ipairs(m:parameters()) do
-        local g = p.grad / size
+        local g = p.grad / parts
         p.grad = before[k] and before[k] + g or g
       end
     end
@@ -307,10 +308,10 @@ local function step_of(m, opt, passes)
   end
 end
 
-local function together(m, step, steps)
+local function together(m, step, steps, group)
   for i = 1, steps do
     local x, y = batch(i)
-    step(dist.part(x), dist.part(y))
+    step(dist.part(x, 1, { group = group }), dist.part(y, 1, { group = group }))
   end
   return weights(m)
 end
@@ -488,6 +489,51 @@ function claims.captured(out)
     message)
   same(dist.all_reduce(x) + dist.all_reduce(x):sum(), two(x, x), "after a second call that did not agree")
   out "captured"
+end
+
+--- Models of two ranks each, beside others that no pass reaches, of these or of all ranks; steps that were captured before.
+function claims.replicas(out)
+  local mine
+  for r = 0, size - 2, 2 do mine = dist.group { r, r + 1 } or mine end
+  local first = mine.ranks[1]
+  local one = network(1 + first)
+  alone(one, adam(one), 6, 1, 2)
+  local want = weights(one)
+  for i = 1, 4 do
+    local compiled, apart = i % 2 == 0, i > 2
+    local m = dist.replicate(network(1 + rank), { group = mine })
+    local unused = dist.replicate(network(9 + rank), { group = not apart and mine or nil })
+    local step = step_of(m, adam(m), 1)
+    if compiled then step = jit.compile(step) end
+    assert(together(m, step, 6, mine) == want)
+    if compiled and not apart then assert(is_whole(step), tostring(ty.explain(step))) end
+    assert(weights(unused) == weights(network(apart and 9 or 9 + first)) and unused[1].weight.grad == nil)
+    dist.release(unused)
+    dist.release(m)
+  end
+  out(mine.ranks[1] == 0 and want or "")
+  local m, other = network(1), network(2)
+  local x = numbers(rank, 6, "f32"):reshape(1, 6) * 0.01
+  local function pass()
+    m[1].bias.grad, m[3].weight.grad = nil, nil
+    m(x):sum():backward()
+    return m[1].bias.grad + m[3].weight.grad:sum()
+  end
+  local captured = jit.compile(pass)
+  local function agrees(what)
+    for _ = 1, 2 do same(pass(), captured(), what) end
+  end
+  agrees "a rank's own"
+  local own = pass()
+  dist.replicate(m)
+  agrees "captured before its model was replicated"
+  assert(not own:eq(pass()):all():item())
+  dist.replicate(other)
+  agrees "captured before another model was replicated"
+  dist.release(m)
+  agrees "captured before its model was released"
+  same(own, pass(), "released")
+  dist.release(other)
 end
 
 --- A network with gradients of many sizes and of two dtypes.

@@ -38,10 +38,10 @@ local function count(text, what)
 end
 
 local CLAIMS = { "sums", "pieces", "operations", "views", "copies", "messages", "groups", "disagreement", "captured", "training",
-  "steps", "stopped", "gradients", "loaders", "shards" }
+  "replicas", "steps", "stopped", "gradients", "loaders", "shards" }
 --- What takes longer: on 2 ranks with the first MPI, and of 4 ranks with the second one only some of the others; all of them
 --- in `make test-long`.
-local MODELS, FEW = { "units", "memory", "tensors", "stages" }, "operations messages groups captured training stages"
+local MODELS, FEW = { "units", "memory", "tensors", "stages" }, "operations messages groups captured training replicas stages"
 if H.long then CLAIMS[#CLAIMS + 1] = "huge" end
 local digests = {} -- claim and ranks to the digest that the first MPI gave
 

@@ -10375,10 +10375,12 @@ function dist.release(model) end
 ---those of one process that goes through the ranks' parts of the batch one after the other, and divides. All ranks
 ---make the same backward passes from then on. Buffers, such as the statistics of a batch norm, are each rank's own;
 ---calling it once more makes them the first rank's again. In one process it gives the module, and does nothing.
+---group: the ranks that train it, where others have other models or other parts of this one.
 ---Raises where the argument is no module, or the ranks' modules differ in names, dtypes or sizes.
 ---@param model tycho.Module # the same on all ranks, whatever its numbers are
+---@param opts? {group: tycho.dist.Group?}
 ---@return tycho.Module # model itself
-function dist.replicate(model) end
+function dist.replicate(model, opts) end
 
 ---ty.save_checkpoint on several ranks: all of them call it with parts of the same names, the first one writes the
 ---file, and all get its answer. What sharded optimisers keep is collected. ty.load_checkpoint reads the file, on
