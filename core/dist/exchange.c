@@ -15,6 +15,7 @@
 */
 #include "base/system.h"
 #include "dist/dist.h"
+#include "ir/type.h"
 
 #include <stdio.h>
 
@@ -332,12 +333,24 @@ bool ty_world_exchange(const char *who, const Message *m, int n, int tag) {
   return f && ty_world_end(f);
 }
 
-bool ty_world_wait(const char *who, Request *r, const char *about) {
-  Flight *f = flight_new(who, 1);
-  if (!f) return false;
-  f->about = about;
-  f->p[0] = (Pending){.request = *r, .rank = -1};
-  return ty_world_end(f);
+Flight *ty_world_reduce(const char *who, const void *x, void *y, i64 n, int dtype, MpiOp op,
+                        int team) {
+  const i64 size = ty_dtypes[dtype].bytes, most = ty_world.piece / size;
+  if (ty_world.failure[0]) return NULL;
+  Flight *f = flight_new(who, pieces(n * size));
+  i64 k = 0;
+  if (f) f->about = "a rank";
+  for (i64 at = 0; f && at < n; at += most) {
+    Pending *p = &f->p[k++];
+    p->rank = -1;
+    const int e = ty_world.mpi->reduce((const u8 *)x + at * size, (u8 *)y + at * size,
+                                       (int)TY_MIN(most, n - at), dtype, op, team, &p->request);
+    if (!e) continue;
+    ty_world_fail_mpi(who, e);
+    return NULL;
+  }
+  if (f) f->n = (int)k;
+  return f;
 }
 
 bool ty_world_until(const char *who, const int *ranks, int n, bool (*done)(void *), void *ctx) {
