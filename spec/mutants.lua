@@ -819,7 +819,7 @@ local M = {
     from = "i < r->n && r->edge[i].saved; i++) {\n    Tensor *y = ty_lua_push(L);",
     to = "i < r->base; i++) {\n    Tensor *y = ty_lua_push(L);" },
   { file = "core/lua/lua_composite.c", what = "a composite is answered under other settings",
-    from = "const u32 word = ty_entry_word(S);", to = "const u32 word = S != NULL;" },
+    from = "const u64 word = ty_entry_word(S);", to = "const u64 word = S != NULL;" },
   { file = "core/ir/patch.c", what = "a number of a range is taken for a polynomial that it is not",
     from = "return ty_patch_at(c, last - 1) == v[3] && ty_patch_at(c, last) == v[4];", to = "return true;" },
   { file = "core/engine/shape_range.c", what = "a range serves sizes at which the code decides otherwise",
