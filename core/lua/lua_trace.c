@@ -638,6 +638,10 @@ int ty_trace_list(lua_State *L) {
     set_number(L, "bytes_moved", p->bytes_moved);
     set_number(L, "bytes_saved", p->bytes_saved);
     set_number(L, "streams", (i64)I->streams);
+    if (p->device) {
+      ty_lua_push_run(L, &p->ran);
+      set_string(L, "device", ty_devices[p->device]->name);
+    }
     if (I->tape) {
       TracedTape *tape = I->tape;
       tape->refs++;

@@ -13829,7 +13829,7 @@ function LineProfile:table() end
 ---@field seconds number from the begin to the end of the function
 ---@field busy number of them, in kernels
 ---@field kernels table[] {name, kind, calls, seconds, bytes, flops} hottest first
----@field machine {bandwidth: number, flops: number}
+---@field machine? {bandwidth: number, flops: number} of the CPU; nil of devices
 ---@field lost integer events that had no room
 
 ---@class tycho.Summary
