@@ -5,6 +5,7 @@
 #ifndef TY_DIST_H
 #define TY_DIST_H
 
+#include <setjmp.h>
 #include "base/base.h"
 #include "dist/mpi.h"
 #include "ir/call.h"
@@ -16,6 +17,10 @@ void *ty_dist_library(const char *const *names);
 void ty_dist_sleep(i64 nanoseconds);
 /* Calls fn(status) when the process exits; not in a child of a fork. */
 void ty_dist_at_exit(void (*fn)(int status));
+/* From now on abort() between arm and disarm, on their thread, goes on at the point instead. */
+void ty_dist_catch_abort(void);
+sigjmp_buf *ty_dist_arm(void);
+int ty_dist_disarm(int y); /* gives y */
 
 /* --- exchange.c */
 

@@ -23,6 +23,7 @@ enum { NOTICE_TAG = 0, NOTICE_TEXT = 240, RANKS_NAMED = 8 };
 enum { BUSY = 500, BUSY_CROWDED = 50 }; /* tests before a wait sleeps */
 #define LOOK_EVERY 2000000              /* nanoseconds */
 #define FILE_EVERY 20000000             /* nanoseconds between looks at the launcher's file */
+#define TOLD_WITHIN 500000000           /* by the launcher, behind an error of MPI's */
 #define ENDED_GRACE 500000000 /* for messages of a rank that has ended, which are under way */
 
 World ty_world = {.piece = (i64)1 << 30};
@@ -127,8 +128,27 @@ void ty_world_fail_here(const char *who, const char *what) {
   ty_world_fail(who, text);
 }
 
+/* Whether the launcher tells soon that a rank has ended: most errors of MPI are about that. */
+static bool launcher_tells(const char *who) {
+  const i64 until = ty_system_now() + TOLD_WITHIN;
+  bool told = false;
+  while (ty_world.file[0] && !told && ty_system_now() < until) {
+    told = !read_file(who, ty_system_now());
+    if (!told) ty_dist_sleep(10000000);
+  }
+  return told;
+}
+
 void ty_world_fail_mpi(const char *who, int code) {
   char text[MPI_ERROR_TEXT], what[NOTICE_TEXT];
+  if (ty_world.failure[0] || launcher_tells(who)) return;
+  if (code == MPI_ABORTED) { /* the others are told by the launcher alone */
+    ty_system_format(what, sizeof what, "rank %d has no MPI any more, which has called abort()",
+                     ty_world.rank);
+    set_failure(who, what);
+    write_file(what);
+    return;
+  }
   ty_world.mpi->error(code, text);
   ty_system_format(what, sizeof what, "has an error of MPI: %.180s", text);
   ty_world_fail_here(who, what);
@@ -408,6 +428,7 @@ static void leave(int status) {
 
 bool ty_world_open(const char *const *names, const char **err) {
   static char why[320];
+  ty_dist_catch_abort();
   if (!(ty_world.mpi = ty_mpi_open(names, err))) return false;
   *err = why;
   const int e = ty_world.mpi->start(&ty_world.rank, &ty_world.size);
