@@ -33,6 +33,7 @@ enum {
   CUDA_ERROR_NO_DEVICE = 100,
   CUDA_ERROR_NOT_READY = 600,
   CUDA_ERROR_PEER_ALREADY_ENABLED = 704,
+  EVENT_WITH_TIME = 0,
   EVENT_WITHOUT_TIME = 2,
   ATTRIBUTE_MULTIPROCESSORS = 16,
   ATTRIBUTE_MAJOR = 75,
@@ -61,6 +62,8 @@ enum {
   _(stream_await, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags)) \
   _(event_create, "cuEventCreate", (CUevent * event, unsigned flags)) \
   _(event_record, "cuEventRecord", (CUevent event, CUstream stream)) \
+  _(event_wait, "cuEventSynchronize", (CUevent event)) \
+  _(event_elapsed, "cuEventElapsedTime", (float *milliseconds, CUevent from, CUevent to)) \
   _(peer_possible, "cuDeviceCanAccessPeer", (int *can, int device, int other)) \
   _(peer_enable, "cuCtxEnablePeerAccess", (CUcontext other, unsigned flags)) \
   _(copy_peer, "cuMemcpyPeerAsync", \
@@ -224,6 +227,40 @@ void ty_cuda_drop_source(CudaCode *c);
 int ty_cuda_twin(const CudaCode *c,
                  CudaCode *twin); /* 1: it is there; 0: it comes later; -1: it never does */
 bool ty_cuda_writer(CudaCode *c); /* what writes tables of parameters */
+
+/* --- spans.c: what a profile notes of the devices, and what each plan's run was */
+
+/* What a launch belongs to; see Device.label. */
+typedef struct SpanLabel {
+  i32 kind, plan, step, site;
+  bool interpreted; /* by the interpreter of loop programs */
+} SpanLabel;
+typedef enum { SPAN_KERNEL, SPAN_GRAPH, SPAN_LIBRARY, SPAN_IN, SPAN_OUT, SPAN_ACROSS } SpanKind;
+typedef struct Span {
+  int device;
+  SpanKind kind;
+  SpanLabel label;
+  i64 n;             /* bytes of copies; kernels of a graph */
+  double begin, end; /* nanoseconds of ty_system_now */
+  bool ended;
+  CUevent event[2]; /* until their times are read */
+} Span;
+extern _Thread_local SpanLabel ty_cuda_label;
+extern _Thread_local DeviceRun ty_cuda_run_now; /* of the thread's plan, so far */
+extern _Atomic bool ty_cuda_noting;             /* a profile runs */
+void ty_cuda_span_label(i32 kind, i32 plan, i32 step, i32 site);
+/* Around what goes to the device's stream, whose context is current: the place of a span, or -1 for none. */
+i32 ty_cuda_span_begin(SpanKind kind, const SpanLabel *label, i64 n);
+void ty_cuda_span_end(i32 span);
+static inline i32 ty_cuda_span(SpanKind kind, const SpanLabel *label, i64 n) {
+  return TY_UNLIKELY(ty_cuda_noting) ? ty_cuda_span_begin(kind, label, n) : -1;
+}
+static inline void ty_cuda_spanned(i32 span) {
+  if (TY_UNLIKELY(span >= 0)) ty_cuda_span_end(span);
+}
+void ty_cuda_spans_start(void);
+/* Waits until all is done that was noted, and ends it: the spans, good until the next profile, and how many had no room. */
+const Span *ty_cuda_spans_stop(i32 *n, i64 *lost);
 
 /* --- machine.c, jobs.c */
 

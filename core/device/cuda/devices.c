@@ -22,7 +22,7 @@ static Receipt receive(const Device *from, void *to, const void *x, i64 bytes, S
 }
 
 #define ON(n) ty_cuda_use(&ty_cuda_all[n])
-#define DEVICE(n, label) \
+#define DEVICE(n, text) \
   static Kernel *make_##n(const Program *p) { return ON(n), ty_cuda_make(p); } \
   static void *allocate_##n(i64 bytes) { return ON(n), ty_cuda_allocate(bytes); } \
   static void free_##n(void *p, i64 bytes) { ON(n), ty_cuda_free(p, bytes); } \
@@ -46,7 +46,7 @@ static Receipt receive(const Device *from, void *to, const void *x, i64 bytes, S
     return ON(n), ty_cuda_perform(j, buf, scalar, panels, s, err); \
   } \
   static void begin_##n(void) { ON(n), ty_batch_begin(); } \
-  static void end_##n(void) { ON(n), ty_batch_end(); } \
+  static void end_##n(DeviceRun *run) { ON(n), ty_batch_end(run); } \
   static void *queue_##n(void) { return ON(n), ty_cuda_queue(); } \
   static int idle_##n(void) { return ON(n), ty_cuda_idle(); } \
   static const Machine machine_##n = {.name = "cuda", \
@@ -55,7 +55,7 @@ static Receipt receive(const Device *from, void *to, const void *x, i64 bytes, S
                                       .reserve = ty_cuda_reserve, \
                                       .drop = ty_cuda_drop, \
                                       .bytes = ty_cuda_bytes}; \
-  static const Device device_##n = {.name = label, \
+  static const Device device_##n = {.name = text, \
                                     .machine = &machine_##n, \
                                     .allocate = allocate_##n, \
                                     .free = free_##n, \
@@ -68,6 +68,7 @@ static Receipt receive(const Device *from, void *to, const void *x, i64 bytes, S
                                     .perform = perform_##n, \
                                     .begin = begin_##n, \
                                     .end = end_##n, \
+                                    .label = ty_cuda_span_label, \
                                     .queue = queue_##n, \
                                     .idle = idle_##n};
 

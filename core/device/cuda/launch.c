@@ -158,8 +158,11 @@ bool ty_cuda_launch(const CudaCode *c, i64 blocks, int threads, void *params) {
   blocks = TY_MIN(blocks, INT32_MAX);
   if (ty_cuda_gather.take && ty_cuda_gather.take(c, blocks, threads, params, (size_t)c->params))
     return true;
-  ty_cuda.launches++;
-  return ty_cuda_ok(ty_cuda.launch(c->function, (unsigned)blocks, 1, 1, (unsigned)threads, 1, 1,
-                                   (unsigned)c->shared, ty_cuda.stream, list, NULL),
-                    "cuLaunchKernel");
+  ty_cuda.launches++, ty_cuda_run_now.launches++;
+  const i32 span = ty_cuda_span(SPAN_KERNEL, &ty_cuda_label, 1);
+  const bool ok = ty_cuda_ok(ty_cuda.launch(c->function, (unsigned)blocks, 1, 1, (unsigned)threads,
+                                            1, 1, (unsigned)c->shared, ty_cuda.stream, list, NULL),
+                             "cuLaunchKernel");
+  ty_cuda_spanned(span);
+  return ok;
 }
