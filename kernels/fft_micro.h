@@ -360,7 +360,7 @@ static ATTR void NAME(gather)(void *ar, void *ai, const FftLine *x, i64 col, i64
     return;
   }
   if (cols == 1) cols = n, col = row, n = 1;
-  for (i64 i = 0; i < n; i++, yr += cols, yi += cols) {
+  for (i64 i = 0; i < n; i++, yr += cols, yi = yi ? yi + cols : yi) {
     const T *p = re + i * row, *q = im ? im + i * row : NULL;
     i64 c = 0;
     if (col == 2 && pairs) {
@@ -669,6 +669,7 @@ INLINE void NAME(unite_at)(const NAME(Side) * j, T *y, T *v, T *ur, T *ui, i64 c
         AT(own + k * VL) = (V){0} + w[k * p->span + i]; \
       for (i64 q = 0; q < n; q += VL, x += VL, v += VL, ur += VL, ui += VL) { \
         if (p->r == 3) NAME(what)(j, x, v, ur, ui, n - q, 3); \
+        else if (LARGE && p->r == 5) NAME(what)(j, x, v, ur, ui, n - q, 5); \
         else NAME(what)(j, x, v, ur, ui, n - q, j->r); \
         if (w && cols == 1) j->w += VL; \
       } \

@@ -358,7 +358,7 @@ static bool real_to_half(const Lines *l, FftLine x, i64 xcol, const FftLine *y, 
                          Scratch *s) {
   if (l->odd) {
     const FftLine half = {s->b[0], s->b[1], cols};
-    l->K->gather(s->a[0], s->a[1], &x, xcol, l->n, cols);
+    l->K->gather(s->a[0], NULL, &x, xcol, l->n, cols);
     if (!odd_forward(l->q, l->K, s->a[0], &half, cols, s->odd)) return false;
     scatter_half(l, y, ycol, s->b, cols);
     return true;
