@@ -21,7 +21,7 @@
 enum {
   WORK_A_BYTE = 6,
   WORK_WHOLE = 3,
-  WORK_READ = 2, /* a byte */
+  WORK_READ = 2,    /* a byte */
   WORK_INEXACT = 4, /* of an operation with an error bound, a series */
   WORK_RANDOM = 8,
   WORK_NO = 1 << 20,
@@ -119,7 +119,8 @@ static i32 work_of(Choosing *C, i32 i, i64 bytes, int depth) {
   if (class == LEAF) work = work_of_leaf(C, n, bytes);
   else if ((class != MAP && class != VIEW) || depth > 64) work = WORK_NO;
   for (int j = 0; j < ty_ops[n->op].arity && work < WORK_NO; j++) {
-    if (class == VIEW && C->leaf[n->src[j]] >= 0) work += work_of_read(&C->g->node[n->src[j]], bytes);
+    if (class == VIEW && C->leaf[n->src[j]] >= 0)
+      work += work_of_read(&C->g->node[n->src[j]], bytes);
     else work += work_of(C, n->src[j], bytes, depth + 1);
   }
   return C->work[i] = TY_MIN(work, WORK_NO);

@@ -70,9 +70,8 @@ static bool kept_alike(const Rule *x, const Rule *y) {
 /* A backward pass as Lua holds it. */
 typedef struct BackHandle {
   Back own;
-  Tensor one; /* that the last pass began with, and the stamp of its contents; or empty */
-  u64 stamp;
-  Back *at; /* own, or one that C makes meanwhile; NULL: that one is over */
+  Tensor one; /* that the last pass began with, or empty */
+  Back *at;   /* own, or one that C makes meanwhile; NULL: that one is over */
 } BackHandle;
 
 static Back *check_back(lua_State *L) {
@@ -406,18 +405,12 @@ static void leave_spare(lua_State *L, Binding *B, int i) {
   B->back = 0;
 }
 
-/* The gradient that a pass from t begins with: that of the handle's last pass, where nobody else has it, or has changed
-** what it holds. False: out of memory. */
+/* The gradient that a pass from t begins with: that of the handle's last pass. Hooks and functions of the user's, who may
+** write to a gradient, are handed the handle with it, and no other pass has that. False: out of memory. */
 static bool begin_with_one(State *S, BackHandle *h, const Type *t) {
-  const Storage *st = h->one.st;
-  if (st && st->refs == 1 && !st->tape && !st->snapshot && st->buf &&
-      st->buf->stamp == h->stamp && !st->buf->exposed && ty_type_equal(&h->one.type, t))
-    return true;
+  if (h->one.st && h->one.st->refs == 1 && ty_type_equal(&h->one.type, t)) return true;
   ty_tensor_release(&h->one);
-  if (!ty_record_full(S, t, 1, &h->one)) return false;
-  st = h->one.st;
-  h->stamp = st->buf ? st->buf->stamp : 0;
-  return true;
+  return ty_record_full(S, t, 1, &h->one);
 }
 
 /* whole(y) -> nothing: leaves have the gradients of y; or the pass, and what step gives, where it stops; or true: it is
