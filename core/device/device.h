@@ -11,6 +11,7 @@
 #define TY_DEVICE_H
 
 #include "device/fft_plan.h"
+#include "device/sides.h"
 
 /*
 ** Errors. What a function returns false for has happened at once, and *err says what: text of the device's, good
@@ -78,11 +79,9 @@ struct Device {
   ** not here. */
   void (*begin)(void);
   void (*end)(void);
-  /* For libraries that give the device work of their own, behind all that was asked for: where to (a CUDA stream), its
-  ** context being this thread's. NULL: the device has failed. And whether all of it is done, without waiting: 1 or 0, -1
-  ** where the device has failed. NULL: no library works with it. */
-  void *(*queue)(void);
-  int (*idle)(void);
+  /* For libraries that give the device work of their own; number: which of them it is. NULL: no library works with it. */
+  const Sides *sides;
+  int number;
   /* Of the CPU's alone: the plan of a length, held, and let go of; NULL: out of memory. */
   const FftPlan *(*fft_plan)(int dtype, i64 n, bool real);
   void (*fft_drop)(const FftPlan *p);
@@ -95,7 +94,7 @@ extern const Device *ty_devices[DEVICES_MAX]; /* by number */
 ** Lua's registry under DEVICE_KEY, as a light userdata. version: what this header said when they were compiled. Gives
 ** the CPU's device, for what they leave to it; NULL: not added, *err says why. A name that is there is not added
 ** again: its device goes on. */
-#define DEVICE_VERSION 7
+#define DEVICE_VERSION 8
 #define DEVICE_KEY "tycho.device"
 typedef const Device *DeviceRegister(u32 version, const Device *d, const char **err);
 DeviceRegister ty_device_register;

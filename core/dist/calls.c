@@ -13,8 +13,7 @@
 **    others is not exchanged any more, and what Lua would begin anew they have done.
 */
 #include "base/system.h"
-#include "device/call_library.h"
-#include "dist/dist.h"
+#include "dist/nccl.h"
 
 struct Agreeing {
   Agreeing *next;
@@ -103,12 +102,14 @@ struct Exchange {
   Message m[]; /* p: an offset in what it is given, or in the result */
 };
 
-/* Messages of an exchange that has begun, by the memory of its result. */
+/* An exchange that has begun, by the memory of its result. */
 typedef struct Going Going;
 struct Going {
   Going *next;
   const void *y;
-  Flight *flight;
+  Flight *flight; /* its messages */
+  void *end;      /* of tensors of a device */
+  const ExchangeHead *head;
 };
 
 static Going *going;
@@ -125,31 +126,44 @@ static void enter(const CallRun *r) {
   ty_world.ctx = r->ctx;
 }
 
+static Flight *begin_messages(const Exchange *e, const u8 *x, u8 *y) {
+  const ExchangeHead *h = &e->head;
+  Message *m = ty_mem_alloc((size_t)(h->n + 1) * sizeof *m);
+  if (!m) {
+    ty_world_fail_here(h->who, "is out of memory");
+    return NULL;
+  }
+  for (int i = 0; i < h->n; i++) {
+    const i64 at = (i64)(uintptr_t)e->m[i].p;
+    m[i] = e->m[i];
+    m[i].p = e->m[i].sends ? (void *)(x + at) : y + at;
+  }
+  if (h->copies) memcpy(y + h->to, x + h->from, (size_t)h->copies);
+  Flight *f = ty_world_begin(h->who, m, h->n, h->tag);
+  ty_mem_free(m);
+  return f;
+}
+
 static CallAnswer begin_exchange(const AsyncCall *c, const void *x, void *y, CallRun *r) {
   const Exchange *e = (const Exchange *)c;
-  const ExchangeHead *h = &e->head;
-  const u8 *from = c->takes ? x : y;
-  Message *m = ty_mem_alloc((size_t)(h->n + 1) * sizeof *m);
+  const void *from = c->takes ? x : y;
   Going *g = ty_mem_zalloc(sizeof *g);
-  int count = 0;
   enter(r);
   run_of_first = r->run;
-  if (!m || !g) ty_world_fail_here(h->who, "is out of memory");
-  for (int i = 0; i < h->n && m && g; i++) {
-    const i64 at = (i64)(uintptr_t)e->m[i].p;
-    m[count] = e->m[i];
-    m[count++].p = e->m[i].sends ? (void *)(from + at) : (u8 *)y + at;
-  }
-  if (h->copies) memcpy((u8 *)y + h->to, from + h->from, (size_t)h->copies);
-  Flight *f = m && g ? ty_world_begin(h->who, m, count, h->tag) : NULL;
-  ty_mem_free(m);
-  if (!f) {
+  if (!g) ty_world_fail_here(e->head.who, "is out of memory");
+  else if (e->head.comm) g->end = ty_nccl_begin(&e->head, e->m, from, y);
+  else g->flight = begin_messages(e, from, y);
+  if (!g || (!g->flight && !g->end)) {
     ty_mem_free(g);
     return failed(r);
   }
-  *g = (Going){going, y, f};
+  g->next = going, g->y = y, g->head = &e->head;
   going = g;
   return CALL_DONE;
+}
+
+static bool end_going(const Going *g, const CallRun *r) {
+  return g->end ? ty_nccl_end(g->head, g->end, r->stream) : ty_world_end(g->flight);
 }
 
 static CallAnswer end_exchange(const void *y, CallRun *r) {
@@ -157,7 +171,7 @@ static CallAnswer end_exchange(const void *y, CallRun *r) {
   enter(r);
   while (*at && (*at)->y != y) at = &(*at)->next;
   Going *g = *at;
-  if (!g || !ty_world_end(g->flight)) return failed(r);
+  if (!g || !end_going(g, r)) return failed(r);
   *at = g->next;
   ty_mem_free(g);
   return CALL_DONE;
@@ -187,10 +201,10 @@ static const char *disagree(const Exchange *e, const Agreeing *a) {
 }
 
 /* Other ranks have come as far: what this one began ends. */
-static bool end_all(void) {
+static bool end_all(const CallRun *r) {
   while (going) {
     Going *g = going;
-    if (!ty_world_end(g->flight)) return false;
+    if (!end_going(g, r)) return false;
     going = g->next;
     ty_mem_free(g);
   }
@@ -206,7 +220,7 @@ static CallAnswer end_agreement(const AsyncCall *c, void *y, CallRun *r) {
   *(u8 *)y = 1;
   r->err = "ranks do not agree";
   if (!same && run_of_first != r->run) return CALL_AGAIN;
-  if (!same && !end_all()) return failed(r);
+  if (!same && !end_all(r)) return failed(r);
   if (!same) r->err = disagree((const Exchange *)c, a);
   ty_agree_end(a);
   run_of_first = same ? r->run : 0; /* all ranks know it, and leave what they do */
@@ -249,7 +263,12 @@ i32 ty_exchange_call(const ExchangeHead *h, const Message *m, i64 takes, i64 giv
   memcpy(&e->head, h, sizeof *h);
   memcpy(e->m, m, list);
   e->call = (AsyncCall){
-      .takes = takes, .gives = gives, .channel = h->tag, .gate = h->agrees, .library = &library};
+      .takes = takes,
+      .gives = gives,
+      .channel = h->comm ? -h->comm : h->tag, /* rule 1 of nccl.c */
+      .device = (u8)h->device,
+      .gate = h->agrees,
+      .library = &library};
   const u64 hash = ty_hash(e->m, list, ty_hash(h, sizeof *h, (u64)takes ^ (u64)gives << 20));
   Exchange **at = &chain[hash % CHAINS], *f = *at;
   while (f && !is_same(e, f)) f = f->like;

@@ -14,7 +14,7 @@
 /* The first of these libraries that is there, its symbols shown to libraries that it loads itself. */
 void *ty_dist_library(const char *const *names);
 void ty_dist_sleep(i64 nanoseconds);
-/* Calls fn(status) when the process exits; not in a child of a fork. */
+/* Calls fn(status) when the process exits, the last one first; not in a child of a fork. */
 void ty_dist_at_exit(void (*fn)(int status));
 
 /* --- exchange.c */
@@ -76,11 +76,17 @@ const char *ty_agree_text(const Agreeing *a, int i);
 void ty_agree_end(Agreeing *a);
 
 /* What an exchange is, beside its messages; no byte of it is left to chance. */
+typedef enum { BY_MESSAGES, BY_GATHER, BY_BROADCAST, BY_REDUCE } ExchangeWay;
 typedef struct ExchangeHead {
   char who[32], text[AGREE_TEXT]; /* text: of an agreement */
   i32 tag, n, own,
       agrees;           /* n messages; of an agreement, ranks, and the own one's place among them */
   i64 from, to, copies; /* so many bytes go from the rank to itself */
+  /* Of tensors of a device (nccl.h). Ranks of messages are places among the communicator's. */
+  i32 comm, device; /* its number + 1; 0: tensors of the CPU, and the rest is 0 */
+  i32 way, what;    /* what: of a broadcast the sender's place, of a reduction its NcclOp */
+  i32 dtype, zero;  /* of a reduction */
+  i64 count;        /* from `from` to `to`; bytes of each rank's part, elements of a reduction */
 } ExchangeHead;
 /* The number of the call of a plan, which `add` registers; 0: out of memory, or there are too many. takes: bytes that
 ** it is given, 0: it sends what its result's memory holds. p of messages: an offset; none of their bytes is left to

@@ -60,9 +60,8 @@ static ExchangeHead head_of(lua_State *L, int n) {
   return h;
 }
 
-/* Pushes the result of a call in the capture in progress. */
-static void push_call(lua_State *L, const ExchangeHead *h, const Message *m, const Type *t,
-                      int base, int x) {
+void ty_dist_push_call(lua_State *L, const ExchangeHead *h, const Message *m, const Type *t,
+                       int base, int x) {
   const i64 takes = x ? ty_type_bytes(ty_dist_lent.type(L, h->who, x)) : 0;
   const i32 number = ty_exchange_call(h, m, takes, ty_type_bytes(t), ty_dist_lent.add_call);
   if (!number) ty_dist_lent.enter(L, "has more different exchanges than are kept");
@@ -93,7 +92,7 @@ static int l_agree(lua_State *L) {
     const Type t = {.dtype = T_U8, .rank = 1, .dims = {1}};
     h.agrees = true;
     ty_system_format(h.text, sizeof h.text, "%.255s", text);
-    push_call(L, &h, ranks, &t, 0, 0);
+    ty_dist_push_call(L, &h, ranks, &t, 0, 0);
     lua_pushboolean(L, 1);
     return 1;
   }
@@ -161,7 +160,7 @@ static int record_exchange(lua_State *L) {
   if (ty_is_complex(t.dtype) || x->device) ty_dist_lent.enter(L, "exchanges complex numbers");
   ExchangeHead h = head_of(L, 0);
   const Message *m = places_at(L, &h, true, true, ty_dtypes[t.dtype].bytes);
-  push_call(L, &h, m, &t, into ? 7 : 0, into && lua_rawequal(L, 5, 7) ? 0 : 5);
+  ty_dist_push_call(L, &h, m, &t, into ? 7 : 0, into && lua_rawequal(L, 5, 7) ? 0 : 5);
   return 1;
 }
 

@@ -16,7 +16,7 @@ typedef union Request {
   void *object;
 } Request;
 
-typedef enum { SUM_OP, MAX_OP, MIN_OP, PROD_OP, OP_COUNT } MpiOp;
+typedef enum { SUM_OP, MAX_OP, MIN_OP, PROD_OP, MPI_OPS } MpiOp;
 
 enum { MPI_ERROR_TEXT = 512, MPI_VERSION_TEXT = 8192, FROM_ANY = -1, TEAMS_MAX = 64 };
 

@@ -47,8 +47,6 @@ static Receipt receive(const Device *from, void *to, const void *x, i64 bytes, S
   } \
   static void begin_##n(void) { ON(n), ty_batch_begin(); } \
   static void end_##n(void) { ON(n), ty_batch_end(); } \
-  static void *queue_##n(void) { return ON(n), ty_cuda_queue(); } \
-  static int idle_##n(void) { return ON(n), ty_cuda_idle(); } \
   static const Machine machine_##n = {.name = "cuda", \
                                       .make = make_##n, \
                                       .run = ty_cuda_run, \
@@ -68,8 +66,8 @@ static Receipt receive(const Device *from, void *to, const void *x, i64 bytes, S
                                     .perform = perform_##n, \
                                     .begin = begin_##n, \
                                     .end = end_##n, \
-                                    .queue = queue_##n, \
-                                    .idle = idle_##n};
+                                    .sides = &ty_cuda_sides, \
+                                    .number = n};
 
 DEVICE(0, "cuda")
 DEVICE(1, "cuda:1")

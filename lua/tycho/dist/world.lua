@@ -94,6 +94,9 @@ local function all_ranks(size)
   return ranks
 end
 
+--- What dist.so makes steps of plans.
+local CAPTURED = { "agree", "exchange", "records", "nccl_exchange", "nccl_gather", "nccl_broadcast", "nccl_reduce" }
+
 local function set_patience(w, seconds) C.settings(seconds, os.getenv "TYCHO_DIST_FAILED" or "", w.near) end
 
 local function connect(opts)
@@ -111,7 +114,7 @@ local function connect(opts)
     check.fail("init", "%s%s", size, rendezvous and " (RANK and WORLD_SIZE need MPICH; else use mpirun)" or "")
   end
   share_threads(near)
-  for _, name in ipairs { "agree", "exchange", "records" } do ty.internals.grad.captured[C[name]] = "dist." .. name end
+  for _, name in ipairs(CAPTURED) do ty.internals.grad.captured[C[name]] = "dist." .. name end
   local w = { rank = rank, size = size, version = version, C = C, near = near }
   set_patience(w, patience)
   return w
@@ -198,7 +201,10 @@ end
 --- what comes belongs, if not where x lies.
 function M.exchange(who, group, kind, x, sends, to, dims, receives, device)
   device = device or x and x.device or "cpu"
-  if device ~= "cpu" then return M.nccl().exchange(who, group, x, sends, to, dims, receives, device) end
+  if device ~= "cpu" then
+    nccl = nccl or M.nccl()
+    return nccl.exchange(who, group, kind, x, sends, to, dims, receives, device)
+  end
   return C.exchange(who, M.tag(group, kind), group.ranks, group.index, x, sends, to, dims, receives)
 end
 
