@@ -79,6 +79,10 @@ struct Device {
   ** not here. */
   void (*begin)(void);
   void (*end)(void);
+  /* For who gives away what comes behind checks: whether those of the stream have passed, which is waited for; not for
+  ** what the device was asked for since `note`, if no check came later. NULL: they are known at once. */
+  void (*note)(const Stream *s);
+  bool (*passed)(Stream *s, const char **err);
   /* For libraries that give the device work of their own; number: which of them it is. NULL: no library works with it. */
   const Sides *sides;
   int number;

@@ -60,8 +60,18 @@ static const void *seam_read(lua_State *L, const char *who, int i, Type *t) {
   return elements(L, who, i, t, ty_tensor_bits);
 }
 
+/* What is wrong with it stays here. */
 static const void *seam_place(lua_State *L, const char *who, int i, Type *t) {
-  return elements(L, who, i, t, ty_tensor_place);
+  State *S = ty_lua_state(L);
+  const char *err;
+  const void *p = elements(L, who, i, t, ty_tensor_place);
+  const Device *d = ty_devices[t->device];
+  const Buffer *b = ty_lua_check(L, who, i)->st->buf;
+  S->runs.failed = 0;
+  if (d->passed && !d->passed(&S->runs, &err)) ty_device_failed(S, d, err);
+  else if (!ty_buffer_is_faulty(S, b)) return p;
+  ty_lua_fail(L, S);
+  return NULL;
 }
 
 /* What fails in it is told of the tensor, which begins with it. */

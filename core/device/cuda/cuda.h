@@ -60,6 +60,8 @@ enum {
   _(stream_await, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags)) \
   _(event_create, "cuEventCreate", (CUevent * event, unsigned flags)) \
   _(event_record, "cuEventRecord", (CUevent event, CUstream stream)) \
+  _(event_query, "cuEventQuery", (CUevent event)) \
+  _(event_wait, "cuEventSynchronize", (CUevent event)) \
   _(peer_possible, "cuDeviceCanAccessPeer", (int *can, int device, int other)) \
   _(peer_enable, "cuCtxEnablePeerAccess", (CUcontext other, unsigned flags)) \
   _(copy_peer, "cuMemcpyPeerAsync", \
@@ -166,6 +168,9 @@ u64 ty_cuda_check(const Stream *s, const Node *n); /* the number of a check to c
 /* The same of the stream's exchange with others, one for each run, whose text is that of ty_cuda_sides.fail. */
 u64 ty_cuda_check_side(const Stream *s);
 bool ty_cuda_checks(const Stream *s);              /* one may have failed, and not been told */
+/* As Device says. */
+void ty_cuda_note(const Stream *s);
+bool ty_cuda_passed(Stream *s, const char **err);
 /* The stream fails with that text, which is copied: as where a check fails, its kernels do nothing until that is told. False: out
 ** of memory. */
 bool ty_cuda_fail(const Stream *s, const char *text);
@@ -177,6 +182,8 @@ extern const Sides ty_cuda_sides;
 ** where that may wait for a side, until it does not any more: before calls of the driver that may wait. */
 bool ty_cuda_settle(void);
 void ty_cuda_wait_sides(void);
+bool ty_cuda_settle_event(CUevent e);                  /* the same, up to the event */
+bool ty_cuda_look_apart(CUdeviceptr p, void *y, i64 n); /* what stands there now */
 const char *ty_cuda_side_text(void); /* of the failure */
 
 /* --- launch.c: PTX text to a function, and its launches */

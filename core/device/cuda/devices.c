@@ -45,6 +45,8 @@ static Receipt receive(const Device *from, void *to, const void *x, i64 bytes, S
                           Stream *s, const char **err) { \
     return ON(n), ty_cuda_perform(j, buf, scalar, panels, s, err); \
   } \
+  static void note_##n(const Stream *s) { ON(n), ty_cuda_note(s); } \
+  static bool passed_##n(Stream *s, const char **err) { return ON(n), ty_cuda_passed(s, err); } \
   static void begin_##n(void) { ON(n), ty_batch_begin(); } \
   static void end_##n(void) { ON(n), ty_batch_end(); } \
   static const Machine machine_##n = {.name = "cuda", \
@@ -66,6 +68,8 @@ static Receipt receive(const Device *from, void *to, const void *x, i64 bytes, S
                                     .perform = perform_##n, \
                                     .begin = begin_##n, \
                                     .end = end_##n, \
+                                    .note = note_##n, \
+                                    .passed = passed_##n, \
                                     .sides = &ty_cuda_sides, \
                                     .number = n};
 

@@ -24,7 +24,9 @@ struct Watched { /* a stream that was ever used */
   const Stream *stream;
   CUdeviceptr word;
   int nchecks;
-  Check *check; /* room for CHECKS */
+  Check *check;     /* room for CHECKS */
+  CUevent noted_at; /* by ty_cuda_note */
+  u64 noted, known; /* checks up to there have been asked for by then; have passed */
 };
 
 /* Of a device. */
@@ -259,6 +261,42 @@ u64 ty_cuda_check_side(const Stream *s) {
   if (c) c->side = true, number = c->number;
   ty_unlock(&lock);
   return number;
+}
+
+/* The last check of a node. */
+static u64 last_check(const struct Watched *w) {
+  int i = w->nchecks;
+  while (i-- > 0 && w->check[i].side) {}
+  return i < 0 ? 0 : w->check[i].number;
+}
+
+void ty_cuda_note(const Stream *s) {
+  ty_cuda_flush();
+  if (!ty_cuda_enter()) return;
+  ty_lock(&lock);
+  struct Watched *w = watched_of(s);
+  const bool ok =
+      (w->noted_at ||
+       ty_cuda_ok(ty_cuda.event_create(&w->noted_at, EVENT_WITHOUT_TIME), "cuEventCreate")) &&
+      ty_cuda_ok(ty_cuda.event_record(w->noted_at, ty_cuda.stream), "cuEventRecord");
+  if (ok) w->noted = last_check(w);
+  ty_unlock(&lock);
+}
+
+bool ty_cuda_passed(Stream *s, const char **err) {
+  ErrorWord e = {0};
+  if (!ty_cuda_enter()) return true; /* the next wait says why */
+  ty_lock(&lock);
+  struct Watched *w = watched_of(s);
+  const u64 last = last_check(w);
+  const bool known = last <= w->known, noted = last <= w->noted;
+  ty_unlock(&lock);
+  if (known) return true;
+  if (!noted) return ty_cuda_wait(s, err);
+  if (!ty_cuda_settle_event(w->noted_at) || !ty_cuda_look_apart(w->word, &e, sizeof e) || e.check)
+    return ty_cuda_wait(s, err);
+  w->known = last;
+  return true;
 }
 
 bool ty_cuda_checks(const Stream *s) {

@@ -112,6 +112,31 @@ bool ty_cuda_settle(void) {
   return ty_cuda_enter() && ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize");
 }
 
+static CUevent awaited;
+
+static int event_idle(int n) {
+  if (!enter(n)) return -1;
+  const int e = ty_cuda.event_query(awaited);
+  if (e == CUDA_ERROR_NOT_READY) return 0;
+  return ty_cuda_ok(e, "cuEventQuery") ? 1 : -1;
+}
+
+bool ty_cuda_settle_event(CUevent e) {
+  const struct Beside *b = own();
+  Cuda *now = ty_cuda_now;
+  awaited = e;
+  if (b->followed && b->wait) b->wait(now->ordinal, event_idle);
+  ty_cuda_use(now);
+  return ty_cuda_enter() && ty_cuda_ok(ty_cuda.event_wait(e), "cuEventSynchronize");
+}
+
+bool ty_cuda_look_apart(CUdeviceptr p, void *y, i64 n) {
+  struct Beside *b = own();
+  return make_stream(&b->apart) &&
+         ty_cuda_ok(ty_cuda.copy_out(y, p, (size_t)n, b->apart), "cuMemcpyDtoHAsync") &&
+         ty_cuda_ok(ty_cuda.stream_wait(b->apart), "cuStreamSynchronize");
+}
+
 static void settle(int n) {
   if (enter(n)) ty_cuda_settle();
 }
