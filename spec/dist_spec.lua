@@ -290,10 +290,10 @@ describe("tensors of CUDA devices", function()
   setup(function() script = file("devices.lua", PROGRAM) end)
 
   probe("give the CPU's bits", function()
-    local claims = "operations messages groups training"
-    if H.long then claims = claims .. " sums views copies gradients shards units" end
+    local claims = "operations messages groups training stopped"
+    if H.long then claims = claims .. " sums views copies captured gradients shards units" end
     for _, n in ipairs(H.long and { 2, 4 } or { 2 }) do
-      local out, status = ranks(some, n, ("-q spec/dist_program.lua '%s' devices %s"):format(folder, claims), env)
+      local out, status = ranks(some, n, ("-q spec/dist_program.lua '%s' devices queued steps %s"):format(folder, claims), env)
       assert.equal(0, status, out)
       for name in claims:gmatch "%S+" do
         assert.equal(digests[name .. n], out:match(("%s\t(%%d+ letters %%d+ %%d+)"):format(name)), name)

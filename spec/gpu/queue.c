@@ -177,7 +177,7 @@ CALL cuStreamQuery(void *stream) {
   Stream *s = stream_of(stream);
   if (!s) return INVALID_HANDLE;
   if (s->done >= s->queued) return OK;
-  run_any(); /* who polls gets on */
+  for (int i = 0; i < 32 && s->done < s->queued && run_any(); i++) {} /* who polls gets on */
   return context_current()->error ? context_current()->error : NOT_READY;
 }
 
