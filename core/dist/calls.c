@@ -262,13 +262,12 @@ i32 ty_exchange_call(const ExchangeHead *h, const Message *m, i64 takes, i64 giv
   if (!e) return 0;
   memcpy(&e->head, h, sizeof *h);
   memcpy(e->m, m, list);
-  e->call = (AsyncCall){
-      .takes = takes,
-      .gives = gives,
-      .channel = h->comm ? -h->comm : h->tag, /* rule 1 of nccl.c */
-      .device = (u8)h->device,
-      .gate = h->agrees,
-      .library = &library};
+  e->call = (AsyncCall){.takes = takes,
+                        .gives = gives,
+                        .channel = h->comm ? -h->comm : h->tag, /* rule 1 of nccl.c */
+                        .device = (u8)h->device,
+                        .gate = h->agrees,
+                        .library = &library};
   const u64 hash = ty_hash(e->m, list, ty_hash(h, sizeof *h, (u64)takes ^ (u64)gives << 20));
   Exchange **at = &chain[hash % CHAINS], *f = *at;
   while (f && !is_same(e, f)) f = f->like;

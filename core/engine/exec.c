@@ -304,10 +304,8 @@ static bool run_call(const Bound *B, const Step *s, const char **err) {
   const AsyncCall *c = ty_call_find(s->job->node->arg.k);
   void *buf[MAX_OPERANDS];
   u64 scalar[MAX_OPERANDS * 2];
-  CallRun r = {.run = S->runs.run,
-               .stream = &S->runs,
-               .interrupted = S->interrupted ? ask : NULL,
-               .ctx = S};
+  CallRun r = {
+      .run = S->runs.run, .stream = &S->runs, .interrupted = S->interrupted ? ask : NULL, .ctx = S};
   gather(B, s, buf, scalar);
   if (c->gate && !begins && B->device->passed && !B->device->passed(&S->runs, err)) return false;
   void *y = buf[s->noperands - 1];

@@ -118,8 +118,8 @@ void ty_lua_open_seam(lua_State *L) {
   lua_pushlightuserdata(L, p);
   lua_setfield(L, LUA_REGISTRYINDEX, DEVICE_KEY);
   Seam *seam = (Seam *)lua_newuserdata(L, sizeof *seam);
-  *seam = (Seam){SEAM_MAGIC, sizeof *seam, seam_enter, seam_fail,  seam_is_tensor,
-                 seam_make,  seam_foreign, seam_read,  seam_place, seam_fill,
-                 seam_device, seam_run, seam_calls,   seam_call,  seam_type,  ty_call_register};
+  *seam = (Seam){SEAM_MAGIC,   sizeof *seam, seam_enter, seam_fail,       seam_is_tensor, seam_make,
+                 seam_foreign, seam_read,    seam_place, seam_fill,       seam_device,    seam_run,
+                 seam_calls,   seam_call,    seam_type,  ty_call_register};
   lua_setfield(L, LUA_REGISTRYINDEX, SEAM_KEY);
 }

@@ -99,7 +99,8 @@ void stream_finish(Stream *s, uint64_t number) {
       stream_finish(item->waits[i].stream, item->waits[i].number);
     if (s->first != item) continue;
     if (item_ready(item)) item_run(s);
-    else if (!run_any()) /* what comes from outside, such as another process' message, is waited for */
+    else if (
+        !run_any()) /* what comes from outside, such as another process' message, is waited for */
       nanosleep(&(struct timespec){0, 100000}, NULL);
   }
 }

@@ -167,7 +167,7 @@ CUdeviceptr ty_cuda_word(const Stream *s);         /* 0: out of memory */
 u64 ty_cuda_check(const Stream *s, const Node *n); /* the number of a check to come; 0: no memory */
 /* The same of the stream's exchange with others, one for each run, whose text is that of ty_cuda_sides.fail. */
 u64 ty_cuda_check_side(const Stream *s);
-bool ty_cuda_checks(const Stream *s);              /* one may have failed, and not been told */
+bool ty_cuda_checks(const Stream *s); /* one may have failed, and not been told */
 /* As Device says. */
 void ty_cuda_note(const Stream *s);
 bool ty_cuda_passed(Stream *s, const char **err);
@@ -182,9 +182,9 @@ extern const Sides ty_cuda_sides;
 ** where that may wait for a side, until it does not any more: before calls of the driver that may wait. */
 bool ty_cuda_settle(void);
 void ty_cuda_wait_sides(void);
-bool ty_cuda_settle_event(CUevent e);                  /* the same, up to the event */
+bool ty_cuda_settle_event(CUevent e);                   /* the same, up to the event */
 bool ty_cuda_look_apart(CUdeviceptr p, void *y, i64 n); /* what stands there now */
-const char *ty_cuda_side_text(void); /* of the failure */
+const char *ty_cuda_side_text(void);                    /* of the failure */
 
 /* --- launch.c: PTX text to a function, and its launches */
 

@@ -52,10 +52,9 @@ static bool make_word(struct Beside *b) {
 static void *open_side(int n, int i) {
   if (i < 0 || i >= SIDES_MOST || !enter(n)) return NULL;
   struct Beside *b = own();
-  const bool ok =
-      make_word(b) && make_stream(&b->stream[i]) && make_event(&b->ready) &&
-      ty_cuda_ok(ty_cuda.event_record(b->ready, ty_cuda.stream), "cuEventRecord") &&
-      ty_cuda_ok(ty_cuda.stream_await(b->stream[i], b->ready, 0), "cuStreamWaitEvent");
+  const bool ok = make_word(b) && make_stream(&b->stream[i]) && make_event(&b->ready) &&
+                  ty_cuda_ok(ty_cuda.event_record(b->ready, ty_cuda.stream), "cuEventRecord") &&
+                  ty_cuda_ok(ty_cuda.stream_await(b->stream[i], b->ready, 0), "cuStreamWaitEvent");
   return ok ? b->stream[i] : NULL;
 }
 
@@ -79,7 +78,8 @@ static void keep_event(struct Beside *b, CUevent e) {
 static bool check(const struct Beside *b, const Stream *s) {
   const Key key = {.kind = OF_SIDE_CHECK};
   i64 block[] = {(i64)ty_cuda_word(s), (i64)b->broken, (i64)ty_cuda_check_side(s)};
-  return block[SIDE_WORD / 8] && block[SIDE_CHECK / 8] && ty_cuda_run_each(&key, 1, SIDE_THREADS, block);
+  return block[SIDE_WORD / 8] && block[SIDE_CHECK / 8] &&
+         ty_cuda_run_each(&key, 1, SIDE_THREADS, block);
 }
 
 static bool follow(int n, void *mark, const Stream *s) {

@@ -5,8 +5,8 @@
 -- A group's first exchange makes its communicators, which are bound to the device of that exchange; two ranks that send
 -- and receive have one of their own. What is agreed on before goes by MPI.
 --
--- All ranks of a communicator queue its exchanges in the same order. Plans put those off whose messages are sums of
--- others' (core/compile/plan_calls.c), and ranks need not all run plans: so what comes back of sums goes by a second one.
+-- All ranks of a communicator queue its exchanges in the same order. Plans put those off that give back sums of others'
+-- elements (core/compile/plan_calls.c), and ranks need not all run plans: so these go by a second communicator.
 
 local ty = require "tycho"
 local check = require("tycho.arguments")(ty)
