@@ -413,12 +413,13 @@ describe("a training step", function()
       plan = text:find(" await ", 1, true) and text or plan
     end
     assert.truthy(plan, out)
-    local calls, products, written, last = {}, {}, {}, 0
+    local calls, begun, ended, products, written, last = {}, {}, {}, {}, {}, 0
     local in_place = {}
     for name in plan:gmatch "(out%d+) [^\n]*, in place" do in_place[name] = true end
     for number, kind, op, gives in plan:gmatch "\n  (%d+) +(%w+) +%%%d+ (%w+)[^\n]*%->([^\n]*)" do
       number = tonumber(number)
       if op == "call" or op == "await" then calls[#calls + 1] = number end
+      if op == "call" then begun[#begun + 1] = number elseif op == "await" then ended[#ended + 1] = number end
       if kind == "gemm" then products[#products + 1] = number end
       for name in gives:gmatch "out%d+" do
         if in_place[name] then written[#written + 1] = number end
@@ -427,6 +428,7 @@ describe("a training step", function()
     end
     assert.equal(2 * (1 + 2 + 2 + 1), #calls) -- what ranks agree on; two large gradients there and back; the others at once
     assert.truthy(#products == 8 and calls[3] < products[7] and calls[4] < products[8], plan)
+    assert.truthy(begun[3] < ended[2], plan) -- the second gradient leaves before the first one is waited for
     assert.truthy(#written >= 6 and math.min(unpack(written)) > calls[#calls], plan)
     assert.truthy(last > calls[#calls], plan)
   end
