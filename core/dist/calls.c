@@ -14,6 +14,7 @@
 */
 #include "base/system.h"
 #include "dist/nccl.h"
+#include "ir/type.h"
 
 struct Agreeing {
   Agreeing *next;
@@ -110,6 +111,7 @@ struct Going {
   Flight *flight; /* its messages */
   void *end;      /* of tensors of a device */
   const ExchangeHead *head;
+  u8 came[AGREE_TEXT]; /* a message that is expected */
 };
 
 static Going *going;
@@ -126,7 +128,8 @@ static void enter(const CallRun *r) {
   ty_world.ctx = r->ctx;
 }
 
-static Flight *begin_messages(const Exchange *e, const u8 *x, u8 *y) {
+/* The messages of an exchange. */
+static Flight *begin_messages(const Exchange *e, const u8 *from, u8 *to) {
   const ExchangeHead *h = &e->head;
   Message *m = ty_mem_alloc((size_t)(h->n + 1) * sizeof *m);
   if (!m) {
@@ -136,9 +139,9 @@ static Flight *begin_messages(const Exchange *e, const u8 *x, u8 *y) {
   for (int i = 0; i < h->n; i++) {
     const i64 at = (i64)(uintptr_t)e->m[i].p;
     m[i] = e->m[i];
-    m[i].p = e->m[i].sends ? (void *)(x + at) : y + at;
+    m[i].p = m[i].sends ? (void *)(from + at) : to + at;
   }
-  if (h->copies) memcpy(y + h->to, x + h->from, (size_t)h->copies);
+  if (h->copies) memcpy(to + h->to, from + h->from, (size_t)h->copies);
   Flight *f = ty_world_begin(h->who, m, h->n, h->tag);
   ty_mem_free(m);
   return f;
@@ -146,18 +149,20 @@ static Flight *begin_messages(const Exchange *e, const u8 *x, u8 *y) {
 
 static CallAnswer begin_exchange(const AsyncCall *c, const void *x, void *y, CallRun *r) {
   const Exchange *e = (const Exchange *)c;
+  const ExchangeHead *h = &e->head;
   const void *from = c->takes ? x : y;
   Going *g = ty_mem_zalloc(sizeof *g);
   enter(r);
   run_of_first = r->run;
-  if (!g) ty_world_fail_here(e->head.who, "is out of memory");
-  else if (e->head.comm) g->end = ty_nccl_begin(&e->head, e->m, from, y);
-  else g->flight = begin_messages(e, from, y);
-  if (!g || (!g->flight && !g->end)) {
-    ty_mem_free(g);
-    return failed(r);
-  }
-  g->next = going, g->y = y, g->head = &e->head;
+  if (!g) ty_world_fail_here(h->who, "is out of memory");
+  else if (h->comm) g->end = ty_nccl_begin(h, e->m, from, y);
+  else if (h->kind == REDUCES)
+    g->flight = ty_world_reduce(h->who, x, y, c->gives / ty_dtypes[h->dtype].bytes, h->dtype,
+                                (MpiOp)h->op, h->team);
+  else g->flight = begin_messages(e, from, h->kind == EXPECTS ? g->came : y);
+  if (!g || (!g->flight && !g->end))
+    return failed(r); /* what was posted is still read and written */
+  g->next = going, g->y = y, g->head = h;
   going = g;
   return CALL_DONE;
 }
@@ -166,15 +171,24 @@ static bool end_going(const Going *g, const CallRun *r) {
   return g->end ? ty_nccl_end(g->head, g->end, r->stream) : ty_world_end(g->flight);
 }
 
-static CallAnswer end_exchange(const void *y, CallRun *r) {
+static CallAnswer end_exchange(const AsyncCall *c, const void *y, CallRun *r) {
+  const Exchange *e = (const Exchange *)c;
+  static char text[160];
   Going **at = &going;
   enter(r);
   while (*at && (*at)->y != y) at = &(*at)->next;
   Going *g = *at;
   if (!g || !end_going(g, r)) return failed(r);
+  const bool same =
+      e->head.kind != EXPECTS || !memcmp(g->came, e->head.text, (size_t)e->m[0].bytes);
   *at = g->next;
   ty_mem_free(g);
-  return CALL_DONE;
+  if (same) return CALL_DONE;
+  ty_system_format(text, sizeof text,
+                   "%s: rank %d has sent another dtype or other sizes than option like has",
+                   e->head.who, e->m[0].rank);
+  r->err = text;
+  return CALL_FAILED;
 }
 
 static CallAnswer begin_agreement(const AsyncCall *c, void *y, CallRun *r) {
@@ -240,7 +254,7 @@ static CallAnswer begin(const AsyncCall *c, const void *x, void *y, CallRun *r) 
 }
 
 static CallAnswer end(const AsyncCall *c, void *y, CallRun *r) {
-  return c->gate ? end_agreement(c, y, r) : end_exchange(y, r);
+  return c->gate ? end_agreement(c, y, r) : end_exchange(c, y, r);
 }
 
 static const CallLibrary library = {begin, end, ty_world_go_on, leave};
@@ -266,7 +280,7 @@ i32 ty_exchange_call(const ExchangeHead *h, const Message *m, i64 takes, i64 giv
                         .gives = gives,
                         .channel = h->comm ? -h->comm : h->tag, /* rule 1 of nccl.c */
                         .device = (u8)h->device,
-                        .gate = h->agrees,
+                        .gate = h->kind == AGREES,
                         .library = &library};
   const u64 hash = ty_hash(e->m, list, ty_hash(h, sizeof *h, (u64)takes ^ (u64)gives << 20));
   Exchange **at = &chain[hash % CHAINS], *f = *at;

@@ -5,6 +5,8 @@
 #include "base/system.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -47,4 +49,42 @@ void ty_dist_at_exit(void (*fn)(int status)) {
 #else
   atexit(leave);
 #endif
+}
+
+/* --- abort() */
+
+static struct {
+  sigjmp_buf point;
+  volatile sig_atomic_t armed;
+  pthread_t thread;
+  struct sigaction before;
+} caught;
+
+static void on_abort(int signal) {
+  if (caught.armed && pthread_equal(pthread_self(), caught.thread)) {
+    caught.armed = 0;
+    siglongjmp(caught.point, 1);
+  }
+  if (caught.before.sa_handler != SIG_DFL && caught.before.sa_handler != SIG_IGN &&
+      !(caught.before.sa_flags & SA_SIGINFO))
+    caught.before.sa_handler(signal);
+} /* abort() goes on where a handler returns */
+
+void ty_dist_catch_abort(void) {
+  struct sigaction a = {.sa_handler = on_abort, .sa_flags = SA_NODEFER};
+  sigemptyset(&a.sa_mask);
+  sigaction(SIGABRT, &a, &caught.before);
+  setenv("UCX_HANDLE_ERRORS", "none",
+         0); /* no backtrace of what is caught: UCX reads it when it is loaded */
+}
+
+sigjmp_buf *ty_dist_arm(void) {
+  caught.thread = pthread_self();
+  caught.armed = 1;
+  return &caught.point;
+}
+
+int ty_dist_disarm(int y) {
+  caught.armed = 0;
+  return y;
 }

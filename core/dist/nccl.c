@@ -226,13 +226,10 @@ static int queue_exchange(const ExchangeHead *h, const Message *m, const u8 *x, 
   const size_t count = (size_t)h->count;
   const u8 *from = x ? x + h->from : NULL;
   u8 *to = y ? y + h->to : NULL;
-  switch ((ExchangeWay)h->way) {
-  case BY_GATHER: return nccl.AllGather(from, to, count, NCCL_UINT8, comm, queue);
-  case BY_BROADCAST: return nccl.Broadcast(from, to, count, NCCL_UINT8, h->what, comm, queue);
-  case BY_REDUCE:
-    return nccl.AllReduce(from, to, count, dtypes[h->dtype] - 1, h->what, comm, queue);
-  case BY_MESSAGES: break;
-  }
+  if (h->kind == GATHERS) return nccl.AllGather(from, to, count, NCCL_UINT8, comm, queue);
+  if (h->kind == SHOWS) return nccl.Broadcast(from, to, count, NCCL_UINT8, h->root, comm, queue);
+  if (h->kind == REDUCES)
+    return nccl.AllReduce(from, to, count, dtypes[h->dtype] - 1, h->op, comm, queue);
   return queue_messages(comm, m, h->n, x, y, queue);
 }
 

@@ -10,12 +10,12 @@
 /* The first arguments of all that exchange: who, the communicator's number, x, y. */
 enum { WHO = 1, NUMBER, X, Y, MORE };
 
-static ExchangeHead head_of(lua_State *L, ExchangeWay way) {
+static ExchangeHead head_of(lua_State *L, ExchangeKind kind) {
   ExchangeHead h;
   memset(&h, 0, sizeof h);
   ty_system_format(h.who, sizeof h.who, "%.31s", luaL_checkstring(L, WHO));
   h.comm = (i32)luaL_checknumber(L, NUMBER) + 1;
-  h.way = (i32)way;
+  h.kind = (i32)kind;
   return h;
 }
 
@@ -91,7 +91,7 @@ static int add_message(lua_State *L, Message *m, int i, int peer, i64 size, bool
 /* nccl_exchange(who, number, x or nil, y or nil, sends, receives) -> y: lists as those of `exchange` */
 static int l_exchange(lua_State *L) {
   enum { SENDS = MORE, RECEIVES };
-  ExchangeHead h = head_of(L, BY_MESSAGES);
+  ExchangeHead h = head_of(L, EXCHANGES);
   const Type t = type_of(L);
   const i64 size = ty_dtypes[t.dtype].bytes;
   const Party *p = ty_nccl_party(h.comm - 1);
@@ -108,7 +108,7 @@ static int l_exchange(lua_State *L) {
 /* nccl_gather(who, number, x, y, at, n) -> y, whose elements behind `at` are n of each rank's x, or, where x is y, of their own
 ** place in y */
 static int l_gather(lua_State *L) {
-  ExchangeHead h = head_of(L, BY_GATHER);
+  ExchangeHead h = head_of(L, GATHERS);
   const Type t = type_of(L);
   const i64 size = ty_dtypes[t.dtype].bytes;
   h.to = size * (i64)luaL_checknumber(L, MORE);
@@ -119,9 +119,9 @@ static int l_gather(lua_State *L) {
 
 /* nccl_broadcast(who, number, x, y, index) -> y, which is x of rank `index` */
 static int l_broadcast(lua_State *L) {
-  ExchangeHead h = head_of(L, BY_BROADCAST);
+  ExchangeHead h = head_of(L, SHOWS);
   const Type t = type_of(L);
-  h.what = (i32)luaL_checknumber(L, MORE) - 1;
+  h.root = (i32)luaL_checknumber(L, MORE) - 1;
   h.count = ty_type_bytes(&t);
   return exchange(L, &h, NULL);
 }
@@ -136,9 +136,9 @@ static int l_takes(lua_State *L) {
 /* nccl_reduce(who, number, x, y, op) -> y: NCCL's own reduction, in an order of its own */
 static int l_reduce(lua_State *L) {
   static const char *const ops[] = {"sum", "prod", "max", "min", NULL};
-  ExchangeHead h = head_of(L, BY_REDUCE);
+  ExchangeHead h = head_of(L, REDUCES);
   const Type t = type_of(L);
-  h.what = luaL_checkoption(L, MORE, NULL, ops);
+  h.op = luaL_checkoption(L, MORE, NULL, ops);
   h.dtype = t.dtype;
   h.count = ty_type_numel(&t);
   return exchange(L, &h, NULL);

@@ -532,6 +532,8 @@ static bool run_timed(const Bound *B, const char **err) {
     const Step *s = &B->p->step[i];
     i64 start = ty_event_now();
     if (watched && i == B->careful) ty_watch(NULL);
+    if (noted && ty_devices[s->device]->label)
+      ty_devices[s->device]->label(EV_STEP, plan, i, sites);
     ok = run_step(B, s, err) && !w.stopped;
     if (noted) ty_event_note(EV_STEP, start, plan, i, 0, sites);
     if (took) took[i] += ty_event_now() - start;
@@ -563,7 +565,7 @@ static bool run_steps(Bound *B, Buffer *const *now) {
   else
     for (i32 i = 0; i < B->p->nsteps && ok; i++) ok = run_step(B, &B->p->step[i], &err);
   if (ok && B->p->checks) copy_written(B, now);
-  if (B->device->end) B->device->end();
+  if (B->device->end) B->device->end(&B->p->ran);
   if (ok) return true;
   if (B->p->library) B->lost = !leave(B, err);
   if (B->S->stopped) return ty_fail(B->S, "interrupted: what ran was left undone");

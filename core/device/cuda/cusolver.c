@@ -233,10 +233,13 @@ static bool fail(int status, const char **err) {
 /* Under the lock, with its workspace. */
 static bool run_all(Call *c, const i64 *step, int n, const char **err) {
   int e = solver.set_stream(handle, ty_cuda.stream);
+  const i32 span = ty_cuda_span(SPAN_LIBRARY, &ty_cuda_label, c->d->count);
   for (i64 i = 0; i < c->d->count && !e; i++) {
     e = run(c);
     for (int o = 0; o < n; o++) c->at[o] += step[o];
   }
+  ty_cuda_spanned(span);
+  ty_cuda_run_now.libraries++;
   return e ? fail(e, err) : true;
 }
 

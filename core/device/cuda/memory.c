@@ -347,9 +347,11 @@ static bool in_staged(void *to, const void *from, i64 bytes) {
     m->staged = 0;
   }
   memcpy(m->stage + m->staged, from, (size_t)bytes);
+  const i32 span = ty_cuda_span(SPAN_IN, &ty_cuda_label, bytes);
   const bool ok = ty_cuda_ok(ty_cuda.copy_in((CUdeviceptr)(uintptr_t)to, m->stage + m->staged,
                                              (size_t)bytes, ty_cuda.stream),
                              "cuMemcpyHtoDAsync");
+  ty_cuda_spanned(span);
   m->staged += (bytes + 63) & ~(i64)63;
   return ok;
 }
@@ -367,11 +369,14 @@ bool ty_cuda_in(void *to, const void *from, i64 bytes, const char **err) {
   }
   if (!ok && !ty_cuda_trouble()) {
     ty_cuda_wait_sides(); /* the driver may wait as it copies */
+    const i32 span = ty_cuda_span(SPAN_IN, &ty_cuda_label, bytes);
     ok =
         ty_cuda_ok(ty_cuda.copy_in((CUdeviceptr)(uintptr_t)to, from, (size_t)bytes, ty_cuda.stream),
-                   "cuMemcpyHtoDAsync") &&
-        ty_cuda_settle();
+                   "cuMemcpyHtoDAsync");
+    ty_cuda_spanned(span);
+    ok = ok && ty_cuda_settle();
   }
+  ty_cuda_run_now.in += bytes;
   return done(ok, err);
 }
 
@@ -379,9 +384,12 @@ bool ty_cuda_out(void *to, const void *from, i64 bytes, Stream *s, const char **
   ty_cuda_flush();
   if (!ty_cuda_enter()) return done(false, err);
   ty_cuda_wait_sides();
+  const i32 span = bytes > 0 ? ty_cuda_span(SPAN_OUT, &ty_cuda_label, bytes) : -1;
   bool ok = bytes <= 0 || ty_cuda_ok(ty_cuda.copy_out(to, (CUdeviceptr)(uintptr_t)from,
                                                       (size_t)bytes, ty_cuda.stream),
                                      "cuMemcpyDtoHAsync");
+  ty_cuda_spanned(span);
+  ty_cuda_run_now.out += TY_MAX(bytes, 0);
   ok = ok && ty_cuda_settle();
   return done(ok, err) && look(s, err);
 }
@@ -390,11 +398,14 @@ bool ty_cuda_across(void *to, const void *from, i64 bytes, const char **err) {
   ty_cuda_flush();
   if (!ty_cuda_enter()) return done(false, err);
   if (bytes <= 0 || to == from) return true;
-  return done(
+  const i32 span = ty_cuda_span(SPAN_ACROSS, &ty_cuda_label, bytes);
+  const bool ok =
       ty_cuda_ok(ty_cuda.copy_across((CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from,
                                      (size_t)bytes, ty_cuda.stream),
-                 "cuMemcpyDtoDAsync"),
-      err);
+                 "cuMemcpyDtoDAsync");
+  ty_cuda_spanned(span);
+  ty_cuda_run_now.across += bytes;
+  return done(ok, err);
 }
 
 bool ty_cuda_wait(Stream *s, const char **err) {
@@ -454,11 +465,14 @@ bool ty_cuda_receive(Cuda *other, void *to, const void *from, i64 bytes, Stream 
   ty_cuda_use(other);
   CUevent ready = ty_cuda_enter() ? mark() : NULL;
   ty_cuda_use(own);
-  bool ok =
-      await(ready) && ty_cuda_ok(ty_cuda.copy_peer((CUdeviceptr)(uintptr_t)to, ty_cuda.context,
-                                                   (CUdeviceptr)(uintptr_t)from, other->context,
-                                                   (size_t)bytes, ty_cuda.stream),
-                                 "cuMemcpyPeerAsync");
+  bool ok = await(ready);
+  const i32 span = ok ? ty_cuda_span(SPAN_ACROSS, &ty_cuda_label, bytes) : -1;
+  ok = ok && ty_cuda_ok(ty_cuda.copy_peer((CUdeviceptr)(uintptr_t)to, ty_cuda.context,
+                                          (CUdeviceptr)(uintptr_t)from, other->context,
+                                          (size_t)bytes, ty_cuda.stream),
+                        "cuMemcpyPeerAsync");
+  ty_cuda_spanned(span);
+  ty_cuda_run_now.across += bytes;
   CUevent read = ok ? mark() : NULL;
   ty_cuda_use(other); /* what is freed there stays until it was read */
   if (read && !await(read)) ok = done(false, err);

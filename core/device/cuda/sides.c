@@ -91,8 +91,10 @@ static bool follow(int n, void *mark, const Stream *s) {
   return check(b, s);
 }
 
+/* These two may be asked under locks: they launch nothing. */
 static int idle(int n) {
-  if (!enter(n)) return -1;
+  ty_cuda_use(&ty_cuda_all[n]);
+  if (!ty_cuda_enter()) return -1;
   const int e = ty_cuda.stream_query(ty_cuda.stream);
   if (e == CUDA_ERROR_NOT_READY) return 0;
   return ty_cuda_ok(e, "cuStreamQuery") ? 1 : -1;
@@ -115,7 +117,8 @@ bool ty_cuda_settle(void) {
 static CUevent awaited;
 
 static int event_idle(int n) {
-  if (!enter(n)) return -1;
+  ty_cuda_use(&ty_cuda_all[n]);
+  if (!ty_cuda_enter()) return -1;
   const int e = ty_cuda.event_query(awaited);
   if (e == CUDA_ERROR_NOT_READY) return 0;
   return ty_cuda_ok(e, "cuEventQuery") ? 1 : -1;
