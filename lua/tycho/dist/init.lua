@@ -301,10 +301,7 @@ local function reduce_block(who, group, op, x, result, from, n)
   local at, count = slice(index)
   local others = others_of(who, group, x, slice)
   fold(op, group, y:narrow(1, at + 1, count), x:narrow(1, at + 1, count), others)
-  if y.device ~= "cpu" and n % ranks == 0 then
-    W.nccl().gather(who, group, y:narrow(1, at + 1, count), y:narrow(1, from + 1, n))
-    return result
-  end
+  if y.device ~= "cpu" and n % ranks == 0 then return W.nccl().spread(who, group, result, from, n) end
   if not W.records() then y:release() end -- the result has its memory alone
   return W.exchange(who, group, "back", result, places(ranks, function(i) return at, i ~= index and count or 0 end),
     result, nil, places(ranks, function(i)
