@@ -38,6 +38,8 @@ enum {
   ATTRIBUTE_MULTIPROCESSORS = 16,
   ATTRIBUTE_MAJOR = 75,
   ATTRIBUTE_MINOR = 76,
+  ATTRIBUTE_SHARED_MOST = 97,
+  FUNCTION_SHARED_MOST = 8,
   JIT_ERROR_LOG = 5,
   JIT_ERROR_LOG_BYTES = 6
 };
@@ -84,6 +86,7 @@ enum {
   _(link_destroy, "cuLinkDestroy", (CUlinkState link)) \
   _(module_unload, "cuModuleUnload", (CUmodule module)) \
   _(function_get, "cuModuleGetFunction", (CUfunction * f, CUmodule module, const char *name)) \
+  _(function_set, "cuFuncSetAttribute", (CUfunction f, int attribute, int value)) \
   _(launch, "cuLaunchKernel", \
     (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, \
      unsigned shared, CUstream s, void **params, void **extra)) \
@@ -111,6 +114,7 @@ typedef struct Cuda {
   CUevent event; /* what other devices' streams wait for; or NULL */
   char name[128];
   int driver, major, minor, processors; /* driver: 12040 is 12.4 */
+  int shared_most;                      /* bytes that a block may have */
   i64 launches;                         /* of kernels by themselves */
 } Cuda;
 /* The devices, by number; the one that the calling thread works for. What the device's functions are called with, and
@@ -179,7 +183,8 @@ typedef struct CudaCode {
   CUmodule module;
   CUfunction function;
   size_t bytes;
-  i32 params;         /* bytes */
+  i32 params,
+      shared; /* bytes; shared: of memory that launches ask for, beside what the kernel has */
   CodeSource *source; /* of its twin; or NULL */
 } CudaCode;
 /* Assembles text, which has one entry named `kernel`. False: the driver has refused it, or no memory. */
@@ -188,6 +193,8 @@ bool ty_cuda_load(CudaCode *c, const Text *text);
 bool ty_cuda_load_new(CudaCode *c, const Text *text);
 bool ty_cuda_load_code(CudaCode *c, const char *code, size_t n);
 bool ty_cuda_load_kept(CudaCode *c, const Text *text);
+/* What the text says of launches. */
+void ty_cuda_describe(CudaCode *c, const Text *text);
 /* Where this thread's last ty_cuda_load was refused: why its kernel, of what is named, cannot run, good until the next call; else
 ** NULL. */
 const char *ty_cuda_refusal(const char *what);
@@ -201,8 +208,6 @@ struct CodeSource {
   CudaCode twin;
   struct Assembly *late;
 };
-#define CODE_ENTRY \
-  "kernel(.param .align 8 .b8 block[" /* in texts, before the bytes of parameters */
 
 /* Where launches are gathered: batch.c says by these what it takes. NULL: it takes nothing yet. */
 typedef struct CudaGather {
