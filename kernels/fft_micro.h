@@ -695,9 +695,14 @@ static ATTR void NAME(unite)(const FftPass *p, const void *v, const void *ur, co
   (p, &j, y, (T *)(uintptr_t)v, (T *)(uintptr_t)ur, (T *)(uintptr_t)ui, cols);
 }
 
-static ATTR void NAME(negate)(void *a, i64 n) {
-  T *x = a;
-  for (i64 i = 0; i < n; i++) x[i] = -x[i];
+static ATTR void NAME(conjugate)(const FftLine *y, const FftLine *x, i64 n, i64 cols) {
+  for (i64 i = 0; i < n; i++) {
+    const T *xr = (const T *)x->re + i * x->row, *xi = (const T *)x->im + i * x->row;
+    T *yr = (T *)y->re + i * y->row, *yi = (T *)y->im + i * y->row;
+    i64 c = 0;
+    for (; c + VL <= cols; c += VL) AT(yr + c) = GET(xr + c), AT(yi + c) = -GET(xi + c);
+    for (; c < cols; c++) yr[c] = xr[c], yi[c] = -xi[c];
+  }
 }
 
 #endif
@@ -713,7 +718,7 @@ static const FftKern NAME(fft) = {.size = sizeof(T),
                                   .mirror = MOVED(mirror),
                                   .halve = MOVED(halve),
                                   .unite = MOVED(unite),
-                                  .negate = MOVED(negate)};
+                                  .conjugate = MOVED(conjugate)};
 
 #undef V
 #undef AT
