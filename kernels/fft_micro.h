@@ -111,9 +111,7 @@ INLINE void NAME(put)(const NAME(Job) * j, const T *w, T *yr, T *yi, int k, V re
     EACH for (int k = h; k > 0; k--) NAME(put)(j, w, yr, yi, r - k, ur[k - 1], ui[k - 1]); \
   }
 ODD(odd, )
-#if LARGE
 ODD(small, _Pragma("GCC unroll 2"))
-#endif
 #undef ODD
 
 INLINE void NAME(even)(const NAME(Job) * j, const T *w, const T *xr, const T *xi, T *yr, T *yi,
@@ -144,10 +142,8 @@ RADIX(2, even, 2)
 RADIX(4, even, 4)
 RADIX(8, even, 8)
 RADIX(_odd, odd, j->r)
-#if LARGE
 RADIX(3, small, 3)
 RADIX(5, small, 5)
-#endif
 #undef RADIX
 
 INLINE NAME(BlockFn) * NAME(block_of)(int r) {
@@ -155,10 +151,8 @@ INLINE NAME(BlockFn) * NAME(block_of)(int r) {
   case 2: return NAME(block2);
   case 4: return NAME(block4);
   case 8: return NAME(block8);
-#if LARGE
   case 3: return NAME(block3);
   case 5: return NAME(block5);
-#endif
   default: return NAME(block_odd);
   }
 }
@@ -253,7 +247,6 @@ static ATTR void NAME(pass)(const FftPass *p, const void *xr, const void *xi, vo
 }
 
 #if MOVES /* else those of another set */
-#if LARGE
 /* And back: from r numbers for each of VL places to vectors of one of them each. */
 INLINE void NAME(apart)(V *v) {
   UNROLL
@@ -322,7 +315,6 @@ FAR void NAME(turn_out)(T *re, T *im, i64 row, i64 col, const T *xr, const T *xi
 }
 
 #undef ROW8
-#endif
 
 /* Two numbers. A pair of f64 is one of 16 bytes, which every machine moves at once: so lines of pairs come and go two by
 ** two, whatever their length, and memory is passed over in its order. */
@@ -412,7 +404,6 @@ static ATTR void NAME(gather)(void *ar, void *ai, const FftLine *x, i64 col, i64
     return;
   }
   if (cols == 1) cols = n, col = row, n = 1;
-#if LARGE
   else if (re && (row == 1 || (row == 2 && im == re + 1)) && col > 2)
     for (; from + 8 <= cols; from += 8) {
       for (i64 i = 0; n >= VL && i < n; i += VL) {
@@ -427,7 +418,6 @@ static ATTR void NAME(gather)(void *ar, void *ai, const FftLine *x, i64 col, i64
           yi[i * cols + c] = im ? im[i * row + c * col] : 0;
         }
     }
-#endif
   for (i64 i = 0; i < n; i++, yr += cols, yi += cols) {
     const T *p = re ? re + i * row : NULL, *q = im ? im + i * row : NULL;
     i64 c = from;
@@ -469,7 +459,6 @@ static ATTR void NAME(scatter)(const FftLine *y, i64 col, const void *ar, const 
     return;
   }
   if (cols == 1) cols = n, col = row, n = 1;
-#if LARGE
   else if (sizeof(T) < 8 && re && (row == 1 || (row == 2 && im == re + 1)) && col > 2)
     for (; from + 8 <= cols; from += 8) {
       for (i64 i = 0; n >= VL && i < n; i += VL) {
@@ -484,7 +473,6 @@ static ATTR void NAME(scatter)(const FftLine *y, i64 col, const void *ar, const 
           if (im) im[i * row + c * col] = xi[i * cols + c] * by;
         }
     }
-#endif
   for (i64 i = 0; i < n; i++, xr += cols, xi += cols) {
     T *p = re ? re + i * row : NULL, *q = im ? im + i * row : NULL;
     i64 c = from;
