@@ -205,6 +205,7 @@ struct Plan {
   i64 nops;                          /* operations the user wrote, as nodes */
   double time;                       /* attached: nanoseconds of the steps on one thread, roughly */
   i64 bytes;                         /* of the plan itself */
+  DeviceRun ran;                     /* as its device tells */
   Source *source;
 };
 

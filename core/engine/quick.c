@@ -114,6 +114,14 @@ static bool takes(const OpInfo *row, int dtype) {
 
 static bool profiled(const State *S) { return TY_UNLIKELY(S->engine->dump & DUMP_PROFILE); }
 
+/* Where a profile runs: now, and the device is told what comes. */
+static i64 begin_noted(const State *S, int device, EventKind kind, Plan *p) {
+  const Device *d = ty_devices[device];
+  if (!profiled(S)) return 0;
+  if (d->label) d->label(kind, p ? ty_profile_plan(p) : -1, 0, S->site);
+  return ty_event_now();
+}
+
 static void *address(const Tensor *x) {
   return (char *)x->st->buf->data + x->offset * ty_dtypes[x->type.dtype].bytes;
 }
@@ -126,7 +134,7 @@ static bool run(State *S, Quick *q, const Type *t, const void **at, const u64 *s
   for (int i = 0; i < s->noperands; i++) buf[i] = (void *)(uintptr_t)at[q->operand[i]];
   q->launch.dims[0] = y->st->numel;
   Run r = {.launch = &q->launch, .buf = buf, .scalar = scalar, .stream = &S->runs};
-  i64 begin = profiled(S) ? ty_event_now() : 0;
+  i64 begin = begin_noted(S, t->device, EV_MAP, q->plan);
   if (s->machine->run(s->kernel, &r)) {
     if (begin) ty_event_note(EV_MAP, begin, ty_profile_plan(q->plan), 0, y->st->numel, S->site);
     return true;
@@ -159,7 +167,7 @@ static bool run_product(State *S, const Tensor *a, const Tensor *b, Tensor *y) {
   const Job job = {.kind = JOB_PRODUCT, .noperands = 3, .gemm = &g};
   if (t.device && !device->takes(&job)) return false;
   if (!ty_tensor_from(S, y, &t, NULL)) return false;
-  i64 begin = profiled(S) ? ty_event_now() : 0;
+  i64 begin = begin_noted(S, t.device, EV_PRODUCT, NULL);
   void *buf[] = {address(a), address(b), y->st->buf->data};
   const char *err = NULL;
   bool ok = device->perform(&job, buf, NULL, NULL, &S->runs, &err);

@@ -154,7 +154,7 @@ static bool is_there(const TracedCall *c, const BackPlan *p) {
   return true;
 }
 
-static BackPlan *plan_find(const Passing *P, u32 word, i32 *n) {
+static BackPlan *plan_find(const Passing *P, u64 word, i32 *n) {
   BackPlan *p = P->T->plans.ctx;
   for (*n = 0; p; p = p->next, ++*n)
     if (p->word == word && !memcmp(p->key, P->key, (size_t)(P->T->noutput + P->nlead))) break;
@@ -251,7 +251,7 @@ static void mark_reads(const Passing *P) {
 }
 
 /* What was noted of the pass at hand for this plan, or for a new one. NULL: there can be none, or *ok false. */
-static BackPlan *plan_begin(Passing *P, BackPlan *p, u32 word, bool *ok) {
+static BackPlan *plan_begin(Passing *P, BackPlan *p, u64 word, bool *ok) {
   if (!P->part) ty_back_reach(P->b);
   if (!is_whole(P) || (!P->part && ty_traced_call_has_rules(P->c))) return NULL;
   mark_reads(P);
@@ -279,7 +279,7 @@ static bool take_given(Passing *P, const BackPlan *p, bool *fits) {
 
 /* By a plan; P->done stays false where there is none. */
 static bool by_plan(Passing *P) {
-  const u32 word = ty_entry_word(P->S);
+  const u64 word = ty_entry_word(P->S);
   TracedTape *T = P->T;
   i32 n;
   bool ok = true, fits = true;

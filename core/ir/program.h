@@ -140,6 +140,16 @@ typedef struct Run {
   Stream *stream;
 } Run;
 
+/* What a plan's last run was on a device that works later. */
+typedef struct DeviceRun {
+  i32 launches;           /* of kernels one by one */
+  i32 graphs, nodes;      /* launches of graphs, and the kernels that those held */
+  i32 interpreted;        /* loop programs that the device's interpreter ran, a kernel each */
+  i32 libraries;          /* calls of its maker's */
+  i64 in, out, across;    /* bytes copied from the CPU, to it, within the device or from another */
+  const char *one_by_one; /* why kernels were not in a graph, text that stays; or NULL */
+} DeviceRun;
+
 /* Constant tables for LUT, of kernels/scalar_tables.def. */
 typedef struct Lut {
   const void *data;

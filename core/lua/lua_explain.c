@@ -17,6 +17,21 @@ void ty_lua_plan_text(lua_State *L, const Source *from) {
   ty_text_free(&t);
 }
 
+/* Of a plan's last run on a device that works later; into the table on top. */
+void ty_lua_push_run(lua_State *L, const DeviceRun *r) {
+  lua_createtable(L, 0, 8);
+  set_number(L, "launches", r->launches);
+  set_number(L, "graphs", r->graphs);
+  set_number(L, "graph_kernels", r->nodes);
+  set_number(L, "interpreted", r->interpreted);
+  set_number(L, "library_calls", r->libraries);
+  set_number(L, "bytes_in", (double)r->in);
+  set_number(L, "bytes_out", (double)r->out);
+  set_number(L, "bytes_within", (double)r->across);
+  set_string(L, "no_graph", r->one_by_one);
+  lua_setfield(L, -2, "device_run");
+}
+
 static void push_seen(lua_State *L, const Seen *s) {
   lua_createtable(L, 0, 8);
   set_number(L, "runs", (double)s->runs);

@@ -558,6 +558,12 @@ static int grad_same(lua_State *L) {
   return 1;
 }
 
+/* exchanged(number): backward passes give gradients to other ranks in this way from now on */
+static int grad_exchanged(lua_State *L) {
+  ty_lua_enter(L)->exchanged = (u32)luaL_checknumber(L, 1);
+  return 0;
+}
+
 /* storage(x) -> a number of its storage */
 static int grad_storage(lua_State *L) {
   lua_pushnumber(L, (lua_Number)(uintptr_t)ty_lua_check(L, "grad", 1)->st);
@@ -968,15 +974,31 @@ void ty_lua_open_grad(lua_State *L, int m, int t) {
        "makes x a leaf: operations on it are taped, and backward fills x.grad"},
       {"detach", l_detach, 'b', "x", "x without its past: no gradient goes through this view"},
       {NULL, NULL, 0, NULL, NULL}};
-  static const luaL_Reg fns[] = {
-      {"mode", grad_mode},         {"start", grad_start},     {"seed", grad_seed},
-      {"step", grad_step},         {"whole", grad_whole},     {"give", grad_give},
-      {"pass", grad_pass},         {"got", grad_got},         {"watch", grad_watch},
-      {"same", grad_same},         {"storage", grad_storage}, {"seq", grad_seq},
-      {"reaches", grad_reaches},   {"join", grad_join},       {"shares", grad_shares},
-      {"live", grad_live},         {"is_back", grad_is_back}, {"result", grad_result},
-      {"hooks", grad_hooks},       {"instead", grad_instead}, {"version", grad_version},
-      {"together", grad_together}, {"forget", grad_forget},   {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"mode", grad_mode},
+                                 {"start", grad_start},
+                                 {"seed", grad_seed},
+                                 {"step", grad_step},
+                                 {"whole", grad_whole},
+                                 {"give", grad_give},
+                                 {"pass", grad_pass},
+                                 {"got", grad_got},
+                                 {"watch", grad_watch},
+                                 {"same", grad_same},
+                                 {"storage", grad_storage},
+                                 {"exchanged", grad_exchanged},
+                                 {"seq", grad_seq},
+                                 {"reaches", grad_reaches},
+                                 {"join", grad_join},
+                                 {"shares", grad_shares},
+                                 {"live", grad_live},
+                                 {"is_back", grad_is_back},
+                                 {"result", grad_result},
+                                 {"hooks", grad_hooks},
+                                 {"instead", grad_instead},
+                                 {"version", grad_version},
+                                 {"together", grad_together},
+                                 {"forget", grad_forget},
+                                 {NULL, NULL}};
   ty_lua_define(L, m, t, rows);
   lua_getfield(L, m, "internals");
   lua_newtable(L);

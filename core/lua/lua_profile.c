@@ -177,6 +177,12 @@ static int profile_runs(lua_State *L) {
   return 1;
 }
 
+/* profile_site(number) -> the place of an eager operation, as profile_stop has it */
+static int profile_site(lua_State *L) {
+  ty_lua_push_site(L, (i32)luaL_checkinteger(L, 1));
+  return 1;
+}
+
 /* clock() -> seconds of a clock that only goes forward, with the nanoseconds */
 static int wall_clock(lua_State *L) {
   lua_pushnumber(L, (double)ty_event_now() * 1e-9);
@@ -193,9 +199,13 @@ static int terminal(lua_State *L) {
 }
 
 void ty_lua_open_profile(lua_State *L, int m) {
-  static const luaL_Reg fns[] = {{"profile_start", profile_start}, {"profile_stop", profile_stop},
-                                 {"profile_runs", profile_runs},   {"clock", wall_clock},
-                                 {"terminal", terminal},           {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"profile_start", profile_start},
+                                 {"profile_stop", profile_stop},
+                                 {"profile_runs", profile_runs},
+                                 {"profile_site", profile_site},
+                                 {"clock", wall_clock},
+                                 {"terminal", terminal},
+                                 {NULL, NULL}};
   lua_getfield(L, m, "internals");
   ty_lua_register(L, fns);
   lua_pop(L, 1);

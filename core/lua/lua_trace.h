@@ -49,6 +49,7 @@ void ty_lua_plan_text(lua_State *L, const Source *from);
 /* The name of a site as Lua has it: "file:line", behind a '<' where it is part of a backward pass; false: unknown. Of many: a
 ** list. */
 void ty_lua_push_site(lua_State *L, i32 site);
+void ty_lua_push_run(lua_State *L, const DeviceRun *r);
 void ty_lua_push_sites(lua_State *L, const i32 *site, i32 n);
 /* From here on the user's code runs: a compiled function, or the rest of one. */
 static inline void ty_lua_runs(lua_State *L, State *S) {

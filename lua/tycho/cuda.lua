@@ -121,6 +121,22 @@ function M.launches(device)
   return C.launches(n)
 end
 
+--- Runs fn() and tells where its time on the devices went: a table that prints well (rows of kernels, named by their
+--- operations and the line of the most costly one, of graphs and copies: calls, seconds), then fn's results. path: a
+--- trace is written there as by ty.profile, the CPU's events beside those of each device, which are measured by events
+--- of its stream; a plan that runs as a graph is one event. nil and a message where there is no device, or the file
+--- cannot be written.
+--- Raises where fn is no function, while another profile runs, and what fn raises.
+---@param fn function
+---@param path? string
+---@return tycho.Profile?, ...
+function M.profile(fn, path)
+  local ok, why = M.open()
+  if not ok then return nil, why end
+  ty.internals.load "tycho.profile"
+  return ty.internals.profile_devices(C, fn, path)
+end
+
 --- Waits until kernels are assembled that were asked for so far; until then their programs run in a kernel that
 --- interprets them, to the same bits. jit.warmup does so too.
 function M.settle()

@@ -5,7 +5,7 @@
 local type, tostring, tonumber, ipairs, setmetatable, pairs = type, tostring, tonumber, ipairs, setmetatable, pairs
 local format, gsub, gmatch, match = string.format, string.gsub, string.gmatch, string.match
 local sub, rep = string.sub, string.rep
-local concat, max, min = table.concat, math.max, math.min
+local concat, insert, max, min = table.concat, table.insert, math.max, math.min
 
 local words = require "tycho.capture.words"
 
@@ -51,6 +51,30 @@ local function devices_text(p)
     out[i] = format("; %s on %s%s", plural(steps[device], "step"), device, left)
   end
   return concat(out)
+end
+
+--- How the last call ran on a device that works later: launches, graphs, copies, what was interpreted; a list of lines.
+local function run_lines(p)
+  local r, list = p.device_run, {}
+  if not r then return list end
+  local what = {}
+  local function add(n, ...) if n > 0 then what[#what + 1] = format(...) end end
+  add(r.graphs, "%s of %s", plural(r.graphs, "graph"), plural(r.graph_kernels, "kernel"))
+  add(r.launches, "%s one by one", plural(r.launches, "kernel"))
+  add(r.library_calls, "%s of libraries", plural(r.library_calls, "call"))
+  add(r.bytes_in, "%s from the cpu", megabytes(r.bytes_in))
+  add(r.bytes_out, "%s to the cpu", megabytes(r.bytes_out))
+  add(r.bytes_within, "%s copied", megabytes(r.bytes_within))
+  if #what == 0 then return list end
+  list[1] = format("last run on %s: %s launched; %s", p.device, plural(r.graphs + r.launches + r.library_calls, "time"),
+    concat(what, ", "))
+  if r.launches > r.interpreted and r.no_graph then list[#list + 1] = "one by one, since " .. r.no_graph end
+  if r.interpreted > 0 then
+    list[#list + 1] = format("%s interpreted: %s (jit.warmup waits)",
+      plural(r.interpreted, "loop program") .. (r.interpreted == 1 and " was" or " were"),
+      "code is still being assembled, or the driver refuses it")
+  end
+  return list
 end
 
 --- How many exchanges with other ranks go on while steps run: each begins at one of them, and ends at another.
@@ -277,7 +301,8 @@ function explanation.__tostring(e)
   add_head(add, e)
   for i, t in ipairs(e.traces) do
     work[i] = { trace_text(i, t, " " .. t.key), "  " .. work_text(t) }
-    if t.kept then work[i][3] = "  " .. kept_text(t) end
+    for _, line in ipairs(run_lines(t)) do insert(work[i], "  " .. line) end
+    if t.kept then insert(work[i], "  " .. kept_text(t)) end
     for _, line in ipairs(refused(t)) do away[#away + 1] = { "  " .. line } end
   end
   local parts = #e.parts > 0 and part_rows(e.parts) or {}
@@ -308,6 +333,7 @@ end
 local function add_trace(add, i, t)
   add("%s", trace_text(i, t, ""))
   add("  %s", work_text(t))
+  for _, line in ipairs(run_lines(t)) do add("  %s", line) end
   if t.kept then add("  %s", kept_text(t)) end
   for _, line in ipairs(kept_lines(t)) do add("    %s", line) end
   for _, line in ipairs(refused(t)) do add("  %s", line) end
@@ -422,7 +448,7 @@ local function traces_of(core, h)
       graph = t.text, kernels = t.kernels, steps = t.steps, operations = t.operations, hits = t.hits,
       operations_saved = t.operations_saved, bytes_moved = t.bytes_moved, bytes_saved = t.bytes_saved, plan = t.plan,
       dynamic = t.dynamic, instances = t.instances, backend = t.backend, ranges = t.ranges,
-      no_range = why_no_range(d, t), kept = t.kept, backward = t.backward,
+      no_range = why_no_range(d, t), kept = t.kept, backward = t.backward, device_run = t.device_run, device = t.device,
     }
     list[i].sites, list[i].seconds, list[i].timed = core.internals.capture.measured(h.handle, i)
   end

@@ -16,6 +16,8 @@ local internals = ty.internals
 local plan_text = require "tycho.plan_text"
 
 local RUN, STEP, MAP, PRODUCT, CHUNK, MAKE = 0, 1, 2, 3, 4, 5 -- EventKind of core/profile.h
+local GRAPH, LIBRARY, IN, OUT, WITHIN = 1, 2, 3, 4, 5 -- SpanKind of device/cuda/cuda.h
+local SPAN_FIELDS = 10
 local FIELDS = 8
 local DTYPES = {} -- by number
 for i, d in ipairs(internals.probe.dtypes()) do DTYPES[i - 1], DTYPES[d.name] = d, d end
@@ -160,6 +162,44 @@ local function read_events(raw, plans)
   return list
 end
 
+local COPIES = { [IN] = "copy from the cpu", [OUT] = "copy to the cpu", [WITHIN] = "copy" }
+
+--- Where a step's operations stand, most of what they cost: "model.lua:12"; nil where that is unknown.
+local function line_of(plan, step, sites)
+  local best
+  for _, s in ipairs(plan_text.shares(plan.groups, plan.nodes, step.node, sites or {})) do
+    if s.site and not (best and best.share >= s.share) then best = s end
+  end
+  return best and best.site
+end
+
+--- Spans of devices as events: named by their operation and line.
+local function read_spans(raw, plans, sites)
+  local list = {}
+  for i = 1, #raw, SPAN_FIELDS do
+    local kind, of, n = raw[i + 1], raw[i + 4], raw[i + 9]
+    local plan = plans[raw[i + 5]]
+    local step = plan and plan[raw[i + 6]]
+    local e = { device = raw[i], begin = raw[i + 2], stop = raw[i + 3], thread = 0 }
+    local name = step and step.name or of == PRODUCT and "matmul" or "kernel"
+    if COPIES[kind] then
+      e.name, e.kind, e.bytes = COPIES[kind], "copy", n
+    elseif kind == GRAPH then
+      e.name, e.kind, e.kernels = ("graph of %d kernels: %s"):format(n, plan and plan.name or "?"), "graph", n
+    else
+      e.name, e.kind = name, kind == LIBRARY and "library" or raw[i + 8] == 1 and "interpreted" or "kernel"
+      if of == STEP and step then e.line = line_of(plan, step, sites[raw[i + 7]])
+      elseif of == MAP or of == PRODUCT then e.line = internals.profile_site(raw[i + 7]) end
+      if e.line then
+        e.line = e.line:gsub("^<", "")
+        e.name = ("%s (%s)"):format(name, (e.line:gsub("^.*[/\\]", "")))
+      end
+    end
+    list[#list + 1] = e
+  end
+  return list
+end
+
 local WORK = { kernel = true, product = true, host = true, copy = true }
 
 --- By begin; what holds others comes before them.
@@ -186,17 +226,22 @@ end
 
 --- The trace as JSON; microseconds from the first event on.
 local function trace_text(list)
-  local out, threads = {}, {}
+  local out, threads, devices = {}, {}, {}
   local zero = list[1] and list[1].begin or 0
   for _, e in ipairs(list) do
-    threads[e.thread] = true
+    if e.device then devices[e.device] = true else threads[e.thread] = true end
     local args = {}
-    for _, key in ipairs { "bytes", "flops", "elements" } do
+    for _, key in ipairs { "bytes", "flops", "elements", "kernels" } do
       if e[key] then args[#args + 1] = ('"%s":%.0f'):format(key, e[key]) end
     end
-    out[#out + 1] = ('{"name":%s,"cat":%s,"ph":"X","pid":1,"tid":%d,"ts":%.3f,"dur":%.3f,"args":{%s}}'):format(
-      json_string(e.name), json_string(e.kind), e.thread, (e.begin - zero) * 1e6, (e.stop - e.begin) * 1e6,
-      table.concat(args, ","))
+    if e.line then args[#args + 1] = '"line":' .. json_string(e.line) end
+    out[#out + 1] = ('{"name":%s,"cat":%s,"ph":"X","pid":%d,"tid":%d,"ts":%.3f,"dur":%.3f,"args":{%s}}'):format(
+      json_string(e.name), json_string(e.kind), e.device and e.device + 2 or 1, e.thread, (e.begin - zero) * 1e6,
+      (e.stop - e.begin) * 1e6, table.concat(args, ","))
+  end
+  for device in pairs(devices) do
+    out[#out + 1] = ('{"name":"process_name","ph":"M","pid":%d,"tid":0,"args":{"name":"cuda:%d"}}'):format(device + 2,
+      device)
   end
   for thread in pairs(threads) do
     out[#out + 1] = ('{"name":"thread_name","ph":"M","pid":1,"tid":%d,"args":{"name":"%s"}}'):format(thread,
@@ -211,15 +256,16 @@ end
 ---@field seconds number from the begin to the end of the function
 ---@field busy number of them, in kernels
 ---@field kernels table[] {name, kind, calls, seconds, bytes, flops} hottest first
----@field machine {bandwidth: number, flops: number}
+---@field machine? {bandwidth: number, flops: number} of the CPU; nil of devices
 ---@field lost integer events that had no room
 local Profile = {}
 Profile.__index = Profile
 
-local function summarize(list)
+--- Rows of the work, and how long it took in all. Of devices' spans all is work; the machine's limits are not theirs.
+local function summarize(list, spans)
   local rows, by_name, busy = {}, {}, 0
-  for _, e in ipairs(list) do
-    if WORK[e.kind] then
+  for _, e in ipairs(spans or list) do
+    if spans or WORK[e.kind] then
       local key = e.kind .. "\0" .. e.name
       local row = by_name[key]
       if not row then
@@ -232,7 +278,7 @@ local function summarize(list)
       busy = busy + e.stop - e.begin
     end
   end
-  local m = machine()
+  local m = spans and { flops = 0 } or machine()
   for _, row in ipairs(rows) do m.flops = math.max(m.flops, row.flops / row.seconds) end -- it can do what it did
   table.sort(rows, function(a, b)
     if a.seconds ~= b.seconds then return a.seconds > b.seconds end
@@ -253,18 +299,22 @@ function Profile:__tostring()
   local m = self.machine
   local out = {}
   local function add(...) out[#out + 1] = ((...):format(select(2, ...)):gsub("%s+$", "")) end
-  add("%s, of them %.0f %% in kernels; this machine: %.1f GB/s, %.0f GFLOP/s (f32)", time_text(self.seconds),
-    100 * self.busy / math.max(self.seconds, 1e-12), m.bandwidth / 1e9, m.flops / 1e9)
+  add("%s, of them %.0f %% in %s", time_text(self.seconds), 100 * self.busy / math.max(self.seconds, 1e-12),
+    m and ("kernels; this machine: %.1f GB/s, %.0f GFLOP/s (f32)"):format(m.bandwidth / 1e9, m.flops / 1e9)
+    or "kernels and copies of devices")
   if self.lost > 0 then add("%d events had no room: the oldest are missing", self.lost) end
   add("%-44s %7s %10s %10s %6s %13s %15s", "kernel", "calls", "time", "each", "share", "GB/s  (limit)",
     "GFLOP/s (limit)")
   for i = 1, math.min(#self.kernels, SHOWN) do
     local r = self.kernels[i]
     local bytes, flops = r.bytes / r.seconds, r.flops / r.seconds
-    local function beside(v, most) return v > 0 and ("%.1f %3.0f %%"):format(v / 1e9, 100 * v / most) or "-    " end
+    local function beside(v, limit)
+      local share = m and ("%3.0f %%"):format(100 * v / m[limit]) or ""
+      return v > 0 and ("%.1f %s"):format(v / 1e9, share) or "-    "
+    end
     add("%-44s %7d %10s %10s %4.0f %% %13s %15s", #r.name > 44 and r.name:sub(1, 42) .. ".." or r.name,
       r.calls, time_text(r.seconds), time_text(r.seconds / r.calls), 100 * r.seconds / math.max(self.busy, 1e-12),
-      beside(bytes, m.bandwidth), beside(flops, m.flops))
+      beside(bytes, "bandwidth"), beside(flops, "flops"))
   end
   if #self.kernels > SHOWN then add("and %d more", #self.kernels - SHOWN) end
   return table.concat(out, "\n")
@@ -289,9 +339,11 @@ local function listen(list)
 end
 
 --- Stops, names and writes everything.
-local function finish(spans, begin, path, by_line)
+local function finish(spans, begin, path, by_line, devices)
   local stop = internals.clock()
   internals.span = nil
+  local noted, missed = {}, 0
+  if devices then noted, missed = devices.spans_stop() end
   local raw, plans, lost, sites = internals.profile_stop()
   describe_plans(plans)
   local list = read_events(raw, plans)
@@ -307,8 +359,12 @@ local function finish(spans, begin, path, by_line)
   list[#list + 1] = { name = "profile", kind = "function", thread = main, begin = begin, stop = stop }
   list.main = main
   name_chunks(list)
-  local rows, busy = summarize(list)
-  local y = { seconds = stop - begin, busy = busy, kernels = rows, machine = machine(), lost = lost }
+  local on_devices = devices and read_spans(noted, plans, sites)
+  local rows, busy = summarize(list, on_devices)
+  local y = { seconds = stop - begin, busy = busy, kernels = rows, machine = not devices and machine() or nil,
+    lost = lost + missed }
+  for _, e in ipairs(on_devices or {}) do list[#list + 1] = e end
+  if devices then table.sort(list, in_order) end
   if path then
     local ok, why = internals.load("tycho.files")._native.write(path, { trace_text(list) })
     if not ok then return nil, why end
@@ -317,17 +373,18 @@ local function finish(spans, begin, path, by_line)
   return setmetatable(y, Profile)
 end
 
-local function run(who, by_line, fn, path)
+local function run(who, by_line, fn, path, devices)
   if type(fn) ~= "function" then fail(who, "argument 1 must be a function, got %s", show(fn)) end
   if path ~= nil and type(path) ~= "string" then fail(who, "argument 2 must be a path, got %s", show(path)) end
-  machine()
-  local mode, why = internals.profile_start(by_line)
+  if not devices then machine() end
+  local mode, why = internals.profile_start(by_line or devices ~= nil)
   if not mode then fail(who, "%s", why) end
+  if devices then devices.spans_start() end
   local spans = {}
   internals.span = listen(spans)
   local begin = internals.clock()
   local results = pack(pcall(fn))
-  local y, problem = finish(spans, begin, path, by_line)
+  local y, problem = finish(spans, begin, path, by_line, devices)
   internals.modes.leave(mode)
   if not results[1] then error(results[2], 0) end
   if not y then return nil, problem end
@@ -340,6 +397,13 @@ end
 ---@param path? string
 ---@return tycho.LineProfile?, ...
 function internals.profile_lines(fn, path) return run("profile", true, fn, path) end
+
+--- The same of devices (cuda.lua), whose spans `devices` notes.
+---@param devices table {spans_start =, spans_stop =}
+---@param fn function
+---@param path? string
+---@return tycho.Profile?, ...
+function internals.profile_devices(devices, fn, path) return run("cuda.profile", false, fn, path, devices) end
 
 --- Runs fn() and tells where its time went: a table that prints well, then fn's results. path: a trace is written
 --- there, which chrome://tracing and ui.perfetto.dev show. The machine's limits are measured the first time, which

@@ -33,6 +33,7 @@ typedef struct Waiting {
   CudaCode code;
   i64 blocks;
   u32 threads, at, n; /* parameters: n bytes at `at` */
+  SpanLabel label;
 } Waiting;
 
 /* Of a thread. */
@@ -107,18 +108,25 @@ static void choose(void) {
     ty_cuda_gather = (CudaGather){ty_batch_take, ty_batch_flush, ty_batch_frees, ty_batch_forget};
 }
 
+static _Thread_local int plans; /* in progress */
+
 void ty_batch_begin(void) {
   ty_once(&once, choose);
+  if (!plans++) ty_cuda_run_now = (DeviceRun){.one_by_one = enabled ? NULL : "TYCHO_CUDA_GRAPHS=0"};
   if (!enabled) return;
   Batch *b = own();
   if (b || (b = make_own())) b->depth++;
 }
 
-void ty_batch_end(void) {
+void ty_batch_end(DeviceRun *run) {
   Batch *b = own();
-  if (!b || !b->depth) return;
-  ty_batch_flush();
-  b->depth--;
+  if (b && b->depth) {
+    ty_batch_flush();
+    b->depth--;
+  }
+  plans -= plans > 0;
+  *run = ty_cuda_run_now;
+  ty_cuda_span_label(-1, -1, 0, 0);
 }
 
 static bool room_for(Batch *b, size_t n) {
@@ -139,7 +147,7 @@ bool ty_batch_take(const CudaCode *c, i64 blocks, int threads, const void *param
     return false;
   }
   memcpy(b->params + b->bytes, params, n);
-  b->waiting[b->n++] = (Waiting){*c, blocks, (u32)threads, (u32)b->bytes, (u32)n};
+  b->waiting[b->n++] = (Waiting){*c, blocks, (u32)threads, (u32)b->bytes, (u32)n, ty_cuda_label};
   b->bytes += n;
   return true;
 }
@@ -159,15 +167,18 @@ bool ty_batch_frees(void *p, i64 bytes) {
 
 static bool launch(const Waiting *w, void *params, CUfunction f) {
   void *list[] = {params};
-  return ty_cuda_ok(
-      ty_cuda.launch(f, (unsigned)w->blocks, 1, 1, w->threads, 1, 1, 0, ty_cuda.stream, list, NULL),
-      "cuLaunchKernel");
+  return ty_cuda_ok(ty_cuda.launch(f, (unsigned)w->blocks, 1, 1, w->threads, 1, 1,
+                                   (unsigned)w->code.shared, ty_cuda.stream, list, NULL),
+                    "cuLaunchKernel");
 }
 
 static void launch_each(Batch *b) {
   for (i32 i = 0; i < b->n && ty_cuda_enter(); i++) {
-    launch(&b->waiting[i], b->params + b->waiting[i].at, b->waiting[i].code.function);
-    ty_cuda.launches++;
+    const Waiting *w = &b->waiting[i];
+    const i32 span = ty_cuda_span(SPAN_KERNEL, &w->label, 1);
+    launch(w, b->params + w->at, w->code.function);
+    ty_cuda_spanned(span);
+    ty_cuda.launches++, ty_cuda_run_now.launches++;
   }
 }
 
@@ -177,6 +188,7 @@ static KernelNode node_of(const Waiting *w, void **params) {
   return (KernelNode){.function = w->code.function,
                       .grid = {(unsigned)w->blocks, 1, 1},
                       .block = {w->threads, 1, 1},
+                      .shared = (unsigned)w->code.shared,
                       .params = params};
 }
 
@@ -345,6 +357,20 @@ static void make_room(void) {
   s->graph = NULL, ngraphs--;
 }
 
+static bool launch_graph(const Replay *g, const Batch *b) {
+  const i32 span = ty_cuda_span(SPAN_GRAPH, &b->waiting[0].label, g->n);
+  const bool ok = ty_cuda_ok(ty_cuda.graph_launch(g->exec, ty_cuda.stream), "cuGraphLaunch");
+  ty_cuda_spanned(span);
+  return ok;
+}
+
+/* Why kernels go one by one that are a graph's some time, or never. */
+static const char *reason(bool first, bool hopeless) {
+  if (first) return "these kernels come the first time: a graph runs them from the second time on";
+  return hopeless ? "no graph can be made of these kernels"
+                  : "the kernels of its graph are still being assembled";
+}
+
 static bool run_graph(Batch *b) {
   bool first, ok = false;
   ty_lock(&lock);
@@ -356,8 +382,9 @@ static bool run_graph(Batch *b) {
     make_room();
     if ((s->graph = make_graph(b, &s->hopeless))) ngraphs++, counts[ty_cuda.ordinal].graphs++;
   }
-  if (s->graph && set_graph(s->graph, b))
-    ok = ty_cuda_ok(ty_cuda.graph_launch(s->graph->exec, ty_cuda.stream), "cuGraphLaunch");
+  if (s->graph && set_graph(s->graph, b)) ok = launch_graph(s->graph, b);
+  if (ok) ty_cuda_run_now.graphs++, ty_cuda_run_now.nodes += b->n;
+  else ty_cuda_run_now.one_by_one = reason(first, s->hopeless);
   counts[ty_cuda.ordinal].graph_launches += ok;
   ty_unlock(&lock);
   return ok;
@@ -368,6 +395,8 @@ void ty_batch_flush(void) {
   Batch *b = own();
   if (!b || !b->n || inside) return;
   inside = true;
+  if (b->n < FEWEST)
+    ty_cuda_run_now.one_by_one = "there are too few kernels in a row for a graph to save anything";
   if (ty_cuda_enter() && (b->n < FEWEST || !run_graph(b))) launch_each(b);
   b->n = 0, b->bytes = 0;
   const i32 n = b->nfrees;

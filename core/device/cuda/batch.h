@@ -8,7 +8,7 @@
 
 /* Between these, launches of the calling thread wait for the end. Pairs may stand in pairs. */
 void ty_batch_begin(void);
-void ty_batch_end(void);
+void ty_batch_end(DeviceRun *run); /* tells what it was, all in all */
 /* Takes a launch of n bytes of parameters. False: none are gathered, the caller launches. */
 bool ty_batch_take(const CudaCode *c, i64 blocks, int threads, const void *params, size_t n);
 /* Launches what waits: before anything else goes to the stream. */

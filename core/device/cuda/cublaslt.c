@@ -353,11 +353,14 @@ static LibraryResult multiply(const Choice *c, const Product *p, void *y, const 
   void *workspace = NULL;
   if (c->workspace && !(workspace = ty_cuda_allocate((i64)c->workspace))) return LIBRARY_FAILED;
   ty_cuda_flush(); /* what is gathered comes before */
-  const int e = ty_cuda_enter()
-                    ? lt.matmul(handles[c->key.device], c->desc, &one, p->x[B].at, c->layout[B],
-                                p->x[A].at, c->layout[A], &zero, y, c->layout[Y], y, c->layout[Y],
-                                &c->algo, workspace, c->workspace, ty_cuda.stream)
-                    : 0;
+  const bool ready = ty_cuda_enter();
+  const i32 span = ready ? ty_cuda_span(SPAN_LIBRARY, &ty_cuda_label, 1) : -1;
+  const int e = ready ? lt.matmul(handles[c->key.device], c->desc, &one, p->x[B].at, c->layout[B],
+                                  p->x[A].at, c->layout[A], &zero, y, c->layout[Y], y, c->layout[Y],
+                                  &c->algo, workspace, c->workspace, ty_cuda.stream)
+                      : 0;
+  ty_cuda_spanned(span);
+  ty_cuda_run_now.libraries++;
   if (workspace) ty_cuda_free(workspace, (i64)c->workspace);
   return e ? fail(e, err) : LIBRARY_DONE;
 }

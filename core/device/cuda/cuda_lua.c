@@ -120,6 +120,34 @@ static int l_launches(lua_State *L) {
   return 1;
 }
 
+/* spans_start(): what goes to devices is noted from now on */
+static int l_spans_start(lua_State *L) {
+  (void)L;
+  ty_cuda_spans_start();
+  return 0;
+}
+
+/* spans_stop() -> a list of numbers, ten for each span: device, kind, begin, end (seconds of the engine's clock); kind,
+** plan, step and site as profile_stop has them; 1 where it was interpreted; bytes or kernels; and how many were lost */
+static int l_spans_stop(lua_State *L) {
+  i32 n;
+  i64 lost;
+  int at = 0;
+  const Span *s = ty_cuda_spans_stop(&n, &lost);
+  lua_newtable(L);
+  for (const Span *end = s + n; s < end; s++) {
+    const SpanLabel *l = &s->label;
+    const double v[] = {s->device,   s->kind,     s->begin * 1e-9, s->end * 1e-9,  l->kind,
+                        l->plan + 1, l->step + 1, l->site,         l->interpreted, (double)s->n};
+    for (size_t k = 0; k < TY_COUNT(v); k++) {
+      lua_pushnumber(L, v[k]);
+      lua_rawseti(L, -2, ++at);
+    }
+  }
+  lua_pushnumber(L, (lua_Number)lost);
+  return 2;
+}
+
 /* settle(): waits until all is assembled that was asked for */
 static int l_settle(lua_State *L) {
   (void)L;
@@ -128,9 +156,17 @@ static int l_settle(lua_State *L) {
 }
 
 TY_EXPORT int luaopen_tycho_cuda(lua_State *L) {
-  static const luaL_Reg fns[] = {{"open", l_open},         {"count", l_count},   {"about", l_about},
-                                 {"trim", l_trim},         {"limit", l_limit},   {"cache", l_cache},
-                                 {"launches", l_launches}, {"settle", l_settle}, {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"open", l_open},
+                                 {"count", l_count},
+                                 {"about", l_about},
+                                 {"trim", l_trim},
+                                 {"limit", l_limit},
+                                 {"cache", l_cache},
+                                 {"launches", l_launches},
+                                 {"settle", l_settle},
+                                 {"spans_start", l_spans_start},
+                                 {"spans_stop", l_spans_stop},
+                                 {NULL, NULL}};
   lua_newtable(L);
   for (const luaL_Reg *f = fns; f->name; f++) {
     lua_pushcfunction(L, f->func);

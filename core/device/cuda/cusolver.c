@@ -233,10 +233,13 @@ static bool fail(int status, const char **err) {
 /* Under the lock, with its workspace. */
 static bool run_all(Call *c, const i64 *step, int n, const char **err) {
   int e = solver.set_stream(handle, ty_cuda.stream);
+  const i32 span = ty_cuda_span(SPAN_LIBRARY, &ty_cuda_label, c->d->count);
   for (i64 i = 0; i < c->d->count && !e; i++) {
     e = run(c);
     for (int o = 0; o < n; o++) c->at[o] += step[o];
   }
+  ty_cuda_spanned(span);
+  ty_cuda_run_now.libraries++;
   return e ? fail(e, err) : true;
 }
 
@@ -263,7 +266,7 @@ bool ty_cuda_solve(const Job *j, void *const *buf, const char **err) {
   ty_cuda_flush(); /* what is gathered comes before */
   if (ok && ty_cuda_enter()) ok = run_all(&c, step, n, err);
   if (c.nhost && ty_cuda_enter()) /* which the library may still read */
-    ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize");
+    ty_cuda_settle();
   ty_mem_free(c.host);
   if (c.device) ty_cuda_free(c.device, (i64)c.ndevice);
   ty_unlock(&lock);

@@ -22,7 +22,7 @@ static Receipt receive(const Device *from, void *to, const void *x, i64 bytes, S
 }
 
 #define ON(n) ty_cuda_use(&ty_cuda_all[n])
-#define DEVICE(n, label) \
+#define DEVICE(n, text) \
   static Kernel *make_##n(const Program *p) { return ON(n), ty_cuda_make(p); } \
   static void *allocate_##n(i64 bytes) { return ON(n), ty_cuda_allocate(bytes); } \
   static void free_##n(void *p, i64 bytes) { ON(n), ty_cuda_free(p, bytes); } \
@@ -45,17 +45,17 @@ static Receipt receive(const Device *from, void *to, const void *x, i64 bytes, S
                           Stream *s, const char **err) { \
     return ON(n), ty_cuda_perform(j, buf, scalar, panels, s, err); \
   } \
+  static void note_##n(const Stream *s) { ON(n), ty_cuda_note(s); } \
+  static bool passed_##n(Stream *s, const char **err) { return ON(n), ty_cuda_passed(s, err); } \
   static void begin_##n(void) { ON(n), ty_batch_begin(); } \
-  static void end_##n(void) { ON(n), ty_batch_end(); } \
-  static void *queue_##n(void) { return ON(n), ty_cuda_queue(); } \
-  static int idle_##n(void) { return ON(n), ty_cuda_idle(); } \
+  static void end_##n(DeviceRun *run) { ON(n), ty_batch_end(run); } \
   static const Machine machine_##n = {.name = "cuda", \
                                       .make = make_##n, \
                                       .run = ty_cuda_run, \
                                       .reserve = ty_cuda_reserve, \
                                       .drop = ty_cuda_drop, \
                                       .bytes = ty_cuda_bytes}; \
-  static const Device device_##n = {.name = label, \
+  static const Device device_##n = {.name = text, \
                                     .machine = &machine_##n, \
                                     .allocate = allocate_##n, \
                                     .free = free_##n, \
@@ -68,8 +68,11 @@ static Receipt receive(const Device *from, void *to, const void *x, i64 bytes, S
                                     .perform = perform_##n, \
                                     .begin = begin_##n, \
                                     .end = end_##n, \
-                                    .queue = queue_##n, \
-                                    .idle = idle_##n};
+                                    .label = ty_cuda_span_label, \
+                                    .note = note_##n, \
+                                    .passed = passed_##n, \
+                                    .sides = &ty_cuda_sides, \
+                                    .number = n};
 
 DEVICE(0, "cuda")
 DEVICE(1, "cuda:1")

@@ -627,7 +627,10 @@ static bool launch(Gen *G, i64 blocks) {
   bool ok = ty_cuda_in(memory, G->step, bytes, &err);
   i64 block[INTERPRET_PARAMS] = {(i64)ty_cuda_word(G->r->stream), (i64)(uintptr_t)memory,
                                  (i64)(uintptr_t)(memory + bytes)};
+  ty_cuda_label.interpreted = true;
   ok = ok && block[INTERPRET_WORD] && ty_cuda_launch(code_of(), blocks, INTERPRET_THREADS, block);
+  ty_cuda_label.interpreted = false;
+  ty_cuda_run_now.interpreted += ok;
   ty_cuda_free(memory, bytes + room);
   return ok;
 }
