@@ -277,14 +277,15 @@ INLINE void NAME(transpose)(V *v) {
 #endif
 }
 
-/* Lines that lie along memory, `col` apart, to rows of `cols` and back: rows by turns of one array and another, `step` to the
-** next of the same. Such arrays are those of real and imaginary parts, or the odd and the even rows of one. */
+/* Lines that lie along memory, `col` apart, to rows of `cols` and back: rows by turns of one array and another, `step`
+** to the next of the same. Such arrays are those of real and imaginary parts, or the odd and the even rows of one. */
 typedef struct NAME(Rows) {
   T *a, *b;
   i64 step;
 } NAME(Rows);
 
-/* n numbers of each line, VL of VL lines at once; the last ones once more. Rule 3: the last columns come first, rows ascend. */
+/* n numbers of each line, VL of VL lines at once; the last ones once more. Rule 3: the last columns come first, rows
+** ascend. */
 FAR void NAME(lines_in)(NAME(Rows) y, const T *x, i64 col, i64 n, i64 cols) {
   for (i64 c = (cols - 1) / VL * VL; c >= 0; c -= VL) {
     const i64 lines = TY_MIN(VL, cols - c);

@@ -4,7 +4,7 @@
 ** out, and y is undefined.
 **
 ** The order of the arithmetic is that of the plan, which the length alone decides (fft_plan.c); how lines are grouped and
-** shared out does not show. Lines go one by one, with vectors along the line, or FFT_COLUMNS at a time side by side:
+** shared out does not show. Lines go one by one, with vectors along the line, or FFT_COLUMNS and more at a time side by side:
 ** where they lie so, and where a length's first passes are no match for vectors. A long line is shared out to threads
 ** itself. The inverse is the transform with real and imaginary parts exchanged.
 */
@@ -435,8 +435,8 @@ static void parts_run(void *arg, i64 begin, i64 end) {
     }
 }
 
-/* How many columns go side by side: more where there are plenty for every thread, and the arrays of a pass stay in the first
-** cache; or where passes are many, over short rows. */
+/* How many columns go side by side: more where there are plenty for every thread, and the arrays of a pass stay in the
+** first cache; or where passes are many, over short rows. */
 static i64 columns(const Lines *l, int threads) {
   const i64 lines = l->inner > 1 ? l->inner : l->outer;
   if (is_long(l->p) || lines < FEW_LINES) return 1;
