@@ -250,10 +250,8 @@ static ATTR void NAME(pass)(const FftPass *p, const void *xr, const void *xi, vo
 /* ---- from elsewhere and back ------------------------------------------------------------------- */
 
 #define LANE (16 / (int)sizeof(T)) /* elements that a shuffle moves among each other */
-#define SIDE \
-  (VBYTES == 16 \
-       ? 2 * VL \
-       : VL) /* lines that are turned at once: 32 bytes of a row, half a line of the cache */
+/* Lines that are turned at once: 32 bytes of a row, half a line of the cache. */
+#define SIDE (VBYTES == 16 ? 2 * VL : VL)
 
 /* A square of VL rows to its columns: squares within lanes, then lanes. */
 INLINE void NAME(transpose)(V *v) {
