@@ -250,6 +250,8 @@ static ATTR void NAME(pass)(const FftPass *p, const void *xr, const void *xi, vo
 /* ---- from elsewhere and back ------------------------------------------------------------------- */
 
 #define LANE (16 / (int)sizeof(T)) /* elements that a shuffle moves among each other */
+/* Lines that are turned at once: 32 bytes of a row, half a line of the cache. */
+#define SIDE (VBYTES == 16 ? 2 * VL : VL)
 
 /* A square of VL rows to its columns: squares within lanes, then lanes. */
 INLINE void NAME(transpose)(V *v) {
@@ -284,21 +286,26 @@ typedef struct NAME(Rows) {
   i64 step;
 } NAME(Rows);
 
-/* n numbers of each line, VL of VL lines at once; the last ones once more. Rule 3: the last columns come first, rows
+/* n numbers of each line, VL of SIDE lines at once; the last ones once more. Rule 3: the last columns come first, rows
 ** ascend. */
 FAR void NAME(lines_in)(NAME(Rows) y, const T *x, i64 col, i64 n, i64 cols) {
-  for (i64 c = (cols - 1) / VL * VL; c >= 0; c -= VL) {
-    const i64 lines = TY_MIN(VL, cols - c);
+  for (i64 c = (cols - 1) / SIDE * SIDE; c >= 0; c -= SIDE) {
+    const i64 lines = TY_MIN(SIDE, cols - c);
     const T *from = x + c * col;
     T *a = y.a + c, *b = y.b + c;
     i64 i = 0;
     for (; i + VL <= n; i = i + VL < n && i + 2 * VL > n ? n - VL : i + VL) {
-      V v[VL];
+      V v[SIDE];
       UNROLL
-      for (int k = 0; k < VL; k++) v[k] = GET(from + i + TY_MIN(k, lines - 1) * col);
-      NAME(transpose)(v);
+      for (int k = 0; k < SIDE; k++) v[k] = GET(from + i + TY_MIN(k, lines - 1) * col);
       UNROLL
-      for (int k = 0; k < VL; k++) AT((k & 1 ? b : a) + i * y.step / 2 + k / 2 * y.step) = v[k];
+      for (int g = 0; g < SIDE; g += VL) NAME(transpose)(v + g);
+      UNROLL
+      for (int k = 0; k < VL; k++) {
+        T *to = (k & 1 ? b : a) + i * y.step / 2 + k / 2 * y.step;
+        UNROLL
+        for (int g = 0; g < SIDE; g += VL) AT(to + g) = v[g + k];
+      }
     }
     for (; i < n; i++)
       for (i64 k = 0; k < lines; k++) (i & 1 ? b : a)[i / 2 * y.step + k] = from[i + k * col];
@@ -306,18 +313,22 @@ FAR void NAME(lines_in)(NAME(Rows) y, const T *x, i64 col, i64 n, i64 cols) {
 }
 
 FAR void NAME(lines_out)(T *y, i64 col, NAME(Rows) x, i64 n, i64 cols, T by) {
-  for (i64 c = 0; c < cols; c += VL, y += VL * col) {
-    const i64 lines = TY_MIN(VL, cols - c);
+  for (i64 c = 0; c < cols; c += SIDE, y += SIDE * col) {
+    const i64 lines = TY_MIN(SIDE, cols - c);
     const T *a = x.a + c, *b = x.b + c;
     i64 i = 0;
     for (; i + VL <= n; i = i + VL < n && i + 2 * VL > n ? n - VL : i + VL) {
-      V v[VL];
+      V v[SIDE];
       UNROLL
-      for (int k = 0; k < VL; k++)
-        v[k] = GET((k & 1 ? b : a) + i * x.step / 2 + k / 2 * x.step) * by;
-      NAME(transpose)(v);
+      for (int k = 0; k < VL; k++) {
+        const T *p = (k & 1 ? b : a) + i * x.step / 2 + k / 2 * x.step;
+        UNROLL
+        for (int g = 0; g < SIDE; g += VL) v[g + k] = GET(p + g) * by;
+      }
       UNROLL
-      for (int k = 0; k < VL; k++)
+      for (int g = 0; g < SIDE; g += VL) NAME(transpose)(v + g);
+      UNROLL
+      for (int k = 0; k < SIDE; k++)
         if (k < lines) AT(y + i + k * col) = v[k];
     }
     for (; i < n; i++)
@@ -724,3 +735,4 @@ static const FftKern NAME(fft) = {.size = sizeof(T),
 #undef I
 #undef VL
 #undef LANE
+#undef SIDE

@@ -990,7 +990,7 @@ local M = {
   { file = "kernels/fft_micro.h", what = "the middle outputs of a butterfly of eight are not turned",
     from = "im[5] = -r2;", to = "im[5] = r2;" },
   { file = "kernels/fft_micro.h", what = "what is beyond a row of lines turned overwrites the next row",
-    from = "for (i64 c = (cols - 1) / VL * VL; c >= 0; c -= VL)", to = "for (i64 c = 0; c < cols; c += VL)" },
+    from = "for (i64 c = (cols - 1) / SIDE * SIDE; c >= 0; c -= SIDE)", to = "for (i64 c = 0; c < cols; c += SIDE)" },
   { file = "kernels/fft_micro.h", what = "a line behind the last that is turned back is written",
     from = "if (k < lines) AT(y + i + k * col) = v[k];", to = "if (k <= lines) AT(y + i + k * col) = v[k];" },
   { file = "core/device/cpu/fft_plan.c", what = "roots of unity in odd octants are counted from the wrong end",
