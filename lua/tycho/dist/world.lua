@@ -98,7 +98,8 @@ local function all_ranks(size)
 end
 
 --- What dist.so makes steps of plans.
-local CAPTURED = { "agree", "exchange", "expect", "records", "reduce", "nccl_exchange", "nccl_gather", "nccl_broadcast", "nccl_reduce" }
+local CAPTURED = { "agree", "exchange", "expect", "records", "reduce", "nccl_exchange", "nccl_gather", "nccl_broadcast",
+  "nccl_reduce" }
 
 local function set_patience(w, seconds) C.settings(seconds, os.getenv "TYCHO_DIST_FAILED" or "", w.near) end
 
