@@ -161,6 +161,38 @@ return function(ty)
     return outside_of(layers_of(sizes), ty.randn(batch, sizes[1]), sizes[#sizes], compile, all)
   end
 
+  --- What a step of two layers cannot do without, written by hand and without a tape: forward, loss, gradients and
+  --- update, which hand on their values. apart: what each of them is given to; nil: they are as they are.
+  function models.by_hand(sizes, batch, apart)
+    local d, h, classes = unpack(sizes)
+    local x, target = ty.randn(batch, d), ty.randint(1, classes, { batch })
+    local w1, b1, w2, b2 = ty.randn(d, h) * 0.1, ty.zeros(h), ty.randn(h, classes) * 0.1, ty.zeros(classes)
+    local hot = target:reshape(batch, 1):eq(ty.arange(1, classes + 1)):to "f32"
+    local function forward(images)
+      local hidden = (images:matmul(w1) + b1):relu()
+      return hidden, hidden:matmul(w2) + b2
+    end
+    local function loss_of(y, labels) return ty.cross_entropy(y, labels) end
+    local function gradients(images, hidden, y)
+      local e = (y - y:max(2, true)):exp()
+      local g = (e / e:sum(2, true) - hot) / batch
+      local gh = ty.where(hidden:gt(0), g:matmul(w2:t()), 0)
+      return images:t():matmul(gh), gh:sum(1), hidden:t():matmul(g), g:sum(1)
+    end
+    local function update(...)
+      for i, w in ipairs { w1, b1, w2, b2 } do w:sub_(select(i, ...) * 0.01) end
+    end
+    if apart then
+      forward, loss_of, gradients, update = apart(forward), apart(loss_of), apart(gradients), apart(update)
+    end
+    return function(images)
+      local hidden, y = forward(images)
+      local loss = loss_of(y, target)
+      update(gradients(images, hidden, y))
+      return loss
+    end, x
+  end
+
   --- What a forward pass is called with whose sizes change: the model, what gives an input of n rows or positions, and
   --- the least and the largest n.
   local sized = {

@@ -19,14 +19,8 @@
 #define MOVED(a) NAME(a)
 #endif
 
-/* Large: loops are written out. Not where better sets exist. */
-#if VBYTES > 16 || !defined(__x86_64__)
-#define LARGE 1
+/* Loops of small counts are written out. */
 #define UNROLL _Pragma("GCC unroll 8")
-#else
-#define LARGE 0
-#define UNROLL _Pragma("GCC unroll 1")
-#endif
 
 /* Two vectors as one list of elements, of which some are taken. */
 #if defined(__clang__)
@@ -106,7 +100,6 @@
 #undef TAKE
 #undef MOVES
 #undef MOVED
-#undef LARGE
 #undef UNROLL
 #undef BACK16
 #undef EVEN16

@@ -111,9 +111,7 @@ INLINE void NAME(put)(const NAME(Job) * j, const T *w, T *yr, T *yi, int k, V re
     EACH for (int k = h; k > 0; k--) NAME(put)(j, w, yr, yi, r - k, ur[k - 1], ui[k - 1]); \
   }
 ODD(odd, )
-#if LARGE
 ODD(small, _Pragma("GCC unroll 2"))
-#endif
 #undef ODD
 
 INLINE void NAME(even)(const NAME(Job) * j, const T *w, const T *xr, const T *xi, T *yr, T *yi,
@@ -144,10 +142,8 @@ RADIX(2, even, 2)
 RADIX(4, even, 4)
 RADIX(8, even, 8)
 RADIX(_odd, odd, j->r)
-#if LARGE
 RADIX(3, small, 3)
 RADIX(5, small, 5)
-#endif
 #undef RADIX
 
 INLINE NAME(BlockFn) * NAME(block_of)(int r) {
@@ -155,10 +151,8 @@ INLINE NAME(BlockFn) * NAME(block_of)(int r) {
   case 2: return NAME(block2);
   case 4: return NAME(block4);
   case 8: return NAME(block8);
-#if LARGE
   case 3: return NAME(block3);
   case 5: return NAME(block5);
-#endif
   default: return NAME(block_odd);
   }
 }
@@ -257,26 +251,24 @@ static ATTR void NAME(pass)(const FftPass *p, const void *xr, const void *xi, vo
 
 #define LANE (16 / (int)sizeof(T)) /* elements that a shuffle moves among each other */
 
-#define WRITTEN_OUT _Pragma("GCC unroll 8")
-
 /* A square of VL rows to its columns: squares within lanes, then lanes. */
 INLINE void NAME(transpose)(V *v) {
   V t[VL];
-  WRITTEN_OUT
+  UNROLL
   for (int g = 0; g < VL; g += LANE) {
-    WRITTEN_OUT
+    UNROLL
     for (int d = LANE; d > 1; d /= 2) {
-      WRITTEN_OUT
+      UNROLL
       for (int k = 0; k < LANE / 2; k++) {
         t[2 * k] = PICK(ZIP, v[g + k], v[g + k + LANE / 2]);
         t[2 * k + 1] = PICK(ZAP, v[g + k], v[g + k + LANE / 2]);
       }
-      WRITTEN_OUT
+      UNROLL
       for (int k = 0; k < LANE; k++) v[g + k] = t[k];
     }
   }
 #if VBYTES == 32
-  WRITTEN_OUT
+  UNROLL
   for (int k = 0; k < LANE; k++) {
     const V low = PICK(FIRST, v[k], v[k + LANE]);
     v[k + LANE] = PICK(LAST, v[k], v[k + LANE]);
@@ -301,10 +293,10 @@ FAR void NAME(lines_in)(NAME(Rows) y, const T *x, i64 col, i64 n, i64 cols) {
     i64 i = 0;
     for (; i + VL <= n; i = i + VL < n && i + 2 * VL > n ? n - VL : i + VL) {
       V v[VL];
-      WRITTEN_OUT
+      UNROLL
       for (int k = 0; k < VL; k++) v[k] = GET(from + i + TY_MIN(k, lines - 1) * col);
       NAME(transpose)(v);
-      WRITTEN_OUT
+      UNROLL
       for (int k = 0; k < VL; k++) AT((k & 1 ? b : a) + i * y.step / 2 + k / 2 * y.step) = v[k];
     }
     for (; i < n; i++)
@@ -319,11 +311,11 @@ FAR void NAME(lines_out)(T *y, i64 col, NAME(Rows) x, i64 n, i64 cols, T by) {
     i64 i = 0;
     for (; i + VL <= n; i = i + VL < n && i + 2 * VL > n ? n - VL : i + VL) {
       V v[VL];
-      WRITTEN_OUT
+      UNROLL
       for (int k = 0; k < VL; k++)
         v[k] = GET((k & 1 ? b : a) + i * x.step / 2 + k / 2 * x.step) * by;
       NAME(transpose)(v);
-      WRITTEN_OUT
+      UNROLL
       for (int k = 0; k < VL; k++)
         if (k < lines) AT(y + i + k * col) = v[k];
     }
@@ -669,7 +661,7 @@ INLINE void NAME(unite_at)(const NAME(Side) * j, T *y, T *v, T *ur, T *ui, i64 c
         AT(own + k * VL) = (V){0} + w[k * p->span + i]; \
       for (i64 q = 0; q < n; q += VL, x += VL, v += VL, ur += VL, ui += VL) { \
         if (p->r == 3) NAME(what)(j, x, v, ur, ui, n - q, 3); \
-        else if (LARGE && p->r == 5) NAME(what)(j, x, v, ur, ui, n - q, 5); \
+        else if (p->r == 5) NAME(what)(j, x, v, ur, ui, n - q, 5); \
         else NAME(what)(j, x, v, ur, ui, n - q, j->r); \
         if (w && cols == 1) j->w += VL; \
       } \
@@ -695,9 +687,14 @@ static ATTR void NAME(unite)(const FftPass *p, const void *v, const void *ur, co
   (p, &j, y, (T *)(uintptr_t)v, (T *)(uintptr_t)ur, (T *)(uintptr_t)ui, cols);
 }
 
-static ATTR void NAME(negate)(void *a, i64 n) {
-  T *x = a;
-  for (i64 i = 0; i < n; i++) x[i] = -x[i];
+static ATTR void NAME(conjugate)(const FftLine *y, const FftLine *x, i64 n, i64 cols) {
+  for (i64 i = 0; i < n; i++) {
+    const T *xr = (const T *)x->re + i * x->row, *xi = (const T *)x->im + i * x->row;
+    T *yr = (T *)y->re + i * y->row, *yi = (T *)y->im + i * y->row;
+    i64 c = 0;
+    for (; c + VL <= cols; c += VL) AT(yr + c) = GET(xr + c), AT(yi + c) = -GET(xi + c);
+    for (; c < cols; c++) yr[c] = xr[c], yi[c] = -xi[c];
+  }
 }
 
 #endif
@@ -713,7 +710,7 @@ static const FftKern NAME(fft) = {.size = sizeof(T),
                                   .mirror = MOVED(mirror),
                                   .halve = MOVED(halve),
                                   .unite = MOVED(unite),
-                                  .negate = MOVED(negate)};
+                                  .conjugate = MOVED(conjugate)};
 
 #undef V
 #undef AT

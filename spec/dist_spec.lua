@@ -384,9 +384,9 @@ describe("tensors of CUDA devices", function()
       local ok, why = pcall(loss.item, loss)
       print(not ok and before == weights() and jit.explain(step).skips == 5 and "kept", why)
     ]])
-    for call, sentence in pairs { [14] = "there", [16] = "back" } do -- the last three are the last step's: Send, Recv, AllGather
+    for call = H.long and 14 or 16, 16, 2 do -- the last three are the last step's: Send, Recv, AllGather
       local out = ranks(some, 2, ("'%s'"):format(step), env .. " FAKE_NCCL_KILL=" .. call)
-      assert.truthy(out:find("%[0%] kept\t[^\n]*kept.lua:%d+: backward: rank 1 was ended by signal 9, Killed\n"), sentence .. ": " .. out)
+      assert.truthy(out:find("%[0%] kept\t[^\n]*kept.lua:%d+: backward: rank 1 was ended by signal 9, Killed\n"), out)
     end
   end)
   probe("are received in the order in which they were sent, whatever their tags are", function()
@@ -417,7 +417,7 @@ describe("a training step", function()
         opt:step()
         return loss:detach()
       end)
-      for _ = 1, 3 do step(ty.ones(%d, 300)) end
+      for _ = 1, 2 do step(ty.ones(%d, 300)) end
       assert(tostring(jit.explain(step)):find "; 6 exchanges with other ranks")
     ]]):format(rows))
     local out, status = ranks(some, n, ("-q '%s'"):format(script), "TYCHO_DUMP=p " .. env)

@@ -24,13 +24,20 @@ static Type type_of(lua_State *L) {
   return *ty_dist_lent.type(L, luaL_checkstring(L, WHO), lua_isnil(L, Y) ? X : Y);
 }
 
+/* Bytes of the tensor at index i; 0 where there is none. */
+static i64 bytes_at(lua_State *L, int i) {
+  return lua_isnil(L, i) ? 0 : ty_type_bytes(ty_dist_lent.type(L, luaL_checkstring(L, WHO), i));
+}
+
+/* What sends alone has a result, too, that nobody sees. */
 static int record(lua_State *L, ExchangeHead *h, const Message *m) {
-  const Type t = type_of(L);
-  if (lua_isnil(L, X) || lua_isnil(L, Y))
-    ty_dist_lent.enter(L, "sends or receives a single message");
+  Type t = type_of(L);
+  const bool gives = bytes_at(L, Y) != 0, takes = bytes_at(L, X) && !lua_rawequal(L, X, Y);
   if (ty_is_complex(t.dtype)) ty_dist_lent.enter(L, "exchanges complex numbers");
   h->device = t.device;
-  ty_dist_push_call(L, h, m, &t, Y, lua_rawequal(L, X, Y) ? 0 : X);
+  if (!gives) t = (Type){.dtype = T_U8, .device = t.device, .rank = 1, .dims = {1}};
+  if (gives || takes) ty_dist_push_call(L, h, m, &t, gives ? Y : 0, takes ? X : 0);
+  if (!gives) lua_pushvalue(L, Y);
   return 1;
 }
 

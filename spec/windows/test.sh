@@ -9,7 +9,7 @@
 # (bench, docs, editors, embed, evaluate_all, examples, export, host_examples, hosts, install, levels, meta, packages,
 # profile, repl, x64), hooks, devices or states made in C (far, hooks, threads), signals and forks (interrupt, pool),
 # /proc (checked, collect, files_memory, memory, pages), libraries that are not looked for here (linalg: OpenBLAS;
-# image: libpng, libturbojpeg; dist: MPI; cuda_trouble: drivers made in C). CLAIMS are those of other specs, for the same reasons and for libzip; the last ones are
+# image: libpng, libturbojpeg; dist: MPI; cuda_trouble: drivers made in C; toolkit: headers). CLAIMS are those of other specs, for the same reasons and for libzip; the last ones are
 # files that Windows does not replace while they are mapped, and rights and links that it does not have.
 folder=$(cd "$1" && pwd) || exit 1
 shift
@@ -18,7 +18,7 @@ mkdir -p "$folder/test" "$folder/tmp"
 cd "$here" || exit 1
 
 LEFT="bench docs editors embed evaluate_all examples export host_examples hosts install levels meta packages profile repl
-  x64 far hooks threads interrupt pool checked collect files_memory memory pages linalg image dist cuda_trouble"
+  x64 far hooks threads interrupt pool checked collect files_memory memory pages linalg image dist cuda_trouble toolkit"
 CLAIMS="gives in ONNX Runtime
 composites det
 composites inv

@@ -236,6 +236,11 @@ static FftLine odd_mirrored(const FftPlan *P, const FftLine *x, i64 k, i64 direc
   return from(x, P->n - k - r * direct, -r, size);
 }
 
+/* Rows of a from number i on. */
+static FftLine odd_rows(const Scratch *s, i64 i, i64 cols, int size) {
+  return (FftLine){row_of(s->a[0], i, cols, size), row_of(s->a[1], i, cols, size), cols};
+}
+
 /* From rows of x, real, to the rows of y. */
 static bool odd_forward(const FftPlan *P, const FftKern *K, char *x, const FftLine *y, i64 cols,
                         char *mem) {
@@ -257,10 +262,8 @@ static bool odd_forward(const FftPlan *P, const FftKern *K, char *x, const FftLi
     const i64 direct = odd_direct(P, k), more = p->m - direct;
     const FftLine a = from(y, k, p->r, K->size), b = odd_mirrored(P, y, k, direct, K->size);
     K->scatter(&a, 1, s.a[0], s.a[1], direct, cols, 1);
-    if (!more) continue;
-    char *re = row_of(s.a[0], direct, cols, K->size), *im = row_of(s.a[1], direct, cols, K->size);
-    K->negate(im, more * cols);
-    K->scatter(&b, 1, re, im, more, cols, 1);
+    const FftLine others = odd_rows(&s, direct, cols, K->size);
+    K->conjugate(&b, &others, more, cols);
   }
   const FftLine rest = from(y, 0, p->r, K->size);
   if (P->sub[1]) return odd_forward(P->sub[1], K, m.v, &rest, cols, m.rest);
@@ -293,9 +296,9 @@ static bool odd_back(const FftPlan *P, const FftKern *K, const FftLine *x, char 
     Scratch s = odd_output(&m, k, aside);
     const i64 direct = odd_direct(P, k), more = p->m - direct;
     const FftLine a = from(x, k, p->r, K->size), b = odd_mirrored(P, x, k, direct, K->size);
-    char *re = row_of(s.a[0], direct, cols, K->size), *im = row_of(s.a[1], direct, cols, K->size);
+    const FftLine others = odd_rows(&s, direct, cols, K->size);
     K->gather(s.a[0], s.a[1], &a, 1, direct, cols);
-    if (more) K->gather(re, im, &b, 1, more, cols), K->negate(im, more * cols);
+    K->conjugate(&others, &b, more, cols);
     exchange(s.a), exchange(s.b);
     if (P->sub[0] && !any_rows(P->sub[0], K, &s, cols)) return false;
   }

@@ -40,7 +40,8 @@ typedef struct FftKern {
   /* And back, the last pass; what is in u counts `weight` times. */
   void (*unite)(const FftPass *p, const void *v, const void *ur, const void *ui, i64 step, void *y,
                 i64 cols, double weight);
-  void (*negate)(void *a, i64 n);
+  /* y = the conjugates of x, n rows of each. */
+  void (*conjugate)(const FftLine *y, const FftLine *x, i64 n, i64 cols);
 } FftKern;
 const FftKern *ty_fft_kern(int dtype); /* f32 or f64 */
 

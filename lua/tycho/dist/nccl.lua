@@ -91,16 +91,19 @@ return function(W)
 
   --- y, in equal parts x of all ranks.
   function M.gather(who, group, x, y)
+    if ty.is_complex(x) then return ty.view_as_complex(M.gather(who, group, ty.view_as_real(x), ty.view_as_real(y))) end
     return C.nccl_gather(who, communicator(who, group, "data", x), x, y, 0, x:numel())
   end
 
   --- y, whose n elements behind `from` are a part of each rank, in equal parts; before, its own is there.
   function M.spread(who, group, y, from, n)
+    if ty.is_complex(y) then return ty.view_as_complex(M.spread(who, group, ty.view_as_real(y), 2 * from, 2 * n)) end
     return C.nccl_gather(who, communicator(who, group, "back", y), y, y, from, n / #group.ranks)
   end
 
   --- x of rank `root`, by its place in the group.
   function M.broadcast(who, group, x, root)
+    if ty.is_complex(x) then return ty.view_as_complex(M.broadcast(who, group, ty.view_as_real(x), root)) end
     local y = ty.empty(x.shape, { dtype = x.dtype, device = x.device })
     return C.nccl_broadcast(who, communicator(who, group, "data", x), x, y, root)
   end

@@ -221,19 +221,18 @@ end
 --- what comes belongs, if not where x lies.
 function M.exchange(who, group, kind, x, sends, to, dims, receives, device)
   device = device or x and x.device or "cpu"
-  if device ~= "cpu" then
-    nccl = nccl or M.nccl()
-    return nccl.exchange(who, group, kind, x, sends, to, dims, receives, device)
-  end
-  local tag = M.tag(group, kind)
   if complex_reals[x and x.dtype or to] and C.records() then
     local reals = x and ty.view_as_real(x)
     if is_tensor(to) then to = rawequal(x, to) and reals or ty.view_as_real(to)
     elseif to then to, dims = complex_reals[to], with_pairs(dims) end
-    local y = C.exchange(who, tag, group.ranks, group.index, reals, doubled(sends), to, dims, doubled(receives))
+    local y = M.exchange(who, group, kind, reals, doubled(sends), to, dims, doubled(receives), device)
     return y and ty.view_as_complex(y)
   end
-  return C.exchange(who, tag, group.ranks, group.index, x, sends, to, dims, receives)
+  if device ~= "cpu" then
+    nccl = nccl or M.nccl()
+    return nccl.exchange(who, group, kind, x, sends, to, dims, receives, device)
+  end
+  return C.exchange(who, M.tag(group, kind), group.ranks, group.index, x, sends, to, dims, receives)
 end
 
 ---------------------------------------------------------------------------------------------------------- groups
