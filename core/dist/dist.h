@@ -20,6 +20,8 @@ void ty_dist_at_exit(void (*fn)(int status));
 /* From now on abort() between arm and disarm, on their thread, goes on at the point instead. */
 void ty_dist_catch_abort(void);
 sigjmp_buf *ty_dist_arm(void);
+/* Of a process that exits: what takes longer ends likewise. */
+void ty_dist_limit(int seconds);
 int ty_dist_disarm(int y); /* gives y */
 
 /* --- exchange.c */

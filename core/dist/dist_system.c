@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 void *ty_dist_library(const char *const *names) {
   void *library = NULL;
@@ -76,6 +77,19 @@ void ty_dist_catch_abort(void) {
   sigaction(SIGABRT, &a, &caught.before);
   setenv("UCX_HANDLE_ERRORS", "none",
          0); /* no backtrace of what is caught: UCX reads it when it is loaded */
+}
+
+static void on_alarm(int signal) {
+  if (!caught.armed) return;
+  if (!pthread_equal(pthread_self(), caught.thread)) pthread_kill(caught.thread, signal);
+  else on_abort(signal);
+}
+
+void ty_dist_limit(int seconds) {
+  struct sigaction a = {.sa_handler = on_alarm, .sa_flags = SA_NODEFER};
+  sigemptyset(&a.sa_mask);
+  sigaction(SIGALRM, &a, NULL);
+  alarm((unsigned)seconds);
 }
 
 sigjmp_buf *ty_dist_arm(void) {

@@ -58,6 +58,9 @@
   if (sigsetjmp(*ty_dist_arm(), 0)) return MPI_ABORTED; \
   return ty_dist_disarm(call)
 
+/* MPICH's ends of a connection may wait for each other for ever there, where packets were lost. All messages have come. */
+enum { FINALIZE_SECONDS = 10 };
+
 /* --- Open MPI */
 
 static void *opened;

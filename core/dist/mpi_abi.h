@@ -52,7 +52,9 @@ static int ABI(start)(int *rank, int *size) {
 
 static int ABI(finalize)(void) {
   int ended = 0, e = ABI(calls).Finalized(&ended);
-  return e || ended ? e : ABI(calls).Finalize();
+  if (e || ended) return e;
+  ty_dist_limit(FINALIZE_SECONDS);
+  GUARDED(ABI(calls).Finalize());
 }
 
 static int ABI(send)(const void *p, int bytes, int to, int tag, Request *r) {
