@@ -13,8 +13,7 @@
 **    others is not exchanged any more, and what Lua would begin anew they have done.
 */
 #include "base/system.h"
-#include "device/call_library.h"
-#include "dist/dist.h"
+#include "dist/nccl.h"
 #include "ir/type.h"
 
 struct Agreeing {
@@ -109,7 +108,9 @@ typedef struct Going Going;
 struct Going {
   Going *next;
   const void *y;
-  Flight *flight;
+  Flight *flight; /* its messages */
+  void *end;      /* of tensors of a device */
+  const ExchangeHead *head;
   u8 came[AGREE_TEXT]; /* a message that is expected */
 };
 
@@ -149,19 +150,25 @@ static Flight *begin_messages(const Exchange *e, const u8 *from, u8 *to) {
 static CallAnswer begin_exchange(const AsyncCall *c, const void *x, void *y, CallRun *r) {
   const Exchange *e = (const Exchange *)c;
   const ExchangeHead *h = &e->head;
+  const void *from = c->takes ? x : y;
   Going *g = ty_mem_zalloc(sizeof *g);
   enter(r);
   run_of_first = r->run;
   if (!g) ty_world_fail_here(h->who, "is out of memory");
+  else if (h->comm) g->end = ty_nccl_begin(h, e->m, from, y);
   else if (h->kind == REDUCES)
     g->flight = ty_world_reduce(h->who, x, y, c->gives / ty_dtypes[h->dtype].bytes, h->dtype,
                                 (MpiOp)h->op, h->team);
-  else g->flight = begin_messages(e, c->takes ? x : y, h->kind == EXPECTS ? g->came : y);
-  if (!g || !g->flight) return failed(r); /* what was posted is still read and written */
-  g->y = y;
-  g->next = going;
+  else g->flight = begin_messages(e, from, h->kind == EXPECTS ? g->came : y);
+  if (!g || (!g->flight && !g->end))
+    return failed(r); /* what was posted is still read and written */
+  g->next = going, g->y = y, g->head = h;
   going = g;
   return CALL_DONE;
+}
+
+static bool end_going(const Going *g, const CallRun *r) {
+  return g->end ? ty_nccl_end(g->head, g->end, r->stream) : ty_world_end(g->flight);
 }
 
 static CallAnswer end_exchange(const AsyncCall *c, const void *y, CallRun *r) {
@@ -171,7 +178,7 @@ static CallAnswer end_exchange(const AsyncCall *c, const void *y, CallRun *r) {
   enter(r);
   while (*at && (*at)->y != y) at = &(*at)->next;
   Going *g = *at;
-  if (!g || !ty_world_end(g->flight)) return failed(r);
+  if (!g || !end_going(g, r)) return failed(r);
   const bool same =
       e->head.kind != EXPECTS || !memcmp(g->came, e->head.text, (size_t)e->m[0].bytes);
   *at = g->next;
@@ -208,10 +215,10 @@ static const char *disagree(const Exchange *e, const Agreeing *a) {
 }
 
 /* Other ranks have come as far: what this one began ends. */
-static bool end_all(void) {
+static bool end_all(const CallRun *r) {
   while (going) {
     Going *g = going;
-    if (!ty_world_end(g->flight)) return false;
+    if (!end_going(g, r)) return false;
     going = g->next;
     ty_mem_free(g);
   }
@@ -227,7 +234,7 @@ static CallAnswer end_agreement(const AsyncCall *c, void *y, CallRun *r) {
   *(u8 *)y = 1;
   r->err = "ranks do not agree";
   if (!same && run_of_first != r->run) return CALL_AGAIN;
-  if (!same && !end_all()) return failed(r);
+  if (!same && !end_all(r)) return failed(r);
   if (!same) r->err = disagree((const Exchange *)c, a);
   ty_agree_end(a);
   run_of_first = same ? r->run : 0; /* all ranks know it, and leave what they do */
@@ -271,7 +278,8 @@ i32 ty_exchange_call(const ExchangeHead *h, const Message *m, i64 takes, i64 giv
   memcpy(e->m, m, list);
   e->call = (AsyncCall){.takes = takes,
                         .gives = gives,
-                        .channel = h->tag,
+                        .channel = h->comm ? -h->comm : h->tag, /* rule 1 of nccl.c */
+                        .device = (u8)h->device,
                         .gate = h->kind == AGREES,
                         .library = &library};
   const u64 hash = ty_hash(e->m, list, ty_hash(h, sizeof *h, (u64)takes ^ (u64)gives << 20));

@@ -15,7 +15,7 @@
 /* The first of these libraries that is there, its symbols shown to libraries that it loads itself. */
 void *ty_dist_library(const char *const *names);
 void ty_dist_sleep(i64 nanoseconds);
-/* Calls fn(status) when the process exits; not in a child of a fork. */
+/* Calls fn(status) when the process exits, the last one first; not in a child of a fork. */
 void ty_dist_at_exit(void (*fn)(int status));
 /* From now on abort() between arm and disarm, on their thread, goes on at the point instead. */
 void ty_dist_catch_abort(void);
@@ -81,16 +81,21 @@ bool ty_agree_wait(Agreeing *a, bool *same); /* whether all gave the same text *
 const char *ty_agree_text(const Agreeing *a, int i);
 void ty_agree_end(Agreeing *a);
 
-/* What a call of a plan does. EXPECTS: takes a message that is the head's text, or fails. */
-typedef enum { EXCHANGES, AGREES, EXPECTS, REDUCES } ExchangeKind;
+/* What a call of a plan does. EXPECTS: takes a message that is the head's text, or fails. GATHERS, SHOWS: of NCCL alone, a part of
+** each rank on all of them, and one rank's. */
+typedef enum { EXCHANGES, AGREES, EXPECTS, REDUCES, GATHERS, SHOWS } ExchangeKind;
 
 /* What an exchange is, beside its messages; no byte of it is left to chance. */
 typedef struct ExchangeHead {
   char who[32], text[AGREE_TEXT];
   i32 kind, tag, n,
       own;              /* n messages; of an agreement, ranks, and the own one's place among them */
-  i32 dtype, op, team;  /* of a reduction */
+  i32 dtype, op, team;  /* of a reduction: an MpiOp, or NcclOp */
+  i32 comm;             /* of tensors of a device: its number + 1 (nccl.h); 0: of the CPU */
   i64 from, to, copies; /* so many bytes go from the rank to itself */
+  /* Of a device, where messages' ranks are places among the communicator's. */
+  i64 count;        /* from `from` to `to`: bytes of each rank's part; elements of a reduction */
+  i32 device, root; /* root: the place of who shows */
 } ExchangeHead;
 /* The number of the call of a plan, which `add` registers; 0: out of memory, or there are too many. takes: bytes that
 ** it is given, 0: it sends what its result's memory holds. p of messages: an offset; none of their bytes is left to

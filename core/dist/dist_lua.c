@@ -60,9 +60,8 @@ static ExchangeHead head_of(lua_State *L, int n) {
   return h;
 }
 
-/* Pushes the result of a call in the capture in progress. */
-static void push_call(lua_State *L, const ExchangeHead *h, const Message *m, const Type *t,
-                      int base, int x) {
+void ty_dist_push_call(lua_State *L, const ExchangeHead *h, const Message *m, const Type *t,
+                       int base, int x) {
   const i64 takes = x ? ty_type_bytes(ty_dist_lent.type(L, h->who, x)) : 0;
   const i32 number = ty_exchange_call(h, m, takes, ty_type_bytes(t), ty_dist_lent.add_call);
   if (!number) ty_dist_lent.enter(L, "has more different exchanges than are kept");
@@ -96,7 +95,7 @@ static int l_agree(lua_State *L) {
     const Type t = nothing();
     h.kind = AGREES;
     ty_system_format(h.text, sizeof h.text, "%.255s", text);
-    push_call(L, &h, ranks, &t, 0, 0);
+    ty_dist_push_call(L, &h, ranks, &t, 0, 0);
     lua_pushboolean(L, 1);
     return 1;
   }
@@ -164,7 +163,7 @@ static int record_exchange(lua_State *L) {
   const Type *of = sends ? ty_dist_lent.type(L, who, 5) : &t;
   ExchangeHead h = head_of(L, 0);
   const Message *m = places_at(L, &h, sends, receives, ty_dtypes[of->dtype].bytes);
-  push_call(L, &h, m, &t, into ? 7 : 0, !sends || (into && lua_rawequal(L, 5, 7)) ? 0 : 5);
+  ty_dist_push_call(L, &h, m, &t, into ? 7 : 0, !sends || (into && lua_rawequal(L, 5, 7)) ? 0 : 5);
   return receives ? 1 : 0;
 }
 
@@ -181,7 +180,7 @@ static int l_expect(lua_State *L) {
     memcpy(h.text + 8 * i, &v, 8);
   }
   m->bytes = 8 * count;
-  push_call(L, &h, m, &t, 0, 0);
+  ty_dist_push_call(L, &h, m, &t, 0, 0);
   return 0;
 }
 
@@ -257,7 +256,7 @@ static int l_reduce(lua_State *L) {
   if (ty_dist_lent.calls(L) >= 0) {
     const Type *of = ty_dist_lent.type(L, who, 5);
     h.dtype = of->dtype;
-    push_call(L, &h, lua_newuserdata(L, 1), of, 0, 5);
+    ty_dist_push_call(L, &h, lua_newuserdata(L, 1), of, 0, 5);
     return 1;
   }
   ty_dist_enter(L);

@@ -21,23 +21,28 @@ void ty_dist_sleep(i64 nanoseconds) {
   nanosleep(&t, NULL);
 }
 
-static void (*at_exit)(int);
+enum { LEAVERS = 4 };
+static void (*at_exit[LEAVERS])(int);
+static int nleavers, left;
 static i64 process;
+
+static void call_leaver(int status) {
+  if (process == ty_system_process() && left < nleavers) at_exit[nleavers - ++left](status);
+}
 
 #ifdef __GLIBC__
 static void leave(int status, void *ctx) {
   (void)ctx;
-  if (process == ty_system_process()) at_exit(status);
+  call_leaver(status);
 }
 #else
 /* The status is not known: as if all were well. */
-static void leave(void) {
-  if (process == ty_system_process()) at_exit(0);
-}
+static void leave(void) { call_leaver(0); }
 #endif
 
 void ty_dist_at_exit(void (*fn)(int status)) {
-  at_exit = fn;
+  if (nleavers == LEAVERS) return;
+  at_exit[nleavers++] = fn;
   process = ty_system_process();
 #ifdef __GLIBC__
   on_exit(leave, NULL);

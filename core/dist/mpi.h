@@ -16,7 +16,7 @@ typedef union Request {
   void *object;
 } Request;
 
-typedef enum { SUM_OP, MAX_OP, MIN_OP, PROD_OP, OP_COUNT } MpiOp;
+typedef enum { SUM_OP, MAX_OP, MIN_OP, PROD_OP, MPI_OPS } MpiOp;
 
 /* MPI_ABORTED: an error that is none of MPI's. The library has called abort(), and must be asked nothing any more. */
 enum {

@@ -10,7 +10,7 @@ static struct {
   MPI_CALLS(_)
 #undef _
   HANDLE team[TEAMS_MAX];
-  HANDLE byte, op[OP_COUNT], dtype[T_ALL];
+  HANDLE byte, op[MPI_OPS], dtype[T_ALL];
   bool has[T_ALL];
   int teams;
 } ABI(calls);

@@ -70,7 +70,8 @@ static bool kept_alike(const Rule *x, const Rule *y) {
 /* A backward pass as Lua holds it. */
 typedef struct BackHandle {
   Back own;
-  Back *at; /* own, or one that C makes meanwhile; NULL: that one is over */
+  Tensor one; /* that the last pass began with, or empty */
+  Back *at;   /* own, or one that C makes meanwhile; NULL: that one is over */
 } BackHandle;
 
 static Back *check_back(lua_State *L) {
@@ -81,14 +82,15 @@ static Back *check_back(lua_State *L) {
 
 static int back_gc(lua_State *L) {
   BackHandle *h = luaL_checkudata(L, 1, META_BACK);
-  if (h->at == &h->own) ty_back_free(&h->own);
+  ty_back_free(&h->own);
+  ty_tensor_release(&h->one);
   h->at = NULL;
   return 0;
 }
 
 static BackHandle *push_back(lua_State *L) {
   BackHandle *h = lua_newuserdata(L, sizeof *h);
-  h->at = NULL;
+  memset(h, 0, sizeof *h);
   if (luaL_newmetatable(L, META_BACK)) {
     lua_pushcfunction(L, back_gc);
     lua_setfield(L, -2, "__gc");
@@ -388,7 +390,6 @@ static BackHandle *push_spare(lua_State *L, Binding *B) {
     return push_back(L);
   }
   BackHandle *h = push_back(L);
-  h->own = (Back){0};
   lua_pushvalue(L, -1);
   B->back = luaL_ref(L, LUA_REGISTRYINDEX);
   return h;
@@ -404,6 +405,14 @@ static void leave_spare(lua_State *L, Binding *B, int i) {
   B->back = 0;
 }
 
+/* The gradient that a pass from t begins with: that of the handle's last pass. Hooks and functions of the user's, who may
+** write to a gradient, are handed the handle with it, and no other pass has that. False: out of memory. */
+static bool begin_with_one(State *S, BackHandle *h, const Type *t) {
+  if (h->one.st && h->one.st->refs == 1 && ty_type_equal(&h->one.type, t)) return true;
+  ty_tensor_release(&h->one);
+  return ty_record_full(S, t, 1, &h->one);
+}
+
 /* whole(y) -> nothing: leaves have the gradients of y; or the pass, and what step gives, where it stops; or true: it is
 ** not so simple (a capture, other dims than none, nothing to go back through) */
 static int grad_whole(lua_State *L) {
@@ -411,7 +420,6 @@ static int grad_whole(lua_State *L) {
   Binding *B = (Binding *)S;
   BackHandle *h = push_spare(L, B);
   const Tensor *x = ty_lua_test(L, 1);
-  Tensor one = {0};
   lua_pushboolean(L, true);
   if (!x || !x->st || S->open || S->capture || S->level || S->loop || !ty_needs_grad(x) ||
       !ty_is_float(x->type.dtype) || ty_type_numel(&x->type) != 1)
@@ -419,8 +427,8 @@ static int grad_whole(lua_State *L) {
   ty_back_again(&h->own, S);
   h->own.custom = run_rule;
   h->at = &h->own;
-  const bool begun = ty_record_full(S, &x->type, 1, &one) && ty_back_seed(h->at, x, &one);
-  ty_tensor_release(&one);
+  const bool begun = begin_with_one(S, h, &x->type) && ty_back_seed(h->at, x, &h->one);
+  if (x->type.device) ty_tensor_release(&h->one); /* devices may end before Lua's state does */
   const BackState y = begun ? step_on(L, S, h->at) : BACK_FAILED;
   if (y == BACK_DONE || y == BACK_FAILED) h->at = NULL;
   if (y == BACK_DONE) return 0;

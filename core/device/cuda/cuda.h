@@ -35,6 +35,7 @@ enum {
   CUDA_ERROR_PEER_ALREADY_ENABLED = 704,
   EVENT_WITH_TIME = 0,
   EVENT_WITHOUT_TIME = 2,
+  STREAM_NON_BLOCKING = 1,
   ATTRIBUTE_MULTIPROCESSORS = 16,
   ATTRIBUTE_MAJOR = 75,
   ATTRIBUTE_MINOR = 76,
@@ -62,6 +63,7 @@ enum {
   _(stream_await, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags)) \
   _(event_create, "cuEventCreate", (CUevent * event, unsigned flags)) \
   _(event_record, "cuEventRecord", (CUevent event, CUstream stream)) \
+  _(event_query, "cuEventQuery", (CUevent event)) \
   _(event_wait, "cuEventSynchronize", (CUevent event)) \
   _(event_elapsed, "cuEventElapsedTime", (float *milliseconds, CUevent from, CUevent to)) \
   _(peer_possible, "cuDeviceCanAccessPeer", (int *can, int device, int other)) \
@@ -152,8 +154,6 @@ bool ty_cuda_across(void *to, const void *from, i64 bytes, const char **err);
 bool ty_cuda_receive(Cuda *other, void *to, const void *from, i64 bytes, Stream *s,
                      const char **err);
 bool ty_cuda_wait(Stream *s, const char **err);
-void *ty_cuda_queue(void);
-int ty_cuda_idle(void);
 typedef struct CudaMemory {
   i64 used, cached, peak;
 } CudaMemory;
@@ -171,10 +171,26 @@ typedef struct ErrorWord {
 } ErrorWord;
 CUdeviceptr ty_cuda_word(const Stream *s);         /* 0: out of memory */
 u64 ty_cuda_check(const Stream *s, const Node *n); /* the number of a check to come; 0: no memory */
-bool ty_cuda_checks(const Stream *s);              /* one may have failed, and not been told */
+/* The same of the stream's exchange with others, one for each run, whose text is that of ty_cuda_sides.fail. */
+u64 ty_cuda_check_side(const Stream *s);
+bool ty_cuda_checks(const Stream *s); /* one may have failed, and not been told */
+/* As Device says. */
+void ty_cuda_note(const Stream *s);
+bool ty_cuda_passed(Stream *s, const char **err);
 /* The stream fails with that text, which is copied: as where a check fails, its kernels do nothing until that is told. False: out
 ** of memory. */
 bool ty_cuda_fail(const Stream *s, const char *text);
+
+/* --- sides.c: as sides.h says */
+
+extern const Sides ty_cuda_sides;
+/* Until all that the device was asked for is done: every wait for it is this one, but for short ones behind it under a lock. And,
+** where that may wait for a side, until it does not any more: before calls of the driver that may wait. */
+bool ty_cuda_settle(void);
+void ty_cuda_wait_sides(void);
+bool ty_cuda_settle_event(CUevent e);                   /* the same, up to the event */
+bool ty_cuda_look_apart(CUdeviceptr p, void *y, i64 n); /* what stands there now */
+const char *ty_cuda_side_text(void);                    /* of the failure */
 
 /* --- launch.c: PTX text to a function, and its launches */
 

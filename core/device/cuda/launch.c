@@ -146,7 +146,7 @@ void ty_cuda_unload(CudaCode *c) {
   if (!c->module || !ty_cuda_enter()) return;
   ty_cuda_flush();
   if (ty_cuda_gather.forget) ty_cuda_gather.forget(c->function);
-  ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize");
+  ty_cuda_settle();
   ty_cuda_drop_source(c);
   ty_cuda_ok(ty_cuda.module_unload(c->module), "cuModuleUnload");
   c->module = NULL;

@@ -16,6 +16,7 @@ static Lock lock = LOCK_INIT;
 typedef struct Check {
   u64 number, run;
   Node node;
+  bool side;  /* of an exchange with others, not of a node */
   char *text; /* not NULL: it has failed, with that */
 } Check;
 
@@ -23,7 +24,9 @@ struct Watched { /* a stream that was ever used */
   const Stream *stream;
   CUdeviceptr word;
   int nchecks;
-  Check *check; /* room for CHECKS */
+  Check *check;     /* room for CHECKS */
+  CUevent noted_at; /* by ty_cuda_note */
+  u64 noted, known; /* checks up to there have been asked for by then; have passed */
 };
 
 /* Of a device. */
@@ -63,6 +66,7 @@ static void trim(struct Memory *m) {
 void ty_cuda_trim(void) {
   ty_cuda_flush();
   if (!ty_cuda_enter()) return;
+  ty_cuda_settle();
   ty_lock(&lock);
   trim(own());
   ty_unlock(&lock);
@@ -106,6 +110,7 @@ void *ty_cuda_allocate(i64 bytes) {
     p = 0;
     ty_unlock(&lock);
     ty_cuda_flush(); /* what waits keeps blocks */
+    ty_cuda_settle();
     ty_lock(&lock);
     trim(m);
     if (!take(m, &p, size)) p = 0;
@@ -196,7 +201,8 @@ static bool look(Stream *s, const char **err) {
       if (w->check[i].number == e.check) {
         const Check *c = &w->check[i];
         if (c->text) ty_system_format(told, sizeof told, "%.1000s", c->text);
-        *err = c->text ? told : tell(&c->node, e.value, e.at);
+        if (c->side) ty_system_format(told, sizeof told, "%.1000s", ty_cuda_side_text());
+        *err = c->text || c->side ? told : tell(&c->node, e.value, e.at);
         s->failed = c->run;
       }
     if (e.check)
@@ -223,19 +229,73 @@ static Check *add_check(const Stream *s, struct Watched *w) {
   return c;
 }
 
+/* Before a check is added: where there is no room, those are forgotten that have been carried out. */
+static void make_room(const Stream *s) {
+  ty_lock(&lock);
+  const bool full = watched_of(s)->nchecks == CHECKS;
+  ty_unlock(&lock);
+  if (!full) return;
+  ty_cuda_flush();
+  ty_cuda_settle();
+}
+
 u64 ty_cuda_check(const Stream *s, const Node *n) {
   u64 number = 0;
   if (!ty_cuda_enter()) return 0;
+  make_room(s);
   ty_lock(&lock);
-  if (watched_of(s)->nchecks == CHECKS) { /* those will be forgotten that have been carried out */
-    ty_unlock(&lock);
-    ty_cuda_flush();
-    ty_lock(&lock);
-  }
   Check *c = add_check(s, watched_of(s));
   if (c) c->node = *n, number = c->number;
   ty_unlock(&lock);
   return number;
+}
+
+u64 ty_cuda_check_side(const Stream *s) {
+  u64 number = 0;
+  if (!ty_cuda_enter()) return 0;
+  make_room(s);
+  ty_lock(&lock);
+  struct Watched *w = watched_of(s);
+  Check *c = w->nchecks ? &w->check[w->nchecks - 1] : NULL;
+  if (!c || !c->side || c->run != s->run) c = add_check(s, w);
+  if (c) c->side = true, number = c->number;
+  ty_unlock(&lock);
+  return number;
+}
+
+/* The last check of a node. */
+static u64 last_check(const struct Watched *w) {
+  int i = w->nchecks;
+  while (i-- > 0 && w->check[i].side) {}
+  return i < 0 ? 0 : w->check[i].number;
+}
+
+void ty_cuda_note(const Stream *s) {
+  ty_cuda_flush();
+  if (!ty_cuda_enter()) return;
+  ty_lock(&lock);
+  struct Watched *w = watched_of(s);
+  const bool ok = (w->noted_at || ty_cuda_ok(ty_cuda.event_create(&w->noted_at, EVENT_WITHOUT_TIME),
+                                             "cuEventCreate")) &&
+                  ty_cuda_ok(ty_cuda.event_record(w->noted_at, ty_cuda.stream), "cuEventRecord");
+  if (ok) w->noted = last_check(w);
+  ty_unlock(&lock);
+}
+
+bool ty_cuda_passed(Stream *s, const char **err) {
+  ErrorWord e = {0};
+  if (!ty_cuda_enter()) return true; /* the next wait says why */
+  ty_lock(&lock);
+  struct Watched *w = watched_of(s);
+  const u64 last = last_check(w);
+  const bool known = last <= w->known, noted = last <= w->noted;
+  ty_unlock(&lock);
+  if (known) return true;
+  if (!noted) return ty_cuda_wait(s, err);
+  if (!ty_cuda_settle_event(w->noted_at) || !ty_cuda_look_apart(w->word, &e, sizeof e) || e.check)
+    return ty_cuda_wait(s, err);
+  w->known = last;
+  return true;
 }
 
 bool ty_cuda_checks(const Stream *s) {
@@ -252,6 +312,7 @@ bool ty_cuda_fail(const Stream *s, const char *text) {
   ErrorWord e = {0};
   ty_cuda_flush();
   if (!ty_cuda_enter()) return true; /* the next wait says why */
+  ty_cuda_settle();
   ty_lock(&lock);
   struct Watched *w = watched_of(s);
   Check *c = add_check(s, w);
@@ -301,17 +362,19 @@ bool ty_cuda_in(void *to, const void *from, i64 bytes, const char **err) {
   if (bytes <= 0) return true;
   bool ok = false;
   if (bytes <= STAGE / 4) {
+    if (own()->staged + bytes > STAGE) ty_cuda_settle();
     ty_lock(&lock);
     ok = in_staged(to, from, bytes);
     ty_unlock(&lock);
   }
   if (!ok && !ty_cuda_trouble()) {
+    ty_cuda_wait_sides(); /* the driver may wait as it copies */
     const i32 span = ty_cuda_span(SPAN_IN, &ty_cuda_label, bytes);
     ok =
         ty_cuda_ok(ty_cuda.copy_in((CUdeviceptr)(uintptr_t)to, from, (size_t)bytes, ty_cuda.stream),
                    "cuMemcpyHtoDAsync");
     ty_cuda_spanned(span);
-    ok = ok && ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize");
+    ok = ok && ty_cuda_settle();
   }
   ty_cuda_run_now.in += bytes;
   return done(ok, err);
@@ -320,13 +383,14 @@ bool ty_cuda_in(void *to, const void *from, i64 bytes, const char **err) {
 bool ty_cuda_out(void *to, const void *from, i64 bytes, Stream *s, const char **err) {
   ty_cuda_flush();
   if (!ty_cuda_enter()) return done(false, err);
+  ty_cuda_wait_sides();
   const i32 span = bytes > 0 ? ty_cuda_span(SPAN_OUT, &ty_cuda_label, bytes) : -1;
   bool ok = bytes <= 0 || ty_cuda_ok(ty_cuda.copy_out(to, (CUdeviceptr)(uintptr_t)from,
                                                       (size_t)bytes, ty_cuda.stream),
                                      "cuMemcpyDtoHAsync");
   ty_cuda_spanned(span);
   ty_cuda_run_now.out += TY_MAX(bytes, 0);
-  ok = ok && ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize");
+  ok = ok && ty_cuda_settle();
   return done(ok, err) && look(s, err);
 }
 
@@ -347,21 +411,7 @@ bool ty_cuda_across(void *to, const void *from, i64 bytes, const char **err) {
 bool ty_cuda_wait(Stream *s, const char **err) {
   ty_cuda_flush();
   if (!ty_cuda_enter()) return done(false, err);
-  return done(ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize"), err) &&
-         look(s, err);
-}
-
-void *ty_cuda_queue(void) {
-  ty_cuda_flush();
-  return ty_cuda_enter() ? ty_cuda.stream : NULL;
-}
-
-int ty_cuda_idle(void) {
-  ty_cuda_flush();
-  if (!ty_cuda_enter()) return -1;
-  const int e = ty_cuda.stream_query(ty_cuda.stream);
-  if (e == CUDA_ERROR_NOT_READY) return 0;
-  return ty_cuda_ok(e, "cuStreamQuery") ? 1 : -1;
+  return done(ty_cuda_settle(), err) && look(s, err);
 }
 
 /* --- from device to device */
@@ -398,6 +448,7 @@ static bool await(CUevent e) {
 static bool told(Cuda *other, Stream *s, const char **err) {
   Cuda *was = ty_cuda_use(other);
   ty_cuda_flush();
+  if (ty_cuda_enter()) ty_cuda_wait_sides(); /* they may fail */
   const bool ok = done(ty_cuda_enter(), err) && look(s, err);
   ty_cuda_use(was);
   return ok;

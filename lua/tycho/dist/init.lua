@@ -5,9 +5,9 @@
 --
 -- 1. Ranks count from 0, as MPI and its launchers number them.
 -- 2. Sums are those of Tycho's own kernels in the order of ranks, ((x0 + x1) + x2) + ...: each rank gets its slice of
---    every rank's elements, sums it, and gives it to all: a ring's bytes. The bits depend neither on the topology nor
---    on the library or device, and are those of one process that adds the tensors in that order. {fast = true} leaves
---    sums to MPI or NCCL.
+--    every rank's elements, sums it, and gives it to all: a ring's bytes; few bytes go whole (goes_whole). The bits
+--    depend neither on the topology nor on the library or device, and are those of one process that adds the tensors in
+--    that order. {fast = true} leaves sums to MPI or NCCL.
 -- 3. Ranks first tell each other what they call, with dtype and sizes: what does not fit raises, the same on each rank,
 --    before anything is exchanged. The next call works.
 -- 4. A rank that ends, or does not answer for so long (init), ends the exchange on all others. What comes later
@@ -228,6 +228,7 @@ local steps = { sum = add, mean = add, max = ty.maximum, min = ty.minimum, prod 
 
 local BLOCK = 2 ^ 22 -- bytes of a slice that is exchanged, summed, given to all before the next: they stay in a cache
 local FEW = 4096 -- elements for which no plan is made
+local PAIR = 2 ^ 20 -- bytes that two ranks give each other whole
 
 --- Functions (to, own, others), views that are released: what rank `index` of so many folds from its own elements and
 --- those of the others, [ranks - 1, n]. Compiled it is one kernel, which reads each of them once.
@@ -301,10 +302,7 @@ local function reduce_block(who, group, op, x, result, from, n)
   local at, count = slice(index)
   local others = others_of(who, group, x, slice)
   fold(op, group, y:narrow(1, at + 1, count), x:narrow(1, at + 1, count), others)
-  if y.device ~= "cpu" and n % ranks == 0 then
-    W.nccl().gather(who, group, y:narrow(1, at + 1, count), y:narrow(1, from + 1, n))
-    return result
-  end
+  if y.device ~= "cpu" and n % ranks == 0 then return W.nccl().spread(who, group, result, from, n) end
   if not W.records() then y:release() end -- the result has its memory alone
   return W.exchange(who, group, "back", result, places(ranks, function(i) return at, i ~= index and count or 0 end),
     result, nil, places(ranks, function(i)
@@ -313,18 +311,20 @@ local function reduce_block(who, group, op, x, result, from, n)
     end))
 end
 
+--- Whether each rank gives all others the whole vector, by one exchange: where it has few bytes, and where two ranks
+--- exchange as many as by slices, in half the messages, until they leave the cache before they are summed.
+local function goes_whole(x, ranks)
+  return x.nbytes * ranks <= SMALL or ranks == 2 and x.device == "cpu" and x.nbytes <= PAIR
+end
+
 --- op over the ranks of what they have alike, on all ranks.
 local function sum_of(who, group, x, op)
   local ranks, n = #group.ranks, x:numel()
   if n == 0 then return x:clone() end
   local result = ty.empty(x.shape, { dtype = x.dtype, device = x.device })
   x = x:reshape(-1)
-  if x.nbytes * ranks <= SMALL then
-    local index = group.index
-    local others = W.exchange(who, group, "data", x, places(ranks, function(i) return 0, i ~= index and n or 0 end),
-      x.dtype, { ranks - 1, n }, places(ranks, function(i)
-        return (i < index and i - 1 or i - 2) * n, i ~= index and n or 0
-      end))
+  if goes_whole(x, ranks) then
+    local others = others_of(who, group, x, function() return 0, n end)
     fold(op, group, result:reshape(-1), x:narrow(1, 1, n), others)
   else
     local block = math.max(1, math.floor(BLOCK * ranks * n / x.nbytes))

@@ -97,6 +97,10 @@ local function all_ranks(size)
   return ranks
 end
 
+--- What dist.so makes steps of plans.
+local CAPTURED = { "agree", "exchange", "expect", "records", "reduce", "nccl_exchange", "nccl_gather", "nccl_broadcast",
+  "nccl_reduce" }
+
 local function set_patience(w, seconds) C.settings(seconds, os.getenv "TYCHO_DIST_FAILED" or "", w.near) end
 
 local function connect(opts)
@@ -114,9 +118,7 @@ local function connect(opts)
     check.fail("init", "%s%s", size, rendezvous and " (RANK and WORLD_SIZE need MPICH; else use mpirun)" or "")
   end
   share_threads(near)
-  for _, name in ipairs { "agree", "exchange", "expect", "records", "reduce" } do
-    ty.internals.grad.captured[C[name]] = "dist." .. name
-  end
+  for _, name in ipairs(CAPTURED) do ty.internals.grad.captured[C[name]] = "dist." .. name end
   local w = { rank = rank, size = size, version = version, C = C, near = near }
   set_patience(w, patience)
   return w
@@ -219,16 +221,18 @@ end
 --- what comes belongs, if not where x lies.
 function M.exchange(who, group, kind, x, sends, to, dims, receives, device)
   device = device or x and x.device or "cpu"
-  if device ~= "cpu" then return M.nccl().exchange(who, group, x, sends, to, dims, receives, device) end
-  local tag = M.tag(group, kind)
   if complex_reals[x and x.dtype or to] and C.records() then
     local reals = x and ty.view_as_real(x)
     if is_tensor(to) then to = rawequal(x, to) and reals or ty.view_as_real(to)
     elseif to then to, dims = complex_reals[to], with_pairs(dims) end
-    local y = C.exchange(who, tag, group.ranks, group.index, reals, doubled(sends), to, dims, doubled(receives))
+    local y = M.exchange(who, group, kind, reals, doubled(sends), to, dims, doubled(receives), device)
     return y and ty.view_as_complex(y)
   end
-  return C.exchange(who, tag, group.ranks, group.index, x, sends, to, dims, receives)
+  if device ~= "cpu" then
+    nccl = nccl or M.nccl()
+    return nccl.exchange(who, group, kind, x, sends, to, dims, receives, device)
+  end
+  return C.exchange(who, M.tag(group, kind), group.ranks, group.index, x, sends, to, dims, receives)
 end
 
 ---------------------------------------------------------------------------------------------------------- groups
