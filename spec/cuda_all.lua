@@ -4,7 +4,7 @@
 -- In: the software GPU, or the driver that TYCHO_CUDA_DRIVER names. Out: lines for each step, a table of all at the end; what a step
 -- printed is in build/test-cuda. Exit status 1 where a step has failed.
 -- Steps: specs  of operations and training with all tensors on the device: the CPU's bits
---        fuzz   random programs: eager, compiled and the CPU agree
+--        fuzz   random programs: eager, compiled and the CPU agree; ty.linalg stays on the CPU: the bits of cuSOLVER are its own
 --        ptxas  takes what these have assembled, for each processor: no spills, few registers. texts: so many at most
 --        ffma   what share of large products' inner loops multiply and add, where there is an nvdisasm
 -- With --only texts of earlier runs stay.
@@ -39,7 +39,8 @@ end
 if wanted "fuzz" then
   for name, share in ("fuzz 1 fuzz_lua 1 fuzz_grad 20"):gmatch "(%S+) (%d+)" do
     local n = math.ceil(programs / share)
-    turn.step(("%s, %d programs"):format(name, n), ("FUZZ_DEVICE=cuda luajit spec/%s.lua %d %s"):format(name, n, options.seed))
+    turn.step(("%s, %d programs"):format(name, n), ("FUZZ_DEVICE=cuda TYCHO_CUSOLVER=off luajit spec/%s.lua %d %s"):format(
+      name, n, options.seed))
   end
 end
 if wanted "ptxas" then
