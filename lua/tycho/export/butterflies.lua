@@ -79,7 +79,7 @@ TY_INLINE void ty_fft_turn_@S(@T *re, @T *im, @T wr, @T wi) {
   *re = a - b, *im = c + d;
 }
 /* a[i cols + c] = x[i row + c col], the imaginary part `far` behind; 0: there is none. */
-static void ty_fft_gather_@S(@T *restrict ar, @T *restrict ai, int64_t n, int64_t cols, const @T *restrict x, int64_t far,
+TY_SPARE void ty_fft_gather_@S(@T *restrict ar, @T *restrict ai, int64_t n, int64_t cols, const @T *restrict x, int64_t far,
                              int64_t row, int64_t col) {
   if (col == 2 && far == 1) {
     for (int64_t i = 0; i < n; i++) {
@@ -104,7 +104,7 @@ static void ty_fft_gather_@S(@T *restrict ar, @T *restrict ai, int64_t n, int64_
   }
 }
 /* y[i row + c col] = a[i cols + c] times `by`. */
-static void ty_fft_scatter_@S(@T *restrict y, int64_t far, int64_t row, int64_t col, const @T *restrict ar,
+TY_SPARE void ty_fft_scatter_@S(@T *restrict y, int64_t far, int64_t row, int64_t col, const @T *restrict ar,
                               const @T *restrict ai, int64_t n, int64_t cols, @T by) {
   if (col == 2 && far == 1) {
     for (int64_t i = 0; i < n; i++) {
@@ -370,7 +370,7 @@ TY_INLINE void ty_fft_rows_@S(@T *restrict ar, @T *restrict ai, const @T *restri
   }
 }
 /* Row i times w[i], of which the imaginary parts are n behind. */
-static void ty_fft_multiply_@S(const ty_fft_@S *s, const @T *w, int64_t n, int64_t cols) {
+TY_SPARE void ty_fft_multiply_@S(const ty_fft_@S *s, const @T *w, int64_t n, int64_t cols) {
   if (cols == 1) {
     @T *restrict ar = s->ar, *restrict ai = s->ai;
     TY_FREE
@@ -378,11 +378,11 @@ static void ty_fft_multiply_@S(const ty_fft_@S *s, const @T *w, int64_t n, int64
   } else if (cols == ty_fft_lanes) ty_fft_rows_@S(s->ar, s->ai, w, n, ty_fft_lanes);
   else ty_fft_rows_@S(s->ar, s->ai, w, n, cols);
 }
-static void ty_fft_zeros_@S(const ty_fft_@S *s, int64_t from, int64_t to) {
+TY_SPARE void ty_fft_zeros_@S(const ty_fft_@S *s, int64_t from, int64_t to) {
   for (int64_t i = from; i < to; i++) s->ar[i] = s->ai[i] = 0;
 }
 /* The chirp of n numbers; and in a what it is convolved with, whose transform over m is taken next. */
-static void ty_fft_chirp_@S(@T *chirp, int64_t n, int64_t m, double *ar, double *ai) {
+TY_SPARE void ty_fft_chirp_@S(@T *chirp, int64_t n, int64_t m, double *ar, double *ai) {
   for (int64_t k = 0; k < m; k++) ar[k] = ai[k] = 0;
   for (int64_t j = 0, square = 0; j < n; j++) {
     double c, s;
@@ -393,7 +393,7 @@ static void ty_fft_chirp_@S(@T *chirp, int64_t n, int64_t m, double *ar, double 
     square = (square + 2 * j + 1) % (2 * n);
   }
 }
-static void ty_fft_chirped_@S(@T *all, int64_t m, const double *ar, const double *ai) {
+TY_SPARE void ty_fft_chirped_@S(@T *all, int64_t m, const double *ar, const double *ai) {
   const double by = 1.0 / (double)m;
   for (int64_t k = 0; k < m; k++) all[k] = (@T)(ar[k] * by), all[m + k] = (@T)(ai[k] * by);
 }

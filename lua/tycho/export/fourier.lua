@@ -254,6 +254,7 @@ function Job:back(passes, i, x, step)
       return
     end
     self:add("ty_fft_gather_%s(s.ar, s.ai, %d, cols, h.ar, h.ai - h.ar, %d * cols, 1);", t, floor(rest / 2) + 1, step)
+    self:use("mirror", t)
     self:add("ty_fft_mirror_%s(&s, %d, cols, %s);", t, rest, self.one)
     self:add("ty_fft_conjugate_%s(&s);", t)
     self:run(passes.last, "w", "aside", self.cols)
