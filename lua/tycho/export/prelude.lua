@@ -80,6 +80,14 @@ M.head = [[
 #else
 #define TY_ROLLED
 #endif
+#if defined(__clang__) /* of a loop whose rounds have nothing to do with each other */
+#pragma clang diagnostic ignored "-Wpass-failed"
+#define TY_FREE _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define TY_FREE _Pragma("GCC ivdep")
+#else
+#define TY_FREE
+#endif
 #if defined(__FMA__) || defined(__AVX512F__) || defined(__ARM_FEATURE_FMA) || defined(__FP_FAST_FMAF)
 #define TY_HAS_FMA 1
 #endif
