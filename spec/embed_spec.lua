@@ -165,7 +165,8 @@ describe("an engine", function()
   local cuda = require "spec.cuda"
   local probe = cuda.soft and it or pending
   probe("works on a CUDA device with the CPU's bits, learns there, in threads and slices, and says nothing to stderr", function()
-    local settings = ("TYCHO_CUDA_DRIVER='%slibcuda.so' TYCHO_CACHE=off TYCHO_NVJITLINK=off"):format(here)
+    local settings = "TYCHO_CUDA_DRIVER='%slibcuda.so' TYCHO_CACHE=off TYCHO_NVJITLINK=off TYCHO_CUDA_LATE=1 TYCHO_LOG=1"
+    settings = settings:format(here)
     local out, status = run(("%s timeout 200 '%s' device '%sembed.safetensors' 2>&1"):format(settings, path, here))
     assert.equal(0, status, out)
     assert.equal("", out)
