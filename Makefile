@@ -136,7 +136,8 @@ SELDOM  := compile/lower_value device/cpu/x64_ops lua/lua_export lua/lua_linalg 
   record/complex_view ir/graph ir/fold compile/lower compile/plan compile/plan_memory compile/fuse record/loop lua/lua_graph \
   lua/lua_capture lua/lua_range lua/lua_profile lua/lua_print lua/lua_account lua/lua_settings lua/lua_open device/cpu/x64_body \
   device/cpu/x64_asm engine/dump engine/shape_range engine/range_tape engine/range_decided engine/traced_plan lua/lua_random \
-  record/vmap device/cpu/fft_plan
+  record/vmap record/capture record/grad_attend device/cpu/fft_plan device/cpu/x64 device/cpu/blas engine/compile engine/remade \
+  engine/replace_graph lua/lua_vmap lua/lua_loop
 $(SELDOM:%=$(B)/obj/%.o): override CFLAGS += -Os
 
 $(B)/tycho/core.so: $(OBJ) | $(B)/tycho
@@ -444,25 +445,17 @@ test-far: build
 	  FUZZ_DEVICE=far $(TEST) $(LUAJIT) spec/$$f.lua $$n $(SEED) || status=1; \
 	done; exit $$status
 
-# The same on the software GPU (spec/gpu), or on a card: TYCHO_CUDA_DRIVER=libcuda.so.1. Every text that they have
-# assembled goes to ptxas, where it is, for each of these processors: no spills, few registers; of loop programs so many of
-# some 30,000 (PTXAS_TEXTS= takes all). NVDISASM=nvdisasm (PyPI:
-# nvidia-cuda-nvdisasm) shows what share of the inner loops of large products multiply and add.
-CUDA_SPECS ?= cuda cuda_devices ops matrix vmap nn optim grad attention training index convolution
+# The same on the software GPU (spec/gpu), or on a card: TYCHO_CUDA_DRIVER=libcuda.so.1. Texts that they have assembled go to ptxas, where
+# it is: all with barriers, and of loop programs so many of some 30,000 (PTXAS_TEXTS=100000 takes all). NVDISASM=nvdisasm (PyPI:
+# nvidia-cuda-nvdisasm) shows what share of the inner loops of large products multiply and add. CUDA_OPTIONS: see the head of
+# spec/cuda_all.lua, --only=ptxas and others.
 PTXAS_TEXTS ?= 2000
-NVDISASM   ?=
-CUDA_N     ?= 300
-CUDA_ARCH  ?= 75 80 90 100 120
+NVDISASM    ?=
+CUDA_N      ?= 300
+CUDA_ARCH   ?= 75 80 90 100 120
 test-cuda: build gpu
-	@rm -rf $(B)/cuda && mkdir -p $(B)/cuda; export TYCHO_CUDA_PTX="$(CURDIR)/$(B)/cuda"; status=0; for s in $(CUDA_SPECS); do \
-	  CUDA_DEFAULT=1 $(TEST) $(BUSTED) --helper=spec/cuda.lua -o spec/report.lua --lpath="./?.lua" spec/$${s}_spec.lua || status=1; \
-	done; \
-	for f in fuzz fuzz_lua fuzz_grad; do \
-	  n=$(CUDA_N); [ $$f = fuzz_grad ] && n=$$(($(CUDA_N) / 20)); \
-	  FUZZ_DEVICE=cuda $(TEST) $(LUAJIT) spec/$$f.lua $$n $(SEED) || status=1; \
-	done; \
-	PTXAS_TEXTS=$(PTXAS_TEXTS) $(LUAJIT) spec/ptxas.lua $(B)/cuda $(CUDA_ARCH) || status=1; \
-	[ -z "$(NVDISASM)" ] || $(LUAJIT) spec/ffma_share.lua "$(NVDISASM)" $(B)/cuda 90 88 || status=1; exit $$status
+	@$(TEST) $(LUAJIT) spec/cuda_all.lua --programs=$(CUDA_N) --seed=$(SEED) --processors="$(CUDA_ARCH)" --texts=$(PTXAS_TEXTS) \
+	  --nvdisasm="$(NVDISASM)" $(CUDA_OPTIONS)
 
 # All that a card is to prove: bits, 20,000 random programs, compute-sanitizer, speed. GPU_OPTIONS: see the head of spec/gpu.lua.
 test-gpu: build

@@ -1,9 +1,9 @@
--- Several processes: what sums over ranks cost beside MPI's own, what data parallel steps cost beside one process
--- with a rank's share of the batch, and what larger runs cost by a formula and by a simulation (dist_model.lua).
+-- Several processes: what sums over ranks cost beside MPI's own, what data parallel steps cost beside processes that
+-- exchange nothing, and what larger runs cost by a formula and by a simulation (dist_model.lua).
 -- `make bench-dist`; on every rank:
 --   tycho --ranks 2 -q bench/dist.lua [rounds = 15]
--- In: the ranks. Out: rows of the first rank. Both sides of a row run in turn in each round; medians of the rounds'
--- times, and of the processor's time, which other processes disturb less.
+-- In: the ranks. Out: rows of the first rank. The sides of a row run in turn in each round; medians of the rounds'
+-- times, of the processor's time, which other processes disturb less, and of the rounds' ratios.
 
 local ffi = require "ffi"
 local ty = require "tycho"
@@ -28,8 +28,8 @@ local function median(list)
   return list[math.ceil(#list / 2)]
 end
 
---- Medians of wall and processor time of each function, which take turns; the first rounds are not counted. around:
---- {before, after}, what is called around the repeats of function i, untimed.
+--- Wall and processor time of each function in each round. They take turns; the first rounds are not counted. around:
+--- {before, after}, what is called around the repeats of function i, untimed. A function that is false is others'.
 local function measured(repeats, around, ...)
   local fns = { ... }
   local wall, cpu = {}, {}
@@ -38,16 +38,23 @@ local function measured(repeats, around, ...)
     for i, fn in ipairs(fns) do
       local before, after = unpack(around[i] or {})
       if before then before() end
-      fn()
+      if fn then fn() end
       dist.barrier()
       local w, c = clock(1), clock(2)
-      for _ = 1, repeats do fn() end
+      for _ = 1, fn and repeats or 0 do fn() end
       if round > 0 then wall[i][round], cpu[i][round] = (clock(1) - w) / repeats, (clock(2) - c) / repeats end
+      dist.barrier()
       if after then after() end
     end
   end
-  for i = 1, #fns do wall[i], cpu[i] = median(wall[i]), median(cpu[i]) end
   return wall, cpu
+end
+
+--- The median of the rounds' ratios.
+local function ratio(a, b)
+  local list = {}
+  for i, t in ipairs(a) do list[i] = t / b[i] end
+  return median(list)
 end
 
 --------------------------------------------------------------------------------------------------------- all_reduce
@@ -59,9 +66,10 @@ for _, n in ipairs { 1, 250, 25e3, 100e3, 25e6 } do
   local x = ty.randn(n)
   local wall, cpu = measured(n < 1e6 and 20 or 1, {}, function() dist.all_reduce(x):release() end,
     function() dist.all_reduce(x, { fast = true }):release() end)
-  times[n] = wall[1]
-  say("%27d %11.3f %12.3f %7.2f %20.3f %10.3f %7.2f", 4 * n, wall[1] * 1e3, wall[2] * 1e3, wall[1] / wall[2],
-    cpu[1] * 1e3, cpu[2] * 1e3, cpu[1] / cpu[2])
+  local of_wall, of_cpu = ratio(wall[1], wall[2]), ratio(cpu[1], cpu[2])
+  times[n] = median(wall[1])
+  say("%27d %11.3f %12.3f %7.2f %20.3f %10.3f %7.2f", 4 * n, times[n] * 1e3, median(wall[2]) * 1e3, of_wall,
+    median(cpu[1]) * 1e3, median(cpu[2]) * 1e3, of_cpu)
 end
 
 --------------------------------------------------------------------------------------------------------- training
@@ -95,22 +103,27 @@ function GPT:forward(x)
   return self.head(h)
 end
 
-say("\ntraining step              rows a rank   alone ms   %d ranks ms   ratio   samples a second, x   processor",
-  size)
+-- One process alone, while the others sleep; all at once, each for itself: what they share, caches and memory, slows
+-- them down, and no exchange is quicker (the floor); all together.
+say("\ntraining step             rows a rank   one ms   %d apart ms   together ms   exchange x, of the processor   " ..
+  "samples a second x, apart   together", size)
 for _, case in ipairs {
-  { "MLP 784-128-10", mlp, mlp_loss, function() return ty.randn(1024, 784), ty.randint(1, 10, { 1024 }) end, 1024 },
+  { "MLP 784-128-10", mlp, mlp_loss, function() return ty.randn(1024, 784), ty.randint(1, 10, { 1024 }) end, 1024, 4 },
   { "GPT, 3 blocks of 128", GPT, mlp_loss,
-    function() return ty.randint(1, 96, { 8, 64 }), ty.randint(1, 96, { 8, 64 }) end, 8 },
+    function() return ty.randint(1, 96, { 8, 64 }), ty.randint(1, 96, { 8, 64 }) end, 8, 2 },
 } do
-  local name, make, loss_of, batch, rows = unpack(case)
+  local name, make, loss_of, batch, rows, repeats = unpack(case)
   local x, y = batch()
   local one, many = make(), make()
   local alone = step_of(one, ty.optim.AdamW(one:parameters(), { lr = 1e-4 }), loss_of)
   local together = step_of(many, ty.optim.AdamW(many:parameters(), { lr = 1e-4 }), loss_of)
   local replicated = { function() dist.replicate(many) end, function() dist.release(many) end }
-  local wall, cpu = measured(4, { [2] = replicated }, function() alone(x, y) end, function() together(x, y) end)
-  say("%-26s %12d %10.2f %11.2f %7.2f %14.2f %25.2f", name, rows, wall[1] * 1e3, wall[2] * 1e3, wall[2] / wall[1],
-    size * wall[1] / wall[2], cpu[2] / cpu[1])
+  local function apart() alone(x, y) end
+  local wall, cpu = measured(repeats, { [3] = replicated }, rank == 0 and apart, apart, function() together(x, y) end)
+  local of_wall, of_cpu = ratio(wall[3], wall[2]), ratio(cpu[3], cpu[2])
+  local floor, got = size * ratio(wall[1], wall[2]), size * ratio(wall[1], wall[3])
+  say("%-25s %11d %8.2f %12.2f %13.2f %12.2f %18.2f %27.2f %10.2f", name, rows, median(wall[1]) * 1e3,
+    median(wall[2]) * 1e3, median(wall[3]) * 1e3, of_wall, of_cpu, floor, got)
 end
 
 --------------------------------------------------------------------------------------------------- larger runs

@@ -10,7 +10,7 @@
 
 local M = {}
 
-local AGREE, SMALL = 256, 65536 -- bytes of a text, of what goes whole
+local AGREE, SMALL, PAIR = 256, 65536, 2 ^ 20 -- bytes of a text, of what goes whole, of that between two ranks
 
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 
@@ -23,7 +23,7 @@ end
 --- Phases of an all_reduce, {bytes of a message, bytes that are added up behind it}.
 local function phases(bytes, ranks, m)
   local list = { { AGREE, 0 } }
-  if bytes * ranks <= SMALL then
+  if bytes * ranks <= SMALL or ranks == 2 and bytes <= PAIR then
     list[2] = { bytes, bytes * ranks }
     return list
   end

@@ -137,21 +137,60 @@ return function(ty)
     return step_of(layers_of(sizes), ty.randn(batch, sizes[1]), sizes[#sizes])
   end
 
-  --- The same step where forward, loss and update are functions of their own, and backward is between them. compile:
-  --- what each of the three is given to.
-  function models.apart(sizes, batch, compile)
-    local model, classes = layers_of(sizes), sizes[#sizes]
-    local opt, target = ty.optim.SGD(model:parameters(), { lr = 0.01 }), ty.randint(1, classes, { batch })
+  --- The same step where the forward pass is a function of its own, and the loss is outside. compile: what the forward
+  --- pass is given to. all: what loss and update are given to, too; nil: they are as they are.
+  local function outside_of(model, x, classes, compile, all)
+    local opt = ty.optim.SGD(model:parameters(), { lr = 0.01 })
+    local target = ty.randint(1, classes, { x:size(1) })
     local forward = compile(function(images) return model(images) end)
-    local loss_of = compile(function(y, labels) return ty.cross_entropy(y, labels) end)
-    local update = compile(function() opt:step() end)
+    local function loss_of(y, labels) return ty.cross_entropy(y, labels) end
+    local function update() opt:step() end
+    if all then
+      loss_of, update = all(loss_of), all(update)
+    end
     return function(images)
       opt:zero_grad()
       local loss = loss_of(forward(images), target)
       loss:backward()
       update()
       return loss:detach()
-    end, ty.randn(batch, sizes[1])
+    end, x
+  end
+
+  function models.outside(sizes, batch, compile, all)
+    return outside_of(layers_of(sizes), ty.randn(batch, sizes[1]), sizes[#sizes], compile, all)
+  end
+
+  --- What a step of two layers cannot do without, written by hand and without a tape: forward, loss, gradients and
+  --- update, which hand on their values. apart: what each of them is given to; nil: they are as they are.
+  function models.by_hand(sizes, batch, apart)
+    local d, h, classes = unpack(sizes)
+    local x, target = ty.randn(batch, d), ty.randint(1, classes, { batch })
+    local w1, b1, w2, b2 = ty.randn(d, h) * 0.1, ty.zeros(h), ty.randn(h, classes) * 0.1, ty.zeros(classes)
+    local hot = target:reshape(batch, 1):eq(ty.arange(1, classes + 1)):to "f32"
+    local function forward(images)
+      local hidden = (images:matmul(w1) + b1):relu()
+      return hidden, hidden:matmul(w2) + b2
+    end
+    local function loss_of(y, labels) return ty.cross_entropy(y, labels) end
+    local function gradients(images, hidden, y)
+      local e = (y - y:max(2, true)):exp()
+      local g = (e / e:sum(2, true) - hot) / batch
+      local gh = ty.where(hidden:gt(0), g:matmul(w2:t()), 0)
+      return images:t():matmul(gh), gh:sum(1), hidden:t():matmul(g), g:sum(1)
+    end
+    local function update(...)
+      for i, w in ipairs { w1, b1, w2, b2 } do w:sub_(select(i, ...) * 0.01) end
+    end
+    if apart then
+      forward, loss_of, gradients, update = apart(forward), apart(loss_of), apart(gradients), apart(update)
+    end
+    return function(images)
+      local hidden, y = forward(images)
+      local loss = loss_of(y, target)
+      update(gradients(images, hidden, y))
+      return loss
+    end, x
   end
 
   --- What a forward pass is called with whose sizes change: the model, what gives an input of n rows or positions, and
@@ -186,15 +225,20 @@ return function(ty)
   end
 
   --- Two convolutions 3x3, to 16 and 32 channels, each with relu and max pooling, then a linear layer.
-  function models.cnn(size, batch)
+  local function convolutions(size)
     local nn, wide = ty.nn, math.floor(size / 4)
-    return step_of(nn.Sequential(nn.Conv2d(1, 16, 3, { padding = 1 }), nn.ReLU(), nn.MaxPool2d(2),
-      nn.Conv2d(16, 32, 3, { padding = 1 }), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(32 * wide * wide, 10)),
-      ty.randn(batch, 1, size, size), 10)
+    return nn.Sequential(nn.Conv2d(1, 16, 3, { padding = 1 }), nn.ReLU(), nn.MaxPool2d(2),
+      nn.Conv2d(16, 32, 3, { padding = 1 }), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(32 * wide * wide, 10))
+  end
+
+  function models.cnn(size, batch) return step_of(convolutions(size), ty.randn(batch, 1, size, size), 10) end
+  function models.cnn_outside(size, batch, compile)
+    return outside_of(convolutions(size), ty.randn(batch, 1, size, size), 10, compile)
   end
 
   --- A step of training of a GPT over characters: 3 blocks of width 64, 16 windows of 64, AdamW, clipped gradients.
-  function models.gpt()
+  --- compile: what its forward pass alone is given to.
+  function models.gpt(compile)
     local nn, width, size = ty.nn, 64, 96
     local embed, head = nn.Embedding(size, width), nn.Linear(width, size, { bias = false })
     local list = { embed }
@@ -203,10 +247,11 @@ return function(ty)
     end
     list[#list + 1], list[#list + 2] = nn.RMSNorm(width), head
     local model = nn.Sequential(unpack(list))
+    local forward = compile and compile(function(x) return model(x) end) or model
     local opt = ty.optim.AdamW(model:parameters(), { lr = 2e-3, betas = { 0.9, 0.95 }, weight_decay = 0.1 })
     return function(x, y)
       opt:zero_grad()
-      local loss = ty.cross_entropy(model(x), y)
+      local loss = ty.cross_entropy(forward(x), y)
       loss:backward()
       ty.clip_grad_norm_(opt.groups[1].params, 1)
       opt:step()

@@ -19,14 +19,8 @@
 #define MOVED(a) NAME(a)
 #endif
 
-/* Large: loops are written out. Not where better sets exist. */
-#if VBYTES > 16 || !defined(__x86_64__)
-#define LARGE 1
+/* Loops of small counts are written out. */
 #define UNROLL _Pragma("GCC unroll 8")
-#else
-#define LARGE 0
-#define UNROLL _Pragma("GCC unroll 1")
-#endif
 
 /* Two vectors as one list of elements, of which some are taken. */
 #if defined(__clang__)
@@ -54,6 +48,22 @@
 #define ODD2 1, 3
 #define LOW2 0, 2
 #define HIGH2 1, 3
+/* LOW and HIGH within each 16 bytes; the first and the last 16 of both. */
+#if VBYTES == 32
+#define ZIP8 0, 8, 1, 9, 4, 12, 5, 13
+#define ZAP8 2, 10, 3, 11, 6, 14, 7, 15
+#define ZIP4 0, 4, 2, 6
+#define ZAP4 1, 5, 3, 7
+#define FIRST8 0, 1, 2, 3, 8, 9, 10, 11
+#define LAST8 4, 5, 6, 7, 12, 13, 14, 15
+#define FIRST4 0, 1, 4, 5
+#define LAST4 2, 3, 6, 7
+#else
+#define ZIP4 LOW4
+#define ZAP4 HIGH4
+#define ZIP2 LOW2
+#define ZAP2 HIGH2
+#endif
 
 #define TAG f32
 #define T float
@@ -90,7 +100,6 @@
 #undef TAKE
 #undef MOVES
 #undef MOVED
-#undef LARGE
 #undef UNROLL
 #undef BACK16
 #undef EVEN16
@@ -112,3 +121,13 @@
 #undef ODD2
 #undef LOW2
 #undef HIGH2
+#undef ZIP8
+#undef ZAP8
+#undef ZIP4
+#undef ZAP4
+#undef ZIP2
+#undef ZAP2
+#undef FIRST8
+#undef LAST8
+#undef FIRST4
+#undef LAST4

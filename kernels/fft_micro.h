@@ -111,9 +111,7 @@ INLINE void NAME(put)(const NAME(Job) * j, const T *w, T *yr, T *yi, int k, V re
     EACH for (int k = h; k > 0; k--) NAME(put)(j, w, yr, yi, r - k, ur[k - 1], ui[k - 1]); \
   }
 ODD(odd, )
-#if LARGE
 ODD(small, _Pragma("GCC unroll 2"))
-#endif
 #undef ODD
 
 INLINE void NAME(even)(const NAME(Job) * j, const T *w, const T *xr, const T *xi, T *yr, T *yi,
@@ -144,10 +142,8 @@ RADIX(2, even, 2)
 RADIX(4, even, 4)
 RADIX(8, even, 8)
 RADIX(_odd, odd, j->r)
-#if LARGE
 RADIX(3, small, 3)
 RADIX(5, small, 5)
-#endif
 #undef RADIX
 
 INLINE NAME(BlockFn) * NAME(block_of)(int r) {
@@ -155,10 +151,8 @@ INLINE NAME(BlockFn) * NAME(block_of)(int r) {
   case 2: return NAME(block2);
   case 4: return NAME(block4);
   case 8: return NAME(block8);
-#if LARGE
   case 3: return NAME(block3);
   case 5: return NAME(block5);
-#endif
   default: return NAME(block_odd);
   }
 }
@@ -253,143 +247,87 @@ static ATTR void NAME(pass)(const FftPass *p, const void *xr, const void *xi, vo
 }
 
 #if MOVES /* else those of another set */
-#if LARGE
-/* And back: from r numbers for each of VL places to vectors of one of them each. */
-INLINE void NAME(apart)(V *v) {
-  UNROLL
-  for (int d = 8; d > 1; d /= 2) {
-    V t[8];
-    UNROLL
-    for (int k = 0; k < 4; k++) {
-      t[k] = PICK(EVEN, v[2 * k], v[2 * k + 1]);
-      t[k + 4] = PICK(ODD, v[2 * k], v[2 * k + 1]);
-    }
-    UNROLL
-    for (int k = 0; k < 8; k++) v[k] = t[k];
-  }
-}
-
 /* ---- from elsewhere and back ------------------------------------------------------------------- */
 
-/* Vector k of VL rows of eight columns. */
-#define ROW8(k, cols) ((k)*VL / 8 * (cols) + (k)*VL % 8)
+#define LANE (16 / (int)sizeof(T)) /* elements that a shuffle moves among each other */
 
-/* Eight lines `col` apart, VL numbers of each, to rows of `cols`. `row`: 1, or 2 for pairs of f32. */
-FAR void NAME(turn_in)(T *yr, T *yi, const T *re, const T *im, i64 row, i64 col, i64 cols) {
-  V vr[8], vi[8];
+/* A square of VL rows to its columns: squares within lanes, then lanes. */
+INLINE void NAME(transpose)(V *v) {
+  V t[VL];
   UNROLL
-  for (int k = 0; k < 8; k++) {
-    const T *p = re + k * col;
-    if (sizeof(T) < 8 && row == 2) {
-      const V a = GET(p), b = GET(p + VL);
-      vr[k] = PICK(EVEN, a, b), vi[k] = PICK(ODD, a, b);
-    } else {
-      vr[k] = GET(p);
-      vi[k] = im ? GET(im + k * col) : (V){0};
-    }
-  }
-  NAME(together)(vr, 8);
-  UNROLL
-  for (int k = 0; k < 8; k++) AT(yr + ROW8(k, cols)) = vr[k];
-  NAME(together)(vi, 8);
-  UNROLL
-  for (int k = 0; k < 8; k++) AT(yi + ROW8(k, cols)) = vi[k];
-}
-
-FAR void NAME(turn_out)(T *re, T *im, i64 row, i64 col, const T *xr, const T *xi, i64 cols, T by) {
-  V vr[8], vi[8];
-  UNROLL
-  for (int k = 0; k < 8; k++) vr[k] = GET(xr + ROW8(k, cols)) * by;
-  NAME(apart)(vr);
-  if (!im) {
+  for (int g = 0; g < VL; g += LANE) {
     UNROLL
-    for (int k = 0; k < 8; k++) AT(re + k * col) = vr[k];
-    return;
-  }
-  UNROLL
-  for (int k = 0; k < 8; k++) vi[k] = GET(xi + ROW8(k, cols)) * by;
-  NAME(apart)(vi);
-  UNROLL
-  for (int k = 0; k < 8; k++) {
-    if (sizeof(T) < 8 && row == 2) {
-      AT(re + k * col) = PICK(LOW, vr[k], vi[k]);
-      AT(re + k * col + VL) = PICK(HIGH, vr[k], vi[k]);
-    } else {
-      AT(re + k * col) = vr[k];
-      AT(im + k * col) = vi[k];
+    for (int d = LANE; d > 1; d /= 2) {
+      UNROLL
+      for (int k = 0; k < LANE / 2; k++) {
+        t[2 * k] = PICK(ZIP, v[g + k], v[g + k + LANE / 2]);
+        t[2 * k + 1] = PICK(ZAP, v[g + k], v[g + k + LANE / 2]);
+      }
+      UNROLL
+      for (int k = 0; k < LANE; k++) v[g + k] = t[k];
     }
   }
-}
-
-#undef ROW8
+#if VBYTES == 32
+  UNROLL
+  for (int k = 0; k < LANE; k++) {
+    const V low = PICK(FIRST, v[k], v[k + LANE]);
+    v[k + LANE] = PICK(LAST, v[k], v[k + LANE]);
+    v[k] = low;
+  }
 #endif
-
-/* Two numbers. A pair of f64 is one of 16 bytes, which every machine moves at once: so lines of pairs come and go two by
-** two, whatever their length, and memory is passed over in its order. */
-typedef T NAME(Two) __attribute__((vector_size(2 * sizeof(T)), aligned(sizeof(T)), may_alias));
-#define TWO(p) (*(NAME(Two) *)(p))
-#define IS_PAIRS(re, im, row, col) \
-  (sizeof(T) == 8 && (re) && (im) == (re) + 1 && (row) == 2 && (col) > 2)
-#define IS_REALS(re, im, row, col) (sizeof(T) == 8 && (re) && !(im) && (row) == 1 && (col) > 2)
-
-FAR void NAME(pairs_in)(T *yr, T *yi, const T *x, i64 col, i64 n, i64 cols) {
-  i64 c = 0;
-  for (; c + 2 <= cols; c += 2, x += 2 * col)
-    for (i64 i = 0; i < n; i++) {
-      const NAME(Two) a = *(const NAME(Two) *)(x + 2 * i),
-                      b = *(const NAME(Two) *)(x + col + 2 * i);
-      TWO(yr + i * cols + c) = (NAME(Two)){a[0], b[0]};
-      TWO(yi + i * cols + c) = (NAME(Two)){a[1], b[1]};
-    }
-  for (i64 i = 0; c < cols && i < n; i++)
-    yr[i * cols + c] = x[2 * i], yi[i * cols + c] = x[2 * i + 1];
 }
 
-/* The same of real lines. */
-FAR void NAME(reals_in)(T *yr, T *yi, const T *x, i64 col, i64 n, i64 cols) {
-  memset(yi, 0, (size_t)(n * cols) * sizeof(T));
-  for (i64 c = 0; c < cols; c += 2, x += 2 * col) {
+/* Lines that lie along memory, `col` apart, to rows of `cols` and back: rows by turns of one array and another, `step` to the
+** next of the same. Such arrays are those of real and imaginary parts, or the odd and the even rows of one. */
+typedef struct NAME(Rows) {
+  T *a, *b;
+  i64 step;
+} NAME(Rows);
+
+/* n numbers of each line, VL of VL lines at once; the last ones once more. Rule 3: the last columns come first, rows ascend. */
+FAR void NAME(lines_in)(NAME(Rows) y, const T *x, i64 col, i64 n, i64 cols) {
+  for (i64 c = (cols - 1) / VL * VL; c >= 0; c -= VL) {
+    const i64 lines = TY_MIN(VL, cols - c);
+    const T *from = x + c * col;
+    T *a = y.a + c, *b = y.b + c;
     i64 i = 0;
-    for (; c + 1 < cols && i + 2 <= n; i += 2) {
-      const NAME(Two) a = *(const NAME(Two) *)(x + i), b = *(const NAME(Two) *)(x + col + i);
-      TWO(yr + i * cols + c) = (NAME(Two)){a[0], b[0]};
-      TWO(yr + (i + 1) * cols + c) = (NAME(Two)){a[1], b[1]};
+    for (; i + VL <= n; i = i + VL < n && i + 2 * VL > n ? n - VL : i + VL) {
+      V v[VL];
+      UNROLL
+      for (int k = 0; k < VL; k++) v[k] = GET(from + i + TY_MIN(k, lines - 1) * col);
+      NAME(transpose)(v);
+      UNROLL
+      for (int k = 0; k < VL; k++) AT((k & 1 ? b : a) + i * y.step / 2 + k / 2 * y.step) = v[k];
     }
-    for (; i < n; i++) {
-      yr[i * cols + c] = x[i];
-      if (c + 1 < cols) yr[i * cols + c + 1] = x[col + i];
-    }
+    for (; i < n; i++)
+      for (i64 k = 0; k < lines; k++) (i & 1 ? b : a)[i / 2 * y.step + k] = from[i + k * col];
   }
 }
 
-FAR void NAME(pairs_out)(T *y, i64 col, const T *xr, const T *xi, i64 n, i64 cols, T by) {
-  i64 c = 0;
-  for (; c + 2 <= cols; c += 2, y += 2 * col)
-    for (i64 i = 0; i < n; i++) {
-      const i64 at = i * cols + c;
-      const NAME(Two) a = *(const NAME(Two) *)(xr + at) * by,
-                      b = *(const NAME(Two) *)(xi + at) * by;
-      TWO(y + 2 * i) = (NAME(Two)){a[0], b[0]};
-      TWO(y + col + 2 * i) = (NAME(Two)){a[1], b[1]};
+FAR void NAME(lines_out)(T *y, i64 col, NAME(Rows) x, i64 n, i64 cols, T by) {
+  for (i64 c = 0; c < cols; c += VL, y += VL * col) {
+    const i64 lines = TY_MIN(VL, cols - c);
+    const T *a = x.a + c, *b = x.b + c;
+    i64 i = 0;
+    for (; i + VL <= n; i = i + VL < n && i + 2 * VL > n ? n - VL : i + VL) {
+      V v[VL];
+      UNROLL
+      for (int k = 0; k < VL; k++)
+        v[k] = GET((k & 1 ? b : a) + i * x.step / 2 + k / 2 * x.step) * by;
+      NAME(transpose)(v);
+      UNROLL
+      for (int k = 0; k < VL; k++)
+        if (k < lines) AT(y + i + k * col) = v[k];
     }
-  for (i64 i = 0; c < cols && i < n; i++)
-    y[2 * i] = xr[i * cols + c] * by, y[2 * i + 1] = xi[i * cols + c] * by;
+    for (; i < n; i++)
+      for (i64 k = 0; k < lines; k++) y[i + k * col] = (i & 1 ? b : a)[i / 2 * x.step + k] * by;
+  }
 }
 
-FAR void NAME(reals_out)(T *y, i64 col, const T *x, i64 n, i64 cols, T by) {
-  for (i64 c = 0; c < cols; c += 2, y += 2 * col) {
-    i64 i = 0;
-    for (; c + 1 < cols && i + 2 <= n; i += 2) {
-      const NAME(Two) a = *(const NAME(Two) *)(x + i * cols + c) * by,
-                      b = *(const NAME(Two) *)(x + (i + 1) * cols + c) * by;
-      TWO(y + i) = (NAME(Two)){a[0], b[0]};
-      TWO(y + col + i) = (NAME(Two)){a[1], b[1]};
-    }
-    for (; i < n; i++) {
-      y[i] = x[i * cols + c] * by;
-      if (c + 1 < cols) y[col + i] = x[i * cols + c + 1] * by;
-    }
-  }
+/* Of one array. */
+INLINE NAME(Rows) NAME(rows)(const T *x, i64 cols) {
+  T *a = (T *)(uintptr_t)x;
+  return (NAME(Rows)){a, a + cols, 2 * cols};
 }
 
 static ATTR void NAME(gather)(void *ar, void *ai, const FftLine *x, i64 col, i64 n, i64 cols) {
@@ -402,36 +340,22 @@ static ATTR void NAME(gather)(void *ar, void *ai, const FftLine *x, i64 col, i64
     ar = ai, ai = a;
   }
   T *yr = ar, *yi = ai;
-  i64 from = 0; /* columns that are done */
-  if (cols > 1 && IS_PAIRS(re, im, row, col)) {
-    NAME(pairs_in)(yr, yi, re, col, n, cols);
+  const bool pairs = im == re + 1;
+  if (cols > 1 && col > 2 && pairs && row == 2) {
+    NAME(lines_in)((NAME(Rows)){yr, yi, cols}, re, col, 2 * n, cols);
     return;
   }
-  if (cols > 1 && IS_REALS(re, im, row, col)) {
-    NAME(reals_in)(yr, yi, re, col, n, cols);
+  if (!im && yi) memset(yi, 0, (size_t)(n * cols) * sizeof(T));
+  if (cols > 1 && col > 2 && row == 1) {
+    NAME(lines_in)(NAME(rows)(yr, cols), re, col, n, cols);
+    if (im) NAME(lines_in)(NAME(rows)(yi, cols), im, col, n, cols);
     return;
   }
   if (cols == 1) cols = n, col = row, n = 1;
-#if LARGE
-  else if (re && (row == 1 || (row == 2 && im == re + 1)) && col > 2)
-    for (; from + 8 <= cols; from += 8) {
-      for (i64 i = 0; n >= VL && i < n; i += VL) {
-        i = TY_MIN(i, n - VL); /* the last ones once more */
-        NAME(turn_in)
-        (yr + i * cols + from, yi + i * cols + from, re + i * row + from * col,
-         im ? im + i * row + from * col : im, row, col, cols);
-      }
-      for (i64 i = 0; n < VL && i < n; i++)
-        for (i64 c = from; c < from + 8; c++) {
-          yr[i * cols + c] = re[i * row + c * col];
-          yi[i * cols + c] = im ? im[i * row + c * col] : 0;
-        }
-    }
-#endif
-  for (i64 i = 0; i < n; i++, yr += cols, yi += cols) {
-    const T *p = re ? re + i * row : NULL, *q = im ? im + i * row : NULL;
-    i64 c = from;
-    if (col == 2 && im == re + 1) {
+  for (i64 i = 0; i < n; i++, yr += cols, yi = yi ? yi + cols : yi) {
+    const T *p = re + i * row, *q = im ? im + i * row : NULL;
+    i64 c = 0;
+    if (col == 2 && pairs) {
       for (; c + VL <= cols; c += VL) {
         const V a = GET(p + 2 * c), b = GET(p + 2 * c + VL);
         AT(yr + c) = PICK(EVEN, a, b);
@@ -439,11 +363,14 @@ static ATTR void NAME(gather)(void *ar, void *ai, const FftLine *x, i64 col, i64
       }
     } else if (col == 1) {
       for (; c + VL <= cols; c += VL) {
-        AT(yr + c) = p ? GET(p + c) : (V){0};
-        AT(yi + c) = q ? GET(q + c) : (V){0};
+        AT(yr + c) = GET(p + c);
+        if (q) AT(yi + c) = GET(q + c);
       }
     }
-    for (; c < cols; c++) yr[c] = p ? p[c * col] : 0, yi[c] = q ? q[c * col] : 0;
+    for (; c < cols; c++) {
+      yr[c] = p[c * col];
+      if (q) yi[c] = q[c * col];
+    }
   }
 }
 
@@ -459,36 +386,21 @@ static ATTR void NAME(scatter)(const FftLine *y, i64 col, const void *ar, const 
     ar = ai, ai = a;
   }
   const T *xr = ar, *xi = ai;
-  i64 from = 0;
-  if (cols > 1 && IS_PAIRS(re, im, row, col)) {
-    NAME(pairs_out)(re, col, xr, xi, n, cols, by);
+  const bool pairs = im == re + 1;
+  if (cols > 1 && col > 2 && pairs && row == 2) {
+    NAME(lines_out)
+    (re, col, (NAME(Rows)){(T *)(uintptr_t)xr, (T *)(uintptr_t)xi, cols}, 2 * n, cols, by);
     return;
   }
-  if (cols > 1 && IS_REALS(re, im, row, col)) {
-    NAME(reals_out)(re, col, xr, n, cols, by);
+  if (cols > 1 && col > 2 && !im && row == 1) {
+    NAME(lines_out)(re, col, NAME(rows)(xr, cols), n, cols, by);
     return;
   }
   if (cols == 1) cols = n, col = row, n = 1;
-#if LARGE
-  else if (sizeof(T) < 8 && re && (row == 1 || (row == 2 && im == re + 1)) && col > 2)
-    for (; from + 8 <= cols; from += 8) {
-      for (i64 i = 0; n >= VL && i < n; i += VL) {
-        i = TY_MIN(i, n - VL);
-        NAME(turn_out)
-        (re + i * row + from * col, im ? im + i * row + from * col : im, row, col,
-         xr + i * cols + from, xi + i * cols + from, cols, by);
-      }
-      for (i64 i = 0; n < VL && i < n; i++)
-        for (i64 c = from; c < from + 8; c++) {
-          re[i * row + c * col] = xr[i * cols + c] * by;
-          if (im) im[i * row + c * col] = xi[i * cols + c] * by;
-        }
-    }
-#endif
   for (i64 i = 0; i < n; i++, xr += cols, xi += cols) {
-    T *p = re ? re + i * row : NULL, *q = im ? im + i * row : NULL;
-    i64 c = from;
-    if (col == 2 && im == re + 1) {
+    T *p = re + i * row, *q = im ? im + i * row : NULL;
+    i64 c = 0;
+    if (col == 2 && pairs) {
       for (; c + VL <= cols; c += VL) {
         const V a = GET(xr + c) * by, b = GET(xi + c) * by;
         AT(p + 2 * c) = PICK(LOW, a, b);
@@ -496,12 +408,12 @@ static ATTR void NAME(scatter)(const FftLine *y, i64 col, const void *ar, const 
       }
     } else if (col == 1) {
       for (; c + VL <= cols; c += VL) {
-        if (p) AT(p + c) = GET(xr + c) * by;
+        AT(p + c) = GET(xr + c) * by;
         if (q) AT(q + c) = GET(xi + c) * by;
       }
     }
     for (; c < cols; c++) {
-      if (p) p[c * col] = xr[c] * by;
+      p[c * col] = xr[c] * by;
       if (q) q[c * col] = xi[c] * by;
     }
   }
@@ -749,6 +661,7 @@ INLINE void NAME(unite_at)(const NAME(Side) * j, T *y, T *v, T *ur, T *ui, i64 c
         AT(own + k * VL) = (V){0} + w[k * p->span + i]; \
       for (i64 q = 0; q < n; q += VL, x += VL, v += VL, ur += VL, ui += VL) { \
         if (p->r == 3) NAME(what)(j, x, v, ur, ui, n - q, 3); \
+        else if (p->r == 5) NAME(what)(j, x, v, ur, ui, n - q, 5); \
         else NAME(what)(j, x, v, ur, ui, n - q, j->r); \
         if (w && cols == 1) j->w += VL; \
       } \
@@ -774,9 +687,14 @@ static ATTR void NAME(unite)(const FftPass *p, const void *v, const void *ur, co
   (p, &j, y, (T *)(uintptr_t)v, (T *)(uintptr_t)ur, (T *)(uintptr_t)ui, cols);
 }
 
-static ATTR void NAME(negate)(void *a, i64 n) {
-  T *x = a;
-  for (i64 i = 0; i < n; i++) x[i] = -x[i];
+static ATTR void NAME(conjugate)(const FftLine *y, const FftLine *x, i64 n, i64 cols) {
+  for (i64 i = 0; i < n; i++) {
+    const T *xr = (const T *)x->re + i * x->row, *xi = (const T *)x->im + i * x->row;
+    T *yr = (T *)y->re + i * y->row, *yi = (T *)y->im + i * y->row;
+    i64 c = 0;
+    for (; c + VL <= cols; c += VL) AT(yr + c) = GET(xr + c), AT(yi + c) = -GET(xi + c);
+    for (; c < cols; c++) yr[c] = xr[c], yi[c] = -xi[c];
+  }
 }
 
 #endif
@@ -792,7 +710,7 @@ static const FftKern NAME(fft) = {.size = sizeof(T),
                                   .mirror = MOVED(mirror),
                                   .halve = MOVED(halve),
                                   .unite = MOVED(unite),
-                                  .negate = MOVED(negate)};
+                                  .conjugate = MOVED(conjugate)};
 
 #undef V
 #undef AT
@@ -804,3 +722,4 @@ static const FftKern NAME(fft) = {.size = sizeof(T),
 #undef T
 #undef I
 #undef VL
+#undef LANE

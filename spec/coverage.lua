@@ -5,6 +5,7 @@
 -- any file.
 
 local util = require "jit.util"
+local run = require("spec.module").run
 
 local BUILD, LONGEST = assert(arg[1], "spec/coverage.lua BUILD"), 25
 
@@ -21,20 +22,11 @@ local function note(file, line, ran)
   file.last = math.max(file.last, line)
 end
 
-local function lines_of(command)
-  local pipe = assert(io.popen(command))
-  return function()
-    local line = pipe:read "*l"
-    if not line then pipe:close() end
-    return line
-  end
-end
-
 -- --- C, as gcov writes it
 
 local function read_gcov(object)
   local file
-  for line in lines_of(("gcov -t -b -c -o '%s' '%s' 2>/dev/null"):format(object:match "(.*)/", object)) do
+  for line in run(("gcov -t -b -c -o '%s' '%s' 2>/dev/null"):format(object:match "(.*)/", object)):gmatch "[^\n]+" do
     local count, number, text = line:match "^ *([^:]+): *(%d+):(.*)$"
     if number == "0" then
       local path = text:match "^Source:(.*)"
@@ -63,11 +55,11 @@ local function add_lines(file, proto)
 end
 
 local function read_lua()
-  for path in lines_of "ls lua/tycho/*.lua lua/tycho/*/*.lua" do
+  for path in run("ls lua/tycho/*.lua lua/tycho/*/*.lua"):gmatch "[^\n]+" do
     local runs = not path:find "annotations%.lua$" and not path:find "/meta%.lua$"
     if runs then add_lines(file_of(path), assert(loadfile(path))) end
   end
-  for line in lines_of(("cat '%s'/lines/*"):format(BUILD)) do
+  for line in run(("cat '%s'/lines/*"):format(BUILD)):gmatch "[^\n]+" do
     local path, number = line:match "^(.*) (%d+)$"
     local file = files["lua/tycho/" .. path]
     number = tonumber(number)
@@ -153,7 +145,7 @@ local function write_never(name)
 end
 
 -- Objects that nothing loaded have notes alone, of which gcov says that no line ran.
-for object in lines_of(("find '%s/obj' -name '*.gcno' | sort"):format(BUILD)) do read_gcov(object) end
+for object in run(("find '%s/obj' -name '*.gcno' | sort"):format(BUILD)):gmatch "[^\n]+" do read_gcov(object) end
 read_lua()
 report()
 write_never(BUILD .. "/never.txt")

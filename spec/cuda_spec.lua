@@ -220,6 +220,43 @@ describe("products on cuda give the CPU's bits:", function()
     same("not aligned", function(x, y) return x.mT:matmul(y.mT) end, numbers("f32", 2, 40, 250), numbers("f32", 2, 201, 40))
     same("-0", mm, ty.full({ 300, 30 }, 1e-30), ty.full({ 30, 400 }, -1e-30))
   end)
+  local wide_probe = cuda.soft and it or pending -- a card has wide tiles where it has 206,336 bytes of shared memory for a block
+  wide_probe("wide tiles, with all of these ends, in a graph too; all sectors are read whole, and no banks are met twice", function()
+    cuda.gives("^counts 1%.000 1%.000 28[2-6]\ncounts 1%.000 1%.000 28[2-6]\nreplays [1-9]%d*\nstatus 0\n$",
+      "SOFT_GPU_CAPABILITY=90", [[
+      require "spec.cuda"
+      local ty, soft = require "tycho", require "spec.soft_gpu"
+      local function numbers(...)
+        local n = 1
+        for _, size in ipairs { ... } do n = n * size end
+        return ((ty.arange(n, { dtype = "f64" }) * 1.7 + 0.3):sin() * 20):to "f32":reshape { ... }
+      end
+      local function same(f, x, y)
+        local want, got = f(x, y), f(x:to "cuda", y:to "cuda"):to "cpu"
+        assert(want:eq(got):all():item() and (1 / want):eq(1 / got):all():item())
+      end
+      local function mm(x, y) return x:matmul(y) end
+      for _, k in ipairs { 1, 16, 40, 257 } do same(mm, numbers(8, 250, k), numbers(8, k, 201)) end
+      same(mm, numbers(8, 250, 40), numbers(8, 40, 204))
+      same(function(x, y) return x:matmul(y.mT) end, numbers(8, 250, 40), numbers(8, 201, 40))
+      same(function(x, y) return x.mT:matmul(y) end, numbers(8, 40, 252), numbers(8, 40, 204))
+      same(function(x, y) return x.mT:matmul(y.mT) end, numbers(8, 40, 250), numbers(8, 201, 40))
+      same(mm, ty.full({ 16, 128, 30 }, 1e-30), ty.full({ 16, 30, 256 }, -1e-30))
+      local x, y = numbers(8, 256, 256):to "cuda", numbers(8, 256, 256):to "cuda"
+      for _, b in ipairs { y, y.mT } do
+        ty.synchronize()
+        soft.cu.soft_gpu_reset_counts()
+        local z = x:matmul(b)
+        ty.synchronize()
+        assert(soft.count "shared_ideal" > 0 and z)
+        print(("counts %.3f %.3f %.0f"):format(soft.count "global_sectors" / soft.count "global_ideal", soft.count "shared_wavefronts"
+          / soft.count "shared_ideal", soft.count "warp_instructions" / (x:numel() / 32))) -- the last: fewer than other tiles take
+      end
+      local f = ty.compile(function(a, b) return a:matmul(b):matmul(b):matmul(b) end)
+      local was = ty.cuda.launches().replays
+      for _ = 1, 4 do same(f, numbers(16, 128, 200), numbers(16, 200, 200)) end
+      print("replays " .. ty.cuda.launches().replays - was)]])
+  end)
   probe("one column, short and long", function()
     for _, dtype in ipairs { "f32", "f64", "bf16", "i32" } do
       local a = numbers(dtype, 4, 9000)

@@ -15,6 +15,7 @@ if device then
   assert(ty.cuda.is_available())
   ty.device(device)
 end
+local few = device and not os.getenv "TEST_LONG" -- a software GPU takes long for many cases
 local folder = arg[1]
 
 local DTYPES = { "f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "c64", "c128" }
@@ -273,20 +274,21 @@ local function weights(m)
   return table.concat(list, "\n")
 end
 
---- Steps of one process that goes through the parts of each batch in order.
-local function alone(m, opt, steps, passes)
+--- Steps of one process that goes through the parts of each batch in order, as many as there are ranks.
+local function alone(m, opt, steps, passes, parts)
+  parts = parts or size
   for i = 1, steps do
     local x, y = batch(i)
     opt:zero_grad()
     for _ = 1, passes do
       local before = {}
       for k, p in ipairs(m:parameters()) do before[k], p.grad = p.grad or false, nil end
-      for r = 0, size - 1 do
-        local n = 12 / size
+      for r = 0, parts - 1 do
+        local n = 12 / parts
         ty.cross_entropy(m(x:narrow(1, r * n + 1, n)), y:narrow(1, r * n + 1, n)):backward()
       end
       for k, p in ipairs(m:parameters()) do
-        local g = p.grad / size
+        local g = p.grad / parts
         p.grad = before[k] and before[k] + g or g
       end
     end
@@ -307,10 +309,10 @@ local function step_of(m, opt, passes)
   end
 end
 
-local function together(m, step, steps)
+local function together(m, step, steps, group)
   for i = 1, steps do
     local x, y = batch(i)
-    step(dist.part(x), dist.part(y))
+    step(dist.part(x, 1, { group = group }), dist.part(y, 1, { group = group }))
   end
   return weights(m)
 end
@@ -351,11 +353,79 @@ local function shown_to_all(a)
   return W.exchange("spec", everyone, "data", a, own, a.dtype, { size, n }, all)
 end
 
+--- Exchanges of some ranks, of MPI's own sums, of complex numbers and of single messages as steps of plans.
+local function cases_of_some(x, y)
+  local pairs_of = {}
+  for r = 0, size - 2 do pairs_of[r] = dist.group { r, r + 1 } end
+  local right, left = pairs_of[rank], pairs_of[rank - 1]
+  local ends = dist.group { 0, size - 1 }
+  local whole = numbers(rank, 20011, "i8"):to "f32"
+  local complex, many = numbers(rank, 700, "c64"), numbers(rank, 20011 * size, "c128")
+  local next_rank, last_rank = (rank + 1) % size, (rank - 1) % size
+  local cases = {
+    { "fast", function(a) return dist.all_reduce(a * 2, { fast = true }) + 1 end, whole },
+    { "fast and not", function(a)
+      local b = dist.all_reduce(a, { fast = true, op = "max" })
+      return dist.all_reduce(b * a) + dist.all_reduce(a, { fast = true }) + b
+    end, whole },
+    { "complex", function(a) return dist.all_reduce(a * 2) + 1 end, complex },
+    { "complex in blocks", function(a) return dist.all_reduce(a * 2, { op = "mean" }) end, many },
+    { "complex copies", function(a) return dist.all_gather(a + 1):sum(1) * dist.broadcast(a, 1) end, many },
+    { "neighbours", function(a)
+      local b = a
+      if right then b = b + dist.all_reduce(a, { group = right }) end
+      if left then b = b - dist.all_reduce(a * 3, { group = left }) end
+      if ends then b = b * dist.all_gather(a + 1, { group = ends }):sum(1) end
+      return b
+    end, x },
+    { "neighbours by MPI", function(a)
+      local b = a
+      if right then b = b + dist.all_reduce(a, { group = right, fast = true }) end
+      if left then b = b - dist.all_reduce(a * 3, { group = left, fast = true }) end
+      return b
+    end, whole },
+    { "neighbours stop", function(a)
+      if right then dist.barrier { group = right } end
+      if left then dist.barrier { group = left } end
+      return a + 1
+    end, x },
+    { "a message", function(a)
+      if rank == 0 then dist.send(a * 2, 1) end
+      return rank == 1 and dist.recv(0, { like = a }) + 1 or a
+    end, y },
+    { "a ring", function(a)
+      if rank % 2 == 0 then dist.send(a * 2, next_rank) end
+      local b = dist.recv(last_rank, { like = a })
+      if rank % 2 == 1 then dist.send(a + b, next_rank) end
+      return dist.all_reduce(b) + a
+    end, x },
+    { "messages of two tags", function(a)
+      if rank == 0 then
+        dist.send(a, 1, { tag = 7 })
+        dist.send(a * 2, 1, { tag = 255 })
+        dist.send(a * 3, 1, { tag = 7 })
+        dist.send(ty.zeros(0, 2), 1)
+      elseif rank == 1 then
+        local b, c = dist.recv(0, { tag = 255, like = a }), dist.recv(0, { tag = 7, like = a })
+        dist.recv(0, { like = ty.ones(0, 2) })
+        return b * 10 + c - dist.recv(0, { tag = 7, like = a })
+      end
+      return a
+    end, complex:narrow(1, 1, 20) }, -- few: MPI keeps them until they are asked for
+  }
+  if device then -- sends and receives of theirs are no steps
+    for i = #cases, 1, -1 do
+      if cases[i][1]:find "message" or cases[i][1] == "a ring" then table.remove(cases, i) end
+    end
+  end
+  return cases
+end
+
 --- Exchanges as steps of plans: to the bit what they give at once.
 function claims.captured(out)
   local x, y = numbers(rank, 1000, "f32"), numbers(rank, 42000 * size, "f32"):reshape(60 * size, 700)
   local blocks = numbers(rank, 1100000 * size, "f32") -- of 4 MB a rank
-  for _, case in ipairs { -- the same order on all ranks
+  local cases = { -- the same order on all ranks
     { "small", function(a) return dist.all_reduce(a * 2) + 1 end, x },
     { "large", function(a) return dist.all_reduce(a * 2) + 1 end, y },
     { "mean", function(a) return dist.all_reduce(a, { op = "mean" }) * 3 end, y },
@@ -389,7 +459,9 @@ function claims.captured(out)
       local b = dist.all_reduce(a)
       return rank == 0 and b or a
     end, x },
-  } do
+  }
+  for _, case in ipairs(cases_of_some(x, y)) do cases[#cases + 1] = case end
+  for _, case in ipairs(cases) do
     local name, f, a = unpack(case)
     local g = jit.compile(f)
     for _ = 1, 3 do same(f(a), g(a), "captured " .. name) end
@@ -397,20 +469,98 @@ function claims.captured(out)
     -- the others call it at once, which is the same to this one
     for odd = 0, 1 do same(f(a), (rank == odd and f or g)(a), "captured by others, " .. name) end
   end
+  local disagreed = ("all_reduce: the ranks do not agree: rank 0 calls all_reduce of f32[1000]%s (sum), rank %d"):format(
+    device and " on " .. device or "", size - 1)
+  local chosen = dist.group { rank }
+  local of_chosen = jit.compile(function(a) return dist.all_reduce(a, { group = chosen }) + 1 end)
+  for _, g in ipairs { chosen, everyone, chosen } do
+    chosen = g
+    for _ = 1, 2 do same(dist.all_reduce(x, { group = g }) + 1, of_chosen(x), "a group that changes") end
+  end
+  local message_of = { like = x } -- of what is sent
+  if rank == 0 then dist.send(y, 1) dist.send(x, 1)
+  elseif rank == 1 then
+    assert(raises(dist.recv, 0, message_of):find("recv: rank 0 has sent f32[" .. table.concat(y.shape, ",") ..
+      "], and option like is f32[1000]", 1, true))
+    same(numbers(0, 1000, "f32"), dist.recv(0, message_of), "the next message")
+  end
   local wrong = jit.compile(function(a) return dist.all_reduce(a) + 1 end)
   for _ = 1, 2 do wrong(x) end
   local message = raises(wrong, rank == size - 1 and numbers(rank, 999, "f32") or x)
-  assert(message:find("all_reduce: the ranks do not agree: rank 0 calls all_reduce of f32[1000] (sum), rank " .. size - 1, 1, true),
-    message)
+  assert(message:find(disagreed, 1, true), message)
   same_text((message:gsub("^.-the ranks", "the ranks")))
   same(dist.all_reduce(x) + 1, wrong(x), "after ranks that did not agree")
   local two = jit.compile(function(a, b) return dist.all_reduce(a) + dist.all_reduce(b):sum() end)
   for _ = 1, 2 do two(x, x) end
   message = raises(two, x, rank == size - 1 and numbers(rank, 999, "f32") or x)
-  assert(message:find("all_reduce: the ranks do not agree: rank 0 calls all_reduce of f32[1000] (sum), rank " .. size - 1, 1, true),
-    message)
+  assert(message:find(disagreed, 1, true), message)
   same(dist.all_reduce(x) + dist.all_reduce(x):sum(), two(x, x), "after a second call that did not agree")
   out "captured"
+end
+
+--- Exchanges of tensors of devices, at once and in plans, for which no host waits: the other ranks begin theirs when the first
+--- one has gone on.
+function claims.queued(out)
+  local x = numbers(rank, 1000, "f32")
+  local function f(a) return shown_to_all(a * 2):sum(1) + 1 end
+  local g, want = jit.compile(f), f(x)
+  for _ = 1, 3 do same(want, g(x), "a plan") end
+  for name, h in pairs { eager = f, plan = g } do
+    local y = rank == 0 and h(x)
+    dist.barrier()
+    if rank > 0 then y = h(x) end
+    same(want, y, name)
+  end
+  assert(is_whole(g), tostring(ty.explain(g)))
+  local function sum_of_odd(a) return dist.all_reduce(a, { op = "max" }) + dist.all_reduce(a, { fast = true }) end
+  local whole, sum = numbers(rank, 20011, "i8"):to "f32", jit.compile(sum_of_odd) -- slices of which one is empty
+  for _ = 1, 2 do same(sum_of_odd(whole), sum(whole), "an odd number of elements") end
+  out(text(want))
+end
+
+--- Models of two ranks each, beside others that no pass reaches, of these or of all ranks; steps that were captured before.
+function claims.replicas(out)
+  local mine
+  for r = 0, size - 2, 2 do mine = dist.group { r, r + 1 } or mine end
+  local first = mine.ranks[1]
+  local one = network(1 + first)
+  alone(one, adam(one), 6, 1, 2)
+  local want = weights(one)
+  for i = 1, 4 do
+    local compiled, apart = i % 2 == 0, i > 2
+    local m = dist.replicate(network(1 + rank), { group = mine })
+    local unused = dist.replicate(network(9 + rank), { group = not apart and mine or nil })
+    local step = step_of(m, adam(m), 1)
+    if compiled then step = jit.compile(step) end
+    assert(together(m, step, 6, mine) == want)
+    if compiled and not apart then assert(is_whole(step), tostring(ty.explain(step))) end
+    assert(weights(unused) == weights(network(apart and 9 or 9 + first)) and unused[1].weight.grad == nil)
+    dist.release(unused)
+    dist.release(m)
+  end
+  out(mine.ranks[1] == 0 and want or "")
+  local m, other = network(1), network(2)
+  local x = numbers(rank, 6, "f32"):reshape(1, 6) * 0.01
+  local function pass()
+    m[1].bias.grad, m[3].weight.grad = nil, nil
+    m(x):sum():backward()
+    return m[1].bias.grad + m[3].weight.grad:sum()
+  end
+  local captured = jit.compile(pass)
+  local function agrees(what)
+    for _ = 1, 2 do same(pass(), captured(), what) end
+  end
+  agrees "a rank's own"
+  local own = pass()
+  dist.replicate(m)
+  agrees "captured before its model was replicated"
+  assert(not own:eq(pass()):all():item())
+  dist.replicate(other)
+  agrees "captured before another model was replicated"
+  dist.release(m)
+  agrees "captured before its model was released"
+  same(own, pass(), "released")
+  dist.release(other)
 end
 
 --- A network with gradients of many sizes and of two dtypes.
@@ -442,9 +592,10 @@ function claims.steps(out)
       return loss:detach()
     end
   end
-  local rows = { 8, 8, 8, 5, 8, 5, 8, 8 }
-  local function reaches(i, r) return i ~= 7 or r == 0 end
+  local rows = few and { 8, 8, 5 } or { 8, 8, 8, 5, 8, 5, 8, 8 }
+  local function reaches(i, r) return few or i ~= 7 or r == 0 end
   local function rate(opt, i) opt.lr = 0.02 / i end
+  if device then ty.device "cpu" end
   local one = varied(1)
   local opt = ty.optim.SGD(one:parameters(), { lr = 0.02, momentum = 0.9 })
   for i, n in ipairs(rows) do
@@ -464,7 +615,8 @@ function claims.steps(out)
     opt:step()
   end
   local want = weights(one)
-  for plain = -1, 1 do -- this rank runs Lua; -1: none does
+  if device then ty.device(device) end
+  for plain = few and 1 or -1, 1 do -- this rank runs Lua; -1: none does
     local m = dist.replicate(varied(1 + rank))
     local own = ty.optim.SGD(m:parameters(), { lr = 0.02, momentum = 0.9 })
     local eager = step_with(m, own)

@@ -1,9 +1,9 @@
--- ffma_share.lua -- what share of a product's inner loop are multiply-adds: luajit spec/ffma_share.lua NVDISASM FOLDER ARCHITECTURE LEAST
+-- ffma_share.lua -- what share of a product's inner loop are multiply-adds: luajit spec/ffma_share.lua NVDISASM FOLDER ARCHITECTURE
 -- In: nvdisasm (PyPI: nvidia-cuda-nvdisasm), a folder of PTX texts, a processor as a number. Out: for each text that copies to
 -- shared memory asynchronously, the share of FFMA between the ends of the loop that has most of them; it fails where that is
--- less than LEAST percent, and where a text multiplies and adds apart what it was told to, or the other way round.
-local nvdisasm, folder, arch, least = arg[1], arg[2], arg[3], tonumber(arg[4])
-assert(least, "spec/ffma_share.lua: NVDISASM FOLDER ARCHITECTURE LEAST")
+-- less than 89 percent, of wide tiles, whose loop has twice as many, 92.
+local nvdisasm, folder, arch = arg[1], arg[2], arg[3]
+assert(arch, "spec/ffma_share.lua: NVDISASM FOLDER ARCHITECTURE")
 
 local ptxas, lines_of = dofile "spec/ptxas_path.lua"
 
@@ -30,10 +30,11 @@ local cubin, bad, seen = os.tmpname(), 0, 0
 for _, file in ipairs(lines_of(("grep -l 'cp\\.async' '%s'/*.ptx"):format(folder))) do
   os.execute(("'%s' -arch sm_%s '%s' -o '%s'"):format(ptxas, arch, file, cubin))
   local share, length = share_of(cubin)
+  local least = share * length > 100 * 2000 and 92 or 89
   seen = seen + 1
   if share < least then bad = bad + 1 end
   print(("%s: FFMA are %.1f %% of %d instructions%s"):format(file:match "[^/]*$", share, length, share < least and ": too few" or ""))
 end
 os.remove(cubin)
-print(("ffma: sm_%s: %d texts, %d with less than %g %%"):format(arch, seen, bad, least))
+print(("ffma: sm_%s: %d texts, %d with too few"):format(arch, seen, bad))
 os.exit(bad == 0 and 0 or 1)

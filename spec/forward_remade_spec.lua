@@ -55,6 +55,33 @@ describe("a value that is computed again", function()
     assert.truthy(count(told).result >= 3) -- the product, its sum, the attention
   end)
 
+  it("is none that costs more to compute than to keep: windows of a pooling, a gelu that a product reads", function()
+    local function values_of(make, x)
+      local told = both(make, function(world)
+        world.f(x):sum():backward()
+        return world.leaves[1].grad
+      end)
+      answered(told)
+      local what = {}
+      for _, v in ipairs(told.traces[1].kept) do what[v.type .. v.by] = v.what end
+      return what
+    end
+    local pooled = values_of(function()
+      local w, v = leaf(4, 1, 3, 3), leaf(2, 4, 3, 3)
+      return { leaves = { w, v }, run = function(x)
+        return (ty.conv2d(ty.max_pool2d(ty.conv2d(x, w, { padding = 1 }):relu(), 2), v))
+      end }
+    end, ty.randn(2, 1, 12, 12))
+    assert.same({ "again", "result" }, { pooled["f32[2,4,12,12]"], pooled["f32[2,4,6,6]"] })
+    for activation, what in pairs { relu = "again", gelu = "result" } do
+      local values = values_of(function()
+        local w, v = leaf(4, 8), leaf(8, 2)
+        return { leaves = { w, v }, run = function(x) return x:matmul(w)[activation](x:matmul(w)):matmul(v) end }
+      end, ty.randn(3, 4))
+      assert.equal(what, values["f32[3,8]matmul"])
+    end
+  end)
+
   it("has the random numbers of its call", function()
     for _, create in ipairs { false, true } do -- by a plan; by the operations
       local told = both(dropping, function(world)

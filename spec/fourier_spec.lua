@@ -190,6 +190,24 @@ describe("a transform of any length", function()
     end
   end)
 
+  it("gives the same bits among many as alone", function()
+    for _, dtype in ipairs { "f32", "f64" } do
+      for _, n in ipairs { 1, 2, 3, 8, 15, 24, 45 } do -- from 32 to 2048 side by side
+        local x = ty.randn(2100, n, 2):to(dtype)
+        local z, r = ty.view_as_complex(x), x:select(-1, 1)
+        local y, h = ty.view_as_real(fft.fft(z)), fft.rfft(r)
+        local back = fft.irfft(h, n)
+        H.same(y, ty.view_as_real(fft.fft(z:t(), nil, 1)):transpose(1, 2))
+        H.same(back, fft.irfft(h:t(), n, 1):t())
+        for _, i in ipairs { 1, 34, 2049, 2100 } do
+          H.same(y[i], ty.view_as_real(fft.fft(z[i])))
+          H.same(ty.view_as_real(h[i]), ty.view_as_real(fft.rfft(r[i])))
+          H.same(back[i], fft.irfft(h[i], n))
+        end
+      end
+    end
+  end)
+
   it("gives the same bits by every instruction set and number of threads", function()
     local program = [[
       local ty = require "tycho"

@@ -28,37 +28,10 @@ local environment = table.concat({
   ("TYCHO_CUDA_DRIVER='%s'"):format(driver), "TYCHO_LOG=0",
   ("LUA_PATH='%s/%s/?.lua;%s/%s/?/init.lua;;'"):format(here, BUILD, here, BUILD), ("LUA_CPATH='%s/%s/?.so;;'"):format(here, BUILD),
 }, " ")
-os.execute(("mkdir -p '%s/gpu'"):format(BUILD))
+local turn = require "spec.in_turn"(BUILD .. "/gpu", environment)
+local step, skip = turn.step, turn.skip
 
-local steps, failed, skipped = 0, 0, 0
-
-local function wanted(step) return options.only == "" or ("," .. options.only .. ","):find("," .. step .. ",", 1, true) end
-
-local function line(what, result, seconds, said)
-  print(("%-34s %-8s %6.0f s  %s"):format(what, result, seconds, said or ""))
-  io.stdout:flush()
-end
-
---- Runs a command; its last line is told, or where it fails the last ones.
-local function step(what, command)
-  local log = ("%s/gpu/%s.txt"):format(BUILD, (what:gsub("%W+", "_")))
-  local from = os.time()
-  local status = os.execute(("{ %s %s; } >'%s' 2>&1"):format("env " .. environment, command, log))
-  local ok = status == 0 or status == true
-  local lines = {}
-  for text in io.lines(log) do
-    if text:find "%S" then lines[#lines + 1] = text end
-  end
-  steps, failed = steps + 1, failed + (ok and 0 or 1)
-  line(what, ok and "passed" or "FAILED", os.time() - from, ok and lines[#lines] or log)
-  for i = math.max(1, #lines - 15), ok and 0 or #lines do print("    " .. lines[i]) end
-  return ok, lines
-end
-
-local function skip(what, why)
-  skipped = skipped + 1
-  line(what, "skipped", 0, why)
-end
+local function wanted(name) return options.only == "" or ("," .. options.only .. ","):find("," .. name .. ",", 1, true) end
 
 local function spec(name)
   return ("busted --lua=/usr/bin/luajit --helper=spec/cuda.lua -o spec/report.lua --lpath='./?.lua' spec/%s_spec.lua"):format(name)
@@ -71,8 +44,8 @@ local ok = step("device", [[luajit -e 'local ty = require "tycho"; local ok, why
   local d = ty.cuda.devices()[1]; print(("%s, sm_%d, %d processors, driver %d.%d, %s"):format(d.name, d.capability,
   d.processors, d.driver / 1000, d.driver % 1000 / 10, ty.cuda.cache().assembler))']])
 if not ok then
-  print "0 passed, 1 failed: there is no device to prove anything on"
-  os.exit(1)
+  print "there is no device to prove anything on"
+  turn.finish()
 end
 
 -- --- bits, ways
@@ -134,5 +107,4 @@ end
 
 if wanted "bench" then step("bench", ("luajit bench/cuda.lua%s"):format(options.soft and " --soft" or "")) end
 
-print(("%d passed, %d failed, %d skipped"):format(steps - failed, failed, skipped))
-os.exit(failed == 0 and 0 or 1)
+turn.finish()

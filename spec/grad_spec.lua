@@ -1102,6 +1102,41 @@ describe("modes", function()
     assert.same({ 4, 4, 4 }, x.grad:totable())
     assert.equal(6, inner)
   end)
+
+  it("begins with 1, whatever became of what the pass before began with", function()
+    local held
+    for _, spoil in ipairs {
+      function(g) g:mul_(3) end,
+      function(g) held = g end,
+      function(g) g:requires_grad_() end,
+      function(g) ty.no_grad(function() g:view(1):copy_(ty.full({ 1 }, 7)) end) end,
+      function(g) g:data()[0] = 5 end,
+    } do
+      local x = ty.ones(3):requires_grad_()
+      local loss = (x * x):sum()
+      loss:register_hook(spoil)
+      loss:backward()
+      if held then held:fill_(9) end
+      for _ = 1, 2 do
+        x.grad = nil
+        ;(x * x):sum():backward()
+        assert.same({ 2, 2, 2 }, x.grad:totable())
+        held = nil
+      end
+    end
+    local leaf = ty.ones(1):requires_grad_()
+    for _ = 1, 3 do
+      leaf:backward()
+      assert.same({ 1 }, leaf.grad:totable())
+      leaf.grad:mul_(5)
+      leaf.grad = nil
+    end
+    for _, dtype in ipairs { "f64", "f32", "f64" } do
+      local z = ty.ones({ 1, 1 }, { dtype = dtype }):requires_grad_()
+      ;(z * 2):backward()
+      assert.same({ dtype, { { 2 } } }, { z.grad.dtype, z.grad:totable() })
+    end
+  end)
 end)
 
 describe("the gradient of a product with a vector", function()

@@ -1,5 +1,5 @@
 --- module.lua -- C modules of the specs, compiled where they are missing or older than what they are made of.
--- Out: {root, windows, shell, make_folder, remove_folder, headers, build}; root, the project's folder, ends with a slash.
+-- Out: {root, windows, shell, run, mpis, make_folder, remove_folder, headers, build}; root, the project's folder, ends with a slash.
 -- It needs nothing of Tycho's.
 -- TYCHO_BUILD names another folder than build, TYCHO_CC another compiler than gcc: where LuaJIT runs under an emulator.
 
@@ -22,6 +22,15 @@ function M.run(command)
   pipe:close()
   local out, status = text:match "^(.-)status (%d+)%s*$"
   return out, tonumber(status)
+end
+
+--- The MPIs that processes are started by, there: whether this machine has it.
+function M.mpis()
+  local list = { { name = "Open MPI", mpirun = "mpirun.openmpi" }, { name = "MPICH", mpirun = "mpiexec.mpich" } }
+  for _, m in ipairs(list) do
+    m.there = jit.os == "Linux" and select(2, M.run("command -v " .. m.mpirun)) == 0
+  end
+  return list
 end
 
 --- Makes a folder, and those that it lies in; whether it is there.

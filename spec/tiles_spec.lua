@@ -17,7 +17,12 @@ local function everywhere(code)
       assert(equal:all():item(), text)
     end
     local ctype = { bool = "uint8_t", u8 = "uint8_t", f32 = "float", f64 = "double", i64 = "int64_t" }
-    local function at(t) return ffi.cast(ctype[t.dtype] .. " *", t:data()) end
+    local kept = setmetatable({}, { __mode = "k" })
+    local function at(t)
+      local p = ffi.cast(ctype[t.dtype] .. " *", t:data())
+      kept[p] = t
+      return p
+    end
   ]]
   for _, env in ipairs(worlds) do
     local out, status = H.script(head .. code, env)

@@ -6,6 +6,7 @@
 #define TY_CALL_LIBRARY_H
 
 #include "ir/call.h"
+#include "ir/program.h"
 
 typedef enum {
   CALL_DONE,
@@ -17,13 +18,15 @@ typedef enum {
 /* The run that it is a part of. */
 typedef struct CallRun {
   u64 run;                        /* no other one has this number */
+  const Stream *stream;           /* which errors are told to that come later (device/sides.h) */
   bool (*interrupted)(void *ctx); /* or NULL */
   void *ctx;
   const char *err; /* good until the next call */
 } CallRun;
 
 typedef struct CallLibrary {
-  /* y: its result's memory, which holds the base already; it and x stay as they are until the end, and belong to it. */
+  /* y: its result's memory, which holds the base already; it and x stay as they are until the end, and belong to it. On a device
+  ** begin and end say what its queue does, and wait for nothing of it. */
   CallAnswer (*begin)(const AsyncCall *c, const void *x, void *y, CallRun *r);
   CallAnswer (*end)(const AsyncCall *c, void *y, CallRun *r);
   /* Between steps, and within long ones: all that has begun goes on. */

@@ -11,6 +11,7 @@
 #define TY_DEVICE_H
 
 #include "device/fft_plan.h"
+#include "device/sides.h"
 
 /*
 ** Errors. What a function returns false for has happened at once, and *err says what: text of the device's, good
@@ -81,11 +82,13 @@ struct Device {
   /* For profiles: what the calling thread asks for, up to the end of the plan or the next label, belongs to that step of a
   ** plan, or eager operation (kind, plan, step, site: as in an Event). NULL: not here. */
   void (*label)(i32 kind, i32 plan, i32 step, i32 site);
-  /* For libraries that give the device work of their own, behind all that was asked for: where to (a CUDA stream), its
-  ** context being this thread's. NULL: the device has failed. And whether all of it is done, without waiting: 1 or 0, -1
-  ** where the device has failed. NULL: no library works with it. */
-  void *(*queue)(void);
-  int (*idle)(void);
+  /* For who gives away what comes behind checks: whether those of the stream have passed, which is waited for; not for
+  ** what the device was asked for since `note`, if no check came later. NULL: they are known at once. */
+  void (*note)(const Stream *s);
+  bool (*passed)(Stream *s, const char **err);
+  /* For libraries that give the device work of their own; number: which of them it is. NULL: no library works with it. */
+  const Sides *sides;
+  int number;
   /* Of the CPU's alone: the plan of a length, held, and let go of; NULL: out of memory. */
   const FftPlan *(*fft_plan)(int dtype, i64 n, bool real);
   void (*fft_drop)(const FftPlan *p);
@@ -98,7 +101,7 @@ extern const Device *ty_devices[DEVICES_MAX]; /* by number */
 ** Lua's registry under DEVICE_KEY, as a light userdata. version: what this header said when they were compiled. Gives
 ** the CPU's device, for what they leave to it; NULL: not added, *err says why. A name that is there is not added
 ** again: its device goes on. */
-#define DEVICE_VERSION 8
+#define DEVICE_VERSION 9
 #define DEVICE_KEY "tycho.device"
 typedef const Device *DeviceRegister(u32 version, const Device *d, const char **err);
 DeviceRegister ty_device_register;

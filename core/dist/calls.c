@@ -13,8 +13,8 @@
 **    others is not exchanged any more, and what Lua would begin anew they have done.
 */
 #include "base/system.h"
-#include "device/call_library.h"
-#include "dist/dist.h"
+#include "dist/nccl.h"
+#include "ir/type.h"
 
 struct Agreeing {
   Agreeing *next;
@@ -103,12 +103,15 @@ struct Exchange {
   Message m[]; /* p: an offset in what it is given, or in the result */
 };
 
-/* Messages of an exchange that has begun, by the memory of its result. */
+/* An exchange that has begun, by the memory of its result. */
 typedef struct Going Going;
 struct Going {
   Going *next;
   const void *y;
-  Flight *flight;
+  Flight *flight; /* its messages */
+  void *end;      /* of tensors of a device */
+  const ExchangeHead *head;
+  u8 came[AGREE_TEXT]; /* a message that is expected */
 };
 
 static Going *going;
@@ -125,42 +128,67 @@ static void enter(const CallRun *r) {
   ty_world.ctx = r->ctx;
 }
 
+/* The messages of an exchange. */
+static Flight *begin_messages(const Exchange *e, const u8 *from, u8 *to) {
+  const ExchangeHead *h = &e->head;
+  Message *m = ty_mem_alloc((size_t)(h->n + 1) * sizeof *m);
+  if (!m) {
+    ty_world_fail_here(h->who, "is out of memory");
+    return NULL;
+  }
+  for (int i = 0; i < h->n; i++) {
+    const i64 at = (i64)(uintptr_t)e->m[i].p;
+    m[i] = e->m[i];
+    m[i].p = m[i].sends ? (void *)(from + at) : to + at;
+  }
+  if (h->copies) memcpy(to + h->to, from + h->from, (size_t)h->copies);
+  Flight *f = ty_world_begin(h->who, m, h->n, h->tag);
+  ty_mem_free(m);
+  return f;
+}
+
 static CallAnswer begin_exchange(const AsyncCall *c, const void *x, void *y, CallRun *r) {
   const Exchange *e = (const Exchange *)c;
   const ExchangeHead *h = &e->head;
-  const u8 *from = c->takes ? x : y;
-  Message *m = ty_mem_alloc((size_t)(h->n + 1) * sizeof *m);
+  const void *from = c->takes ? x : y;
   Going *g = ty_mem_zalloc(sizeof *g);
-  int count = 0;
   enter(r);
   run_of_first = r->run;
-  if (!m || !g) ty_world_fail_here(h->who, "is out of memory");
-  for (int i = 0; i < h->n && m && g; i++) {
-    const i64 at = (i64)(uintptr_t)e->m[i].p;
-    m[count] = e->m[i];
-    m[count++].p = e->m[i].sends ? (void *)(from + at) : (u8 *)y + at;
-  }
-  if (h->copies) memcpy((u8 *)y + h->to, from + h->from, (size_t)h->copies);
-  Flight *f = m && g ? ty_world_begin(h->who, m, count, h->tag) : NULL;
-  ty_mem_free(m);
-  if (!f) {
-    ty_mem_free(g);
-    return failed(r);
-  }
-  *g = (Going){going, y, f};
+  if (!g) ty_world_fail_here(h->who, "is out of memory");
+  else if (h->comm) g->end = ty_nccl_begin(h, e->m, from, y);
+  else if (h->kind == REDUCES)
+    g->flight = ty_world_reduce(h->who, x, y, c->gives / ty_dtypes[h->dtype].bytes, h->dtype,
+                                (MpiOp)h->op, h->team);
+  else g->flight = begin_messages(e, from, h->kind == EXPECTS ? g->came : y);
+  if (!g || (!g->flight && !g->end))
+    return failed(r); /* what was posted is still read and written */
+  g->next = going, g->y = y, g->head = h;
   going = g;
   return CALL_DONE;
 }
 
-static CallAnswer end_exchange(const void *y, CallRun *r) {
+static bool end_going(const Going *g, const CallRun *r) {
+  return g->end ? ty_nccl_end(g->head, g->end, r->stream) : ty_world_end(g->flight);
+}
+
+static CallAnswer end_exchange(const AsyncCall *c, const void *y, CallRun *r) {
+  const Exchange *e = (const Exchange *)c;
+  static char text[160];
   Going **at = &going;
   enter(r);
   while (*at && (*at)->y != y) at = &(*at)->next;
   Going *g = *at;
-  if (!g || !ty_world_end(g->flight)) return failed(r);
+  if (!g || !end_going(g, r)) return failed(r);
+  const bool same =
+      e->head.kind != EXPECTS || !memcmp(g->came, e->head.text, (size_t)e->m[0].bytes);
   *at = g->next;
   ty_mem_free(g);
-  return CALL_DONE;
+  if (same) return CALL_DONE;
+  ty_system_format(text, sizeof text,
+                   "%s: rank %d has sent another dtype or other sizes than option like has",
+                   e->head.who, e->m[0].rank);
+  r->err = text;
+  return CALL_FAILED;
 }
 
 static CallAnswer begin_agreement(const AsyncCall *c, void *y, CallRun *r) {
@@ -187,10 +215,10 @@ static const char *disagree(const Exchange *e, const Agreeing *a) {
 }
 
 /* Other ranks have come as far: what this one began ends. */
-static bool end_all(void) {
+static bool end_all(const CallRun *r) {
   while (going) {
     Going *g = going;
-    if (!ty_world_end(g->flight)) return false;
+    if (!end_going(g, r)) return false;
     going = g->next;
     ty_mem_free(g);
   }
@@ -206,7 +234,7 @@ static CallAnswer end_agreement(const AsyncCall *c, void *y, CallRun *r) {
   *(u8 *)y = 1;
   r->err = "ranks do not agree";
   if (!same && run_of_first != r->run) return CALL_AGAIN;
-  if (!same && !end_all()) return failed(r);
+  if (!same && !end_all(r)) return failed(r);
   if (!same) r->err = disagree((const Exchange *)c, a);
   ty_agree_end(a);
   run_of_first = same ? r->run : 0; /* all ranks know it, and leave what they do */
@@ -226,7 +254,7 @@ static CallAnswer begin(const AsyncCall *c, const void *x, void *y, CallRun *r) 
 }
 
 static CallAnswer end(const AsyncCall *c, void *y, CallRun *r) {
-  return c->gate ? end_agreement(c, y, r) : end_exchange(y, r);
+  return c->gate ? end_agreement(c, y, r) : end_exchange(c, y, r);
 }
 
 static const CallLibrary library = {begin, end, ty_world_go_on, leave};
@@ -248,8 +276,12 @@ i32 ty_exchange_call(const ExchangeHead *h, const Message *m, i64 takes, i64 giv
   if (!e) return 0;
   memcpy(&e->head, h, sizeof *h);
   memcpy(e->m, m, list);
-  e->call = (AsyncCall){
-      .takes = takes, .gives = gives, .channel = h->tag, .gate = h->agrees, .library = &library};
+  e->call = (AsyncCall){.takes = takes,
+                        .gives = gives,
+                        .channel = h->comm ? -h->comm : h->tag, /* rule 1 of nccl.c */
+                        .device = (u8)h->device,
+                        .gate = h->kind == AGREES,
+                        .library = &library};
   const u64 hash = ty_hash(e->m, list, ty_hash(h, sizeof *h, (u64)takes ^ (u64)gives << 20));
   Exchange **at = &chain[hash % CHAINS], *f = *at;
   while (f && !is_same(e, f)) f = f->like;

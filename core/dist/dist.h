@@ -5,6 +5,7 @@
 #ifndef TY_DIST_H
 #define TY_DIST_H
 
+#include <setjmp.h>
 #include "base/base.h"
 #include "dist/mpi.h"
 #include "ir/call.h"
@@ -14,8 +15,12 @@
 /* The first of these libraries that is there, its symbols shown to libraries that it loads itself. */
 void *ty_dist_library(const char *const *names);
 void ty_dist_sleep(i64 nanoseconds);
-/* Calls fn(status) when the process exits; not in a child of a fork. */
+/* Calls fn(status) when the process exits, the last one first; not in a child of a fork. */
 void ty_dist_at_exit(void (*fn)(int status));
+/* From now on abort() between arm and disarm, on their thread, goes on at the point instead. */
+void ty_dist_catch_abort(void);
+sigjmp_buf *ty_dist_arm(void);
+int ty_dist_disarm(int y); /* gives y */
 
 /* --- exchange.c */
 
@@ -53,8 +58,9 @@ void ty_world_go_on(void);
 /* Exchanges all messages of one tag at once. False: ty_world.failure says why not, on this rank and soon on all others;
 ** memory of the messages may still be read and written then. */
 bool ty_world_exchange(const char *who, const Message *m, int n, int tag);
-/* Waits for requests that are not messages; `about` stands for their ranks in errors. */
-bool ty_world_wait(const char *who, Request *r, const char *about);
+/* MPI's own reduction of n elements over a team's ranks, which begin theirs in one order. */
+Flight *ty_world_reduce(const char *who, const void *x, void *y, i64 n, int dtype, MpiOp op,
+                        int team);
 /* Waits until done(ctx), for which these ranks have to do their part. */
 bool ty_world_until(const char *who, const int *ranks, int n, bool (*done)(void *), void *ctx);
 /* Every wait ends, on all ranks: "who: text"; "who: rank <this one> what"; the same for an error of MPI's. Nothing where
@@ -75,12 +81,21 @@ bool ty_agree_wait(Agreeing *a, bool *same); /* whether all gave the same text *
 const char *ty_agree_text(const Agreeing *a, int i);
 void ty_agree_end(Agreeing *a);
 
+/* What a call of a plan does. EXPECTS: takes a message that is the head's text, or fails. GATHERS, SHOWS: of NCCL alone, a part of
+** each rank on all of them, and one rank's. */
+typedef enum { EXCHANGES, AGREES, EXPECTS, REDUCES, GATHERS, SHOWS } ExchangeKind;
+
 /* What an exchange is, beside its messages; no byte of it is left to chance. */
 typedef struct ExchangeHead {
-  char who[32], text[AGREE_TEXT]; /* text: of an agreement */
-  i32 tag, n, own,
-      agrees;           /* n messages; of an agreement, ranks, and the own one's place among them */
+  char who[32], text[AGREE_TEXT];
+  i32 kind, tag, n,
+      own;              /* n messages; of an agreement, ranks, and the own one's place among them */
+  i32 dtype, op, team;  /* of a reduction: an MpiOp, or NcclOp */
+  i32 comm;             /* of tensors of a device: its number + 1 (nccl.h); 0: of the CPU */
   i64 from, to, copies; /* so many bytes go from the rank to itself */
+  /* Of a device, where messages' ranks are places among the communicator's. */
+  i64 count;        /* from `from` to `to`: bytes of each rank's part; elements of a reduction */
+  i32 device, root; /* root: the place of who shows */
 } ExchangeHead;
 /* The number of the call of a plan, which `add` registers; 0: out of memory, or there are too many. takes: bytes that
 ** it is given, 0: it sends what its result's memory holds. p of messages: an offset; none of their bytes is left to

@@ -60,21 +60,23 @@ static ExchangeHead head_of(lua_State *L, int n) {
   return h;
 }
 
-/* Pushes the result of a call in the capture in progress. */
-static void push_call(lua_State *L, const ExchangeHead *h, const Message *m, const Type *t,
-                      int base, int x) {
+void ty_dist_push_call(lua_State *L, const ExchangeHead *h, const Message *m, const Type *t,
+                       int base, int x) {
   const i64 takes = x ? ty_type_bytes(ty_dist_lent.type(L, h->who, x)) : 0;
   const i32 number = ty_exchange_call(h, m, takes, ty_type_bytes(t), ty_dist_lent.add_call);
   if (!number) ty_dist_lent.enter(L, "has more different exchanges than are kept");
   ty_dist_lent.call(L, h->who, number, t, base, x);
 }
 
-/* records() -> whether what is called is captured, for plans */
+/* records(does) -> whether what is called is captured, for plans. does: what no plan can hold, or nothing. */
 static int l_records(lua_State *L) {
-  ty_dist_lent.enter(L, NULL);
+  ty_dist_lent.enter(L, luaL_optstring(L, 1, NULL));
   lua_pushboolean(L, ty_dist_lent.calls(L) >= 0);
   return 1;
 }
+
+/* What a call gives that nothing comes back from. */
+static Type nothing(void) { return (Type){.dtype = T_U8, .rank = 1, .dims = {1}}; }
 
 /* agree(who, tag, ranks, own index, text, again) -> true where all ranks gave the same text, else the texts by rank. again:
 ** the caller goes on where they did not; a plan can have it so at its first exchange alone. */
@@ -90,10 +92,10 @@ static int l_agree(lua_State *L) {
   Message *ranks = ranks_at(L, 3, &n);
   if (calls >= 0) {
     ExchangeHead h = head_of(L, n);
-    const Type t = {.dtype = T_U8, .rank = 1, .dims = {1}};
-    h.agrees = true;
+    const Type t = nothing();
+    h.kind = AGREES;
     ty_system_format(h.text, sizeof h.text, "%.255s", text);
-    push_call(L, &h, ranks, &t, 0, 0);
+    ty_dist_push_call(L, &h, ranks, &t, 0, 0);
     lua_pushboolean(L, 1);
     return 1;
   }
@@ -153,16 +155,33 @@ static Message *places_at(lua_State *L, ExchangeHead *h, bool sends, bool receiv
 
 /* The same of a capture: a result over one that is there sends from it, if it sends. */
 static int record_exchange(lua_State *L) {
+  const char *who = luaL_checkstring(L, 1);
   const bool sends = !lua_isnoneornil(L, 5), receives = !lua_isnoneornil(L, 7);
-  if (!sends || !receives) ty_dist_lent.enter(L, "sends or receives a single message");
-  const bool into = ty_dist_lent.is_tensor(L, 7);
-  const Type *x = ty_dist_lent.type(L, luaL_checkstring(L, 1), 5);
-  const Type t = into ? *ty_dist_lent.type(L, luaL_checkstring(L, 1), 7) : result_type(L, 7);
-  if (ty_is_complex(t.dtype) || x->device) ty_dist_lent.enter(L, "exchanges complex numbers");
+  const bool into = receives && ty_dist_lent.is_tensor(L, 7);
+  Type t = nothing();
+  if (receives) t = into ? *ty_dist_lent.type(L, who, 7) : result_type(L, 7);
+  const Type *of = sends ? ty_dist_lent.type(L, who, 5) : &t;
   ExchangeHead h = head_of(L, 0);
-  const Message *m = places_at(L, &h, true, true, ty_dtypes[t.dtype].bytes);
-  push_call(L, &h, m, &t, into ? 7 : 0, into && lua_rawequal(L, 5, 7) ? 0 : 5);
-  return 1;
+  const Message *m = places_at(L, &h, sends, receives, ty_dtypes[of->dtype].bytes);
+  ty_dist_push_call(L, &h, m, &t, into ? 7 : 0, !sends || (into && lua_rawequal(L, 5, 7)) ? 0 : 5);
+  return receives ? 1 : 0;
+}
+
+/* expect(who, tag, ranks, own index, numbers): in a capture, the rank sends these as an i64 tensor; else the plan fails */
+static int l_expect(lua_State *L) {
+  int n;
+  Message *m = ranks_at(L, 3, &n);
+  ExchangeHead h = head_of(L, 1);
+  const Type t = nothing();
+  const int count = TY_MIN((int)lua_objlen(L, 5), AGREE_TEXT / 8);
+  h.kind = EXPECTS;
+  for (int i = 0; i < count; i++) {
+    const i64 v = ty_dist_number(L, 5, i + 1);
+    memcpy(h.text + 8 * i, &v, 8);
+  }
+  m->bytes = 8 * count;
+  ty_dist_push_call(L, &h, m, &t, 0, 0);
+  return 0;
 }
 
 /* exchange(who, tag, ranks, own index, x or nil, sends, to, dims or nil, receives) -> what was received, or nothing.
@@ -225,32 +244,31 @@ static int l_takes(lua_State *L) {
   return 1;
 }
 
-/* reduce(who, team, x, op) -> MPI's own reduction of x over the team's ranks */
+/* reduce(who, tag, ranks, own index, x, op, team) -> MPI's own reduction of x over the team's ranks */
 static int l_reduce(lua_State *L) {
   static const char *const ops[] = {"sum", "max", "min", "prod", NULL};
-  ty_dist_enter(L);
   const char *who = luaL_checkstring(L, 1);
-  const int team = (int)luaL_checknumber(L, 2), op = luaL_checkoption(L, 4, NULL, ops);
+  ty_dist_lent.enter(L, NULL);
+  ExchangeHead h = head_of(L, 0);
+  h.kind = REDUCES;
+  h.op = luaL_checkoption(L, 6, NULL, ops);
+  h.team = (i32)luaL_checknumber(L, 7);
+  if (ty_dist_lent.calls(L) >= 0) {
+    const Type *of = ty_dist_lent.type(L, who, 5);
+    h.dtype = of->dtype;
+    ty_dist_push_call(L, &h, lua_newuserdata(L, 1), of, 0, 5);
+    return 1;
+  }
+  ty_dist_enter(L);
   Type t;
-  const u8 *x = ty_dist_lent.read(L, who, 3, &t);
+  const u8 *x = ty_dist_lent.read(L, who, 5, &t);
   u8 *y = ty_dist_lent.make(L, &t);
   if (!y) {
     ty_world_fail_here(who, "is out of memory");
     return ty_dist_lent.fail(L, "out of memory");
   }
-  const i64 n = ty_type_numel(&t), size = ty_dtypes[t.dtype].bytes;
-  const i64 most = ty_world.piece / size;
-  for (i64 at = 0; at < n; at += most) {
-    Request r;
-    const int e = ty_world.mpi->reduce(x + at * size, y + at * size, (int)TY_MIN(most, n - at),
-                                       t.dtype, (MpiOp)op, team, &r);
-    if (e) {
-      ty_world_fail_mpi(who, e);
-      return ty_dist_fail(L, 3);
-    }
-    if (!ty_world_wait(who, &r, "a rank")) return ty_dist_fail(L, 3);
-  }
-  return 1;
+  Flight *f = ty_world_reduce(who, x, y, ty_type_numel(&t), t.dtype, (MpiOp)h.op, h.team);
+  return f && ty_world_end(f) ? 1 : ty_dist_fail(L, 5);
 }
 
 /* failure() -> why no message can be exchanged any more, or nil */
@@ -262,11 +280,17 @@ static int l_failure(lua_State *L) {
 
 TY_EXPORT int luaopen_tycho_dist(lua_State *L);
 int luaopen_tycho_dist(lua_State *L) {
-  static const luaL_Reg fns[] = {{"open", l_open},         {"settings", l_settings},
-                                 {"agree", l_agree},       {"records", l_records},
-                                 {"exchange", l_exchange}, {"team", l_team},
-                                 {"takes", l_takes},       {"reduce", l_reduce},
-                                 {"failure", l_failure},   {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"open", l_open},
+                                 {"settings", l_settings},
+                                 {"agree", l_agree},
+                                 {"records", l_records},
+                                 {"exchange", l_exchange},
+                                 {"team", l_team},
+                                 {"takes", l_takes},
+                                 {"reduce", l_reduce},
+                                 {"expect", l_expect},
+                                 {"failure", l_failure},
+                                 {NULL, NULL}};
   if (!ty_dist_borrow(L)) return luaL_error(L, "tycho: dist.so does not belong to this core.so");
   lua_newtable(L);
   ty_dist_functions(L, fns);

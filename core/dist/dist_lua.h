@@ -19,6 +19,10 @@ int ty_dist_fail(lua_State *L, int from);
 /* list[i] */
 i64 ty_dist_number(lua_State *L, int list, int i);
 
+/* Pushes the result of an exchange in the capture in progress: as Seam.call, which has base and x. */
+void ty_dist_push_call(lua_State *L, const ExchangeHead *h, const Message *m, const Type *t,
+                       int base, int x);
+
 /* Adds functions to the table at the top. */
 void ty_dist_functions(lua_State *L, const luaL_Reg *fns);
 /* nccl_lua.c: its functions. */

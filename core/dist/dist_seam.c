@@ -6,19 +6,11 @@
 
 Seam ty_dist_lent;
 
-/* A hook for instructions that was not there when the function was called: Ctrl-C. */
-static lua_Hook hook_before;
-
-static bool is_interrupted(void *L) {
-  lua_Hook hook = lua_gethook(L);
-  return hook && hook != hook_before && lua_gethookmask(L) & LUA_MASKCOUNT;
-}
-
 void ty_dist_enter(lua_State *L) {
   ty_dist_lent.enter(L, "exchanges tensors with other ranks");
-  hook_before = lua_gethook(L);
-  ty_world.interrupted = is_interrupted;
-  ty_world.ctx = L;
+  const CallRun r = ty_dist_lent.run(L);
+  ty_world.interrupted = r.interrupted;
+  ty_world.ctx = r.ctx;
 }
 
 int ty_dist_fail(lua_State *L, int from) {
@@ -26,7 +18,8 @@ int ty_dist_fail(lua_State *L, int from) {
     lua_pushvalue(L, i);
     luaL_ref(L, LUA_REGISTRYINDEX);
   }
-  if (is_interrupted(L)) return 0; /* the hook raises at the next instruction */
+  const CallRun r = ty_dist_lent.run(L);
+  if (r.interrupted && r.interrupted(r.ctx)) return 0; /* the hook raises at the next instruction */
   return ty_dist_lent.fail(L, ty_world.failure);
 }
 
@@ -46,6 +39,24 @@ void ty_dist_functions(lua_State *L, const luaL_Reg *fns) {
   }
 }
 
+/* Waits for a device go on when a state has ended, and ask it nothing any more. */
+static int forget_state(lua_State *L) {
+  const CallRun r = ty_dist_lent.run(L);
+  if (ty_world.ctx == r.ctx) ty_world.interrupted = NULL;
+  return 0;
+}
+
+static void forget_at_close(lua_State *L) {
+  lua_newuserdata(L, 1);
+  lua_newtable(L);
+  lua_getfield(L, LUA_REGISTRYINDEX, SEAM_STATE);
+  lua_getfield(L, LUA_REGISTRYINDEX, SEAM_META);
+  lua_pushcclosure(L, forget_state, 2);
+  lua_setfield(L, -2, "__gc");
+  lua_setmetatable(L, -2);
+  luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
 bool ty_dist_borrow(lua_State *L) {
   lua_getfield(L, LUA_REGISTRYINDEX, SEAM_KEY);
   const Seam *seam = (const Seam *)lua_touserdata(L, -1);
@@ -53,5 +64,6 @@ bool ty_dist_borrow(lua_State *L) {
       seam->size != sizeof *seam)
     return false;
   ty_dist_lent = *seam;
+  forget_at_close(L);
   return true;
 }

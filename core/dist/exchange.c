@@ -15,6 +15,7 @@
 */
 #include "base/system.h"
 #include "dist/dist.h"
+#include "ir/type.h"
 
 #include <stdio.h>
 
@@ -22,6 +23,7 @@ enum { NOTICE_TAG = 0, NOTICE_TEXT = 240, RANKS_NAMED = 8 };
 enum { BUSY = 500, BUSY_CROWDED = 50 }; /* tests before a wait sleeps */
 #define LOOK_EVERY 2000000              /* nanoseconds */
 #define FILE_EVERY 20000000             /* nanoseconds between looks at the launcher's file */
+#define TOLD_WITHIN 500000000           /* by the launcher, behind an error of MPI's */
 #define ENDED_GRACE 500000000 /* for messages of a rank that has ended, which are under way */
 
 World ty_world = {.piece = (i64)1 << 30};
@@ -126,8 +128,27 @@ void ty_world_fail_here(const char *who, const char *what) {
   ty_world_fail(who, text);
 }
 
+/* Whether the launcher tells soon that a rank has ended: most errors of MPI are about that. */
+static bool launcher_tells(const char *who) {
+  const i64 until = ty_system_now() + TOLD_WITHIN;
+  bool told = false;
+  while (ty_world.file[0] && !told && ty_system_now() < until) {
+    told = !read_file(who, ty_system_now());
+    if (!told) ty_dist_sleep(10000000);
+  }
+  return told;
+}
+
 void ty_world_fail_mpi(const char *who, int code) {
   char text[MPI_ERROR_TEXT], what[NOTICE_TEXT];
+  if (ty_world.failure[0] || launcher_tells(who)) return;
+  if (code == MPI_ABORTED) { /* the others are told by the launcher alone */
+    ty_system_format(what, sizeof what, "rank %d has no MPI any more, which has called abort()",
+                     ty_world.rank);
+    set_failure(who, what);
+    write_file(what);
+    return;
+  }
   ty_world.mpi->error(code, text);
   ty_system_format(what, sizeof what, "has an error of MPI: %.180s", text);
   ty_world_fail_here(who, what);
@@ -332,12 +353,24 @@ bool ty_world_exchange(const char *who, const Message *m, int n, int tag) {
   return f && ty_world_end(f);
 }
 
-bool ty_world_wait(const char *who, Request *r, const char *about) {
-  Flight *f = flight_new(who, 1);
-  if (!f) return false;
-  f->about = about;
-  f->p[0] = (Pending){.request = *r, .rank = -1};
-  return ty_world_end(f);
+Flight *ty_world_reduce(const char *who, const void *x, void *y, i64 n, int dtype, MpiOp op,
+                        int team) {
+  const i64 size = ty_dtypes[dtype].bytes, most = ty_world.piece / size;
+  if (ty_world.failure[0]) return NULL;
+  Flight *f = flight_new(who, pieces(n * size));
+  i64 k = 0;
+  if (f) f->about = "a rank";
+  for (i64 at = 0; f && at < n; at += most) {
+    Pending *p = &f->p[k++];
+    p->rank = -1;
+    const int e = ty_world.mpi->reduce((const u8 *)x + at * size, (u8 *)y + at * size,
+                                       (int)TY_MIN(most, n - at), dtype, op, team, &p->request);
+    if (!e) continue;
+    ty_world_fail_mpi(who, e);
+    return NULL;
+  }
+  if (f) f->n = (int)k;
+  return f;
 }
 
 bool ty_world_until(const char *who, const int *ranks, int n, bool (*done)(void *), void *ctx) {
@@ -395,6 +428,7 @@ static void leave(int status) {
 
 bool ty_world_open(const char *const *names, const char **err) {
   static char why[320];
+  ty_dist_catch_abort();
   if (!(ty_world.mpi = ty_mpi_open(names, err))) return false;
   *err = why;
   const int e = ty_world.mpi->start(&ty_world.rank, &ty_world.size);

@@ -52,6 +52,12 @@
   _(T_F32, "ompi_mpi_float", 0x4c00040a) \
   _(T_F64, "ompi_mpi_double", 0x4c00080b)
 
+/* What a library does where a message comes or goes, which may be to call abort(): UCX does so where it reads memory of a
+** process that has just been killed. */
+#define GUARDED(call) \
+  if (sigsetjmp(*ty_dist_arm(), 0)) return MPI_ABORTED; \
+  return ty_dist_disarm(call)
+
 /* --- Open MPI */
 
 static void *opened;

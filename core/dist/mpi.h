@@ -16,9 +16,16 @@ typedef union Request {
   void *object;
 } Request;
 
-typedef enum { SUM_OP, MAX_OP, MIN_OP, PROD_OP, OP_COUNT } MpiOp;
+typedef enum { SUM_OP, MAX_OP, MIN_OP, PROD_OP, MPI_OPS } MpiOp;
 
-enum { MPI_ERROR_TEXT = 512, MPI_VERSION_TEXT = 8192, FROM_ANY = -1, TEAMS_MAX = 64 };
+/* MPI_ABORTED: an error that is none of MPI's. The library has called abort(), and must be asked nothing any more. */
+enum {
+  MPI_ABORTED = -1,
+  MPI_ERROR_TEXT = 512,
+  MPI_VERSION_TEXT = 8192,
+  FROM_ANY = -1,
+  TEAMS_MAX = 64
+};
 
 typedef struct Mpi {
   /* Finds the calls; the name of one that is missing, or NULL. */

@@ -10,7 +10,7 @@ static struct {
   MPI_CALLS(_)
 #undef _
   HANDLE team[TEAMS_MAX];
-  HANDLE byte, op[OP_COUNT], dtype[T_ALL];
+  HANDLE byte, op[MPI_OPS], dtype[T_ALL];
   bool has[T_ALL];
   int teams;
 } ABI(calls);
@@ -56,15 +56,15 @@ static int ABI(finalize)(void) {
 }
 
 static int ABI(send)(const void *p, int bytes, int to, int tag, Request *r) {
-  return ABI(calls).Isend(p, bytes, ABI(calls).byte, to, tag, ABI(calls).team[0], &r->REQUEST);
+  GUARDED(ABI(calls).Isend(p, bytes, ABI(calls).byte, to, tag, ABI(calls).team[0], &r->REQUEST));
 }
 
 static int ABI(receive)(void *p, int bytes, int from, int tag, Request *r) {
-  return ABI(calls).Irecv(p, bytes, ABI(calls).byte, from == FROM_ANY ? ANY : from, tag,
-                          ABI(calls).team[0], &r->REQUEST);
+  GUARDED(ABI(calls).Irecv(p, bytes, ABI(calls).byte, from == FROM_ANY ? ANY : from, tag,
+                           ABI(calls).team[0], &r->REQUEST));
 }
 
-static int ABI(test)(Request *r, int *done) { return ABI(calls).Test(&r->REQUEST, done, IGNORE); }
+static int ABI(test)(Request *r, int *done) { GUARDED(ABI(calls).Test(&r->REQUEST, done, IGNORE)); }
 
 static int ABI(cancel)(Request *r) { return ABI(calls).Cancel(&r->REQUEST); }
 
@@ -83,8 +83,8 @@ static int ABI(team)(const int *ranks, int n, int tag, int *number) {
 static bool ABI(takes)(int dtype) { return ABI(calls).has[dtype]; }
 
 static int ABI(reduce)(const void *x, void *y, int n, int dtype, MpiOp op, int team, Request *r) {
-  return ABI(calls).Iallreduce(x, y, n, ABI(calls).dtype[dtype], ABI(calls).op[op],
-                               ABI(calls).team[team], &r->REQUEST);
+  GUARDED(ABI(calls).Iallreduce(x, y, n, ABI(calls).dtype[dtype], ABI(calls).op[op],
+                                ABI(calls).team[team], &r->REQUEST));
 }
 
 static void ABI(error)(int code, char *text) {

@@ -120,7 +120,10 @@ static bool attach(State *S, Plan *p) {
     if (s->away) keep_written(p, i);
     if (s->job && s->job->kind == JOB_LOOP && !attach_loop(S, p, s)) return false;
     if (s->job && s->job->kind == JOB_POSITIONS) p->checks = true;
-    if (s->job && s->job->kind == JOB_CALL) p->library = ty_call_find(s->job->node->arg.k)->library;
+    if (s->job && s->job->kind == JOB_CALL) {
+      p->library = ty_call_find(s->job->node->arg.k)->library;
+      p->checks |= s->device != 0; /* device/sides.h */
+    }
     if (s->kind != STEP_GEMM) continue;
     s->job->gemm->amx = s->job->gemm->amx && ty_bf16_unit();
     i64 (*panels)(const Gemm *) = s->away ? NULL : ty_devices[s->device]->panels;

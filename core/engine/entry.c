@@ -15,11 +15,11 @@
 
 enum { TRIAL_CALLS = 16, REST_CALLS = 4096, COLD_MOST = 32 };
 
-u32 ty_entry_word(const State *S) {
+u64 ty_entry_word(const State *S) {
   return (u32)S->default_dtype | (u32)S->blas << 8 | (u32)S->fast << 9 |
          (u32)S->deterministic << 10 | (u32)S->amx << 11 | (u32)S->grad_mode << 12 |
          (u32)S->cast << 13 | (u32)S->reduced << 18 | (u32)S->default_device << 20 |
-         (u32)(S->hooks > 0) << 31;
+         (u32)(S->hooks > 0) << 31 | (u64)S->exchanged << 32;
 }
 
 static const char *const kind_names[] = {
@@ -36,7 +36,7 @@ void ty_entry_part(const SigPart *p, char *buf, size_t n) {
 }
 
 /* Notes which part of the key differs from the trace that hit last. */
-static void explain_miss(Entry *e, const SigPart *part, i32 n, u32 word) {
+static void explain_miss(Entry *e, const SigPart *part, i32 n, u64 word) {
   char now[64], was[64], *y = e->miss[e->misses % MISSES_MAX];
   const Signature *t = e->sig[0];
   size_t room = sizeof e->miss[0];
@@ -51,7 +51,8 @@ static void explain_miss(Entry *e, const SigPart *part, i32 n, u32 word) {
     snprintf(y, room, "argument %d: %s, was %s", (int)i + 1, now, was);
     return;
   }
-  snprintf(y, room, "engine settings: %x, were %x", word, t->word);
+  snprintf(y, room, "engine settings: %llx, were %llx", (unsigned long long)word,
+           (unsigned long long)t->word);
 }
 
 static void sig_free(Signature *t) {
@@ -67,7 +68,7 @@ static void sig_drop(Entry *e, Signature *t) {
   sig_free(t);
 }
 
-static Signature *sig_new(const SigPart *part, i32 n, u32 word) {
+static Signature *sig_new(const SigPart *part, i32 n, u64 word) {
   Signature *t = ty_mem_zalloc(sizeof *t);
   size_t bytes = sizeof *part * (size_t)n;
   if (t && n && !(t->part = ty_mem_alloc(bytes))) {
@@ -81,7 +82,7 @@ static Signature *sig_new(const SigPart *part, i32 n, u32 word) {
   return t;
 }
 
-Signature *ty_entry_signature(Entry *e, const SigPart *part, i32 n, u32 word) {
+Signature *ty_entry_signature(Entry *e, const SigPart *part, i32 n, u64 word) {
   e->calls++;
   for (i32 i = 0; i < e->nsig; i++) {
     Signature *t = e->sig[i];

@@ -29,7 +29,7 @@ typedef struct Seen {
 #define SEEN_MAX 16 /* graphs kept in a trace; later ones are counted only */
 typedef struct Signature {
   i32 nparts;
-  u32 word;
+  u64 word;
   SigPart *part;
   i64 hits;
   i32 nseen;
@@ -173,7 +173,7 @@ void ty_quick_clear(State *S);
 
 /* --- entry.c */
 /* The trace of this signature, moved to the front; made when new. NULL: out of memory. */
-Signature *ty_entry_signature(Entry *e, const SigPart *part, i32 n, u32 word);
+Signature *ty_entry_signature(Entry *e, const SigPart *part, i32 n, u64 word);
 /* Whether this call is to record. Where fusion saves less than recording costs, calls run eagerly
 ** for a while. */
 bool ty_entry_records(Signature *t);
@@ -183,7 +183,7 @@ void ty_entry_missed(Entry *e);
 void ty_entry_reset(Entry *e);
 void ty_entry_free(Entry *e);
 void ty_entry_note(Lazy *z, u64 hash, const Plan *p, const Graph *g); /* a cut under z's trace */
-u32 ty_entry_word(const State *S); /* the settings that enter a signature */
+u64 ty_entry_word(const State *S); /* the settings that enter a signature */
 
 Lazy *ty_lazy_find(State *S, const void *thread);
 /* NULL: no memory; the call then runs eagerly. Beyond LAZY_MAX the longest open one is closed: its

@@ -212,6 +212,8 @@ static bool run_job(const Bound *B, const Step *s, const char **err) {
   }
   bool ok = ty_devices[s->device]->perform(s->job, buf, scalar, panels, &B->S->runs, err);
   if (held) ty_panel_drop(held);
+  if (B->p->library && s->job->kind == JOB_POSITIONS && ty_devices[s->device]->note)
+    ty_devices[s->device]->note(&B->S->runs);
   B->S->out_of_range = !ok && s->job->kind == JOB_POSITIONS;
   return ok;
 }
@@ -302,8 +304,10 @@ static bool run_call(const Bound *B, const Step *s, const char **err) {
   const AsyncCall *c = ty_call_find(s->job->node->arg.k);
   void *buf[MAX_OPERANDS];
   u64 scalar[MAX_OPERANDS * 2];
-  CallRun r = {.run = S->runs.run, .interrupted = S->interrupted ? ask : NULL, .ctx = S};
+  CallRun r = {
+      .run = S->runs.run, .stream = &S->runs, .interrupted = S->interrupted ? ask : NULL, .ctx = S};
   gather(B, s, buf, scalar);
+  if (c->gate && !begins && B->device->passed && !B->device->passed(&S->runs, err)) return false;
   void *y = buf[s->noperands - 1];
   const CallAnswer a =
       begins ? c->library->begin(c, buf[s->noperands - 3], y, &r) : c->library->end(c, y, &r);

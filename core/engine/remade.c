@@ -4,8 +4,9 @@
 ** that computes these from what is kept. Fails out of memory.
 **
 ** 1. A value is made again where it follows element by element from values that calls keep anyway, from numbers, and from
-**    random numbers of the call: by at most WORK_A_BYTE operations for each byte that keeping it would take. No product,
-**    reduction or attention is done twice.
+**    random numbers of the call: by at most WORK_A_BYTE operations for each byte that keeping it would take, or
+**    WORK_WHOLE where it is written to memory in either pass, as a product's operand is. To read a value counts as work,
+**    too: the windows of a pooling read four for one. No product, reduction or attention is done twice.
 ** 2. The operations are the very nodes of the capture, so the bits are.
 ** 3. A plan for a backward pass computes them in its own kernels (ty_remade_record). Where a call is expanded instead,
 **    they are all made before (ty_remade_restore), while what they follow from is as it was (ty_remade_assign).
@@ -19,6 +20,8 @@
 
 enum {
   WORK_A_BYTE = 6,
+  WORK_WHOLE = 3,
+  WORK_READ = 2,    /* a byte */
   WORK_INEXACT = 4, /* of an operation with an error bound, a series */
   WORK_RANDOM = 8,
   WORK_NO = 1 << 20,
@@ -86,27 +89,51 @@ static bool is_kept(const Choosing *C, i32 outside, i64 bytes) {
   return kept;
 }
 
+/* To read that node, which is kept, for each element of a value of so many bytes. */
+static i32 work_of_read(const Node *n, i64 bytes) {
+  const i64 own = ty_type_bytes(&n->type);
+  const i32 work = WORK_READ * ty_dtypes[n->type.dtype].bytes;
+  return own < bytes ? (i32)(work * own / bytes) : work;
+}
+
 static i32 work_of_leaf(const Choosing *C, const Node *n, i64 bytes) {
   if (n->op == OP_CONST || n->op == OP_SCALAR) return 0;
   if (n->op == OP_IOTA) return 1;
   if (n->op == OP_RANDOM) return WORK_RANDOM;
   if (n->op != OP_INPUT) return WORK_NO;
   const i32 outside = outside_of(C, n);
-  return outside >= 0 && is_kept(C, outside, bytes) ? 0 : WORK_NO;
+  return outside >= 0 && is_kept(C, outside, bytes) ? work_of_read(n, bytes) : WORK_NO;
 }
 
-/* Nodes come behind their operands. bytes: of the value that is asked about. */
+/* Nodes come behind their operands. bytes: of the value that is asked about. What is kept is read once, and by each view
+** of it. */
 static i32 work_of(Choosing *C, i32 i, i64 bytes, int depth) {
   const Node *n = &C->g->node[i];
   const OpClass class = (OpClass)ty_ops[n->op].class;
-  if (C->leaf[i] >= 0) return 0;
   if (C->work[i] >= 0) return C->work[i];
+  if (C->leaf[i] >= 0) {
+    C->work[i] = 0;
+    return work_of_read(n, bytes);
+  }
   i32 work = n->op == OP_VIEW ? 0 : ty_ops[n->op].bound > 0 ? WORK_INEXACT : 1;
   if (class == LEAF) work = work_of_leaf(C, n, bytes);
   else if ((class != MAP && class != VIEW) || depth > 64) work = WORK_NO;
-  for (int j = 0; j < ty_ops[n->op].arity && work < WORK_NO; j++)
-    work += work_of(C, n->src[j], bytes, depth + 1);
+  for (int j = 0; j < ty_ops[n->op].arity && work < WORK_NO; j++) {
+    if (class == VIEW && C->leaf[n->src[j]] >= 0)
+      work += work_of_read(&C->g->node[n->src[j]], bytes);
+    else work += work_of(C, n->src[j], bytes, depth + 1);
+  }
   return C->work[i] = TY_MIN(work, WORK_NO);
+}
+
+/* Whether a rule reads it that no kernel can compute it in. */
+static bool is_read_whole(const TracedTape *T, i32 v) {
+  bool whole = false;
+  for (i32 i = 0; i < T->nedge; i++) {
+    const u16 kind = T->row[T->edge[i].row].kind;
+    whole |= T->edge[i].value == v && (kind >= OP_COUNT || ty_ops[kind].class > REDUCE);
+  }
+  return whole;
 }
 
 /* Whether it is to be made again: of a value that nobody else sees. */
@@ -119,7 +146,8 @@ static bool is_cheap(Choosing *C, const TapeValue *v, const u8 *given) {
       ty_type_numel(&n->type) != v->type.dims[0] || C->leaf[node] >= 0)
     return false;
   memset(C->work, -1, sizeof *C->work * (size_t)C->g->n); /* who is kept has changed */
-  return work_of(C, node, bytes, 0) <= WORK_A_BYTE * ty_dtypes[n->type.dtype].bytes;
+  const i32 most = is_read_whole(C->T, (i32)(v - C->T->value)) ? WORK_WHOLE : WORK_A_BYTE;
+  return work_of(C, node, bytes, 0) <= most * ty_dtypes[n->type.dtype].bytes;
 }
 
 static int by_node(const void *x, const void *y) {

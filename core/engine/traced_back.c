@@ -29,6 +29,7 @@ typedef struct Passing {
   TracedTape *T;
   bool part;
   i32 nlead, first; /* rows before the first are not passed */
+  i32 nin, ngive;   /* of `flat` those in use: that the plan is given, and its results */
   u8 *key;
   Tensor *flat;           /* gradients; behind them results */
   const Tensor **in;      /* what a plan is given */
@@ -153,7 +154,7 @@ static bool is_there(const TracedCall *c, const BackPlan *p) {
   return true;
 }
 
-static BackPlan *plan_find(const Passing *P, u32 word, i32 *n) {
+static BackPlan *plan_find(const Passing *P, u64 word, i32 *n) {
   BackPlan *p = P->T->plans.ctx;
   for (*n = 0; p; p = p->next, ++*n)
     if (p->word == word && !memcmp(p->key, P->key, (size_t)(P->T->noutput + P->nlead))) break;
@@ -184,6 +185,16 @@ static void bind(Passing *P, const BackPlan *p) {
   }
 }
 
+/* Room for n tensors, which `pass` lets go of. */
+static i32 make_room(Tensor *t, i32 n) {
+  for (i32 i = 0; i < n; i++) t[i].st = NULL;
+  return n;
+}
+
+static Tensor *results_of(const Passing *P) {
+  return P->flat + P->T->nvalue + P->T->noutput + P->nlead;
+}
+
 static Record *lead_of(const Passing *P, i32 k) {
   return k < P->T->nroot ? P->c->root[k] : P->c->made[k - P->T->nroot];
 }
@@ -192,10 +203,11 @@ static Record *lead_of(const Passing *P, i32 k) {
 static bool run(Passing *P, const BackPlan *p, Instance *I) {
   State *S = P->S;
   const TracedCall *c = P->c;
-  Tensor *result = P->flat + P->T->nvalue + P->T->noutput + P->nlead;
+  Tensor *result = results_of(P);
   const char *why;
   const Ready ready = ty_instance_ready(S, I, P->in, c->number, &why);
   if (ready != READY_YES) return ready == READY_NO;
+  P->ngive = make_room(result, p->ngive);
   for (i32 i = 0; i < p->ngive; i++) {
     P->made[i] = &result[i];
     P->to[i] = lead_of(P, p->give[i]);
@@ -239,7 +251,7 @@ static void mark_reads(const Passing *P) {
 }
 
 /* What was noted of the pass at hand for this plan, or for a new one. NULL: there can be none, or *ok false. */
-static BackPlan *plan_begin(Passing *P, BackPlan *p, u32 word, bool *ok) {
+static BackPlan *plan_begin(Passing *P, BackPlan *p, u64 word, bool *ok) {
   if (!P->part) ty_back_reach(P->b);
   if (!is_whole(P) || (!P->part && ty_traced_call_has_rules(P->c))) return NULL;
   mark_reads(P);
@@ -252,6 +264,7 @@ static BackPlan *plan_begin(Passing *P, BackPlan *p, u32 word, bool *ok) {
 /* The gradients that the plan is given; *fits: they are as the tape has them. False: out of memory. */
 static bool take_given(Passing *P, const BackPlan *p, bool *fits) {
   const TracedTape *T = P->T;
+  P->nin = make_room(P->flat, p->nin);
   for (i32 i = 0; i < p->nin; i++) {
     const i32 k = p->in[i] - T->nvalue;
     P->in[i] = &P->flat[i];
@@ -266,7 +279,7 @@ static bool take_given(Passing *P, const BackPlan *p, bool *fits) {
 
 /* By a plan; P->done stays false where there is none. */
 static bool by_plan(Passing *P) {
-  const u32 word = ty_entry_word(P->S);
+  const u64 word = ty_entry_word(P->S);
   TracedTape *T = P->T;
   i32 n;
   bool ok = true, fits = true;
@@ -313,7 +326,6 @@ static bool pass(State *S, Back *b, TracedCall *c, bool *done) {
   if (!flat) return ty_fail_memory(S, "backward", 0);
   T->room = NULL; /* for no other pass meanwhile */
   T->refs++;
-  for (size_t i = 0; i < tensors; i++) flat[i].st = NULL;
   Passing P = {.S = S, .b = b, .c = c, .T = T, .part = part, .nlead = (i32)nlead};
   P.flat = flat;
   P.in = (const Tensor **)(flat + tensors);
@@ -325,7 +337,8 @@ static bool pass(State *S, Back *b, TracedCall *c, bool *done) {
   ty_grad_set_mode(S, false);
   const bool ok = by_plan(&P);
   ty_grad_set_mode(S, mode);
-  for (size_t i = 0; i < tensors; i++) ty_tensor_release(&flat[i]);
+  for (i32 i = 0; i < P.nin; i++) ty_tensor_release(&flat[i]);
+  for (i32 i = 0; i < P.ngive; i++) ty_tensor_release(&results_of(&P)[i]);
   ty_mem_free(T->room);
   T->room = flat;
   *done = P.done;

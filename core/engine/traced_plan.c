@@ -25,7 +25,7 @@ void ty_back_plan_free(BackPlan *p) {
   ty_mem_free(p);
 }
 
-BackPlan *ty_back_plan_new(const TracedTape *T, const u8 *key, u32 word) {
+BackPlan *ty_back_plan_new(const TracedTape *T, const u8 *key, u64 word) {
   const size_t leads = (size_t)ty_tape_leads(T), n = (size_t)T->noutput + leads;
   BackPlan *p = ty_mem_zalloc(sizeof *p + ((size_t)T->nvalue + n + leads) * sizeof(i32) + n);
   if (!p) return NULL;

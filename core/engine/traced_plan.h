@@ -25,7 +25,7 @@ typedef struct BackPlan {
   i32 nsample;
   bool made;      /* all that can be */
   bool part;      /* it is of one: values that are remade are given */
-  u32 word;       /* of the settings that it was made under */
+  u64 word;       /* of the settings that it was made under */
   i32 first;      /* rows before it are not passed */
   i32 nin, nread; /* nread: values, which stand first */
   i32 ngive;
@@ -35,7 +35,7 @@ typedef struct BackPlan {
   i32 *give; /* by result: the lead that gets it */
 } BackPlan;
 
-BackPlan *ty_back_plan_new(const TracedTape *T, const u8 *key, u32 word); /* NULL: no memory */
+BackPlan *ty_back_plan_new(const TracedTape *T, const u8 *key, u64 word); /* NULL: no memory */
 void ty_back_plan_free(BackPlan *p);
 /* Makes it, or one more sample of a plan for a range, for the call c, whose tape is for its sizes, and whose rows are marked
 ** that the pass `by` reaches. False: S->err. */

@@ -12,6 +12,7 @@ typedef struct AsyncCall {
   i64 takes;   /* bytes that it is given; 0: it finds them in its result's memory */
   i64 gives;   /* bytes of its result */
   i32 channel; /* calls of one channel begin in the order in which they were recorded */
+  u8 device;   /* where its result lies */
   bool gate;   /* calls that are recorded later begin when it has ended, but for such as it */
 } AsyncCall;
 

@@ -140,7 +140,7 @@ static i32 fold_map(const Graph *g, const Node *n) {
 static void place(const Graph *g, Node *n) {
   if (n->op == OP_TO) return;
   if (ty_ops[n->op].class == LEAF && n->op != OP_INPUT) n->type.device |= g->device;
-  for (int i = 0; i < ty_ops[n->op].arity; i++) n->type.device = src(g, n, i)->type.device;
+  for (int i = 0; i < ty_node_near(n); i++) n->type.device = src(g, n, i)->type.device;
 }
 
 static i32 fold(Graph *g, const Node *n) {

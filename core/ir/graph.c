@@ -449,7 +449,7 @@ static const char *verify_call(const Graph *g, const Node *n) {
                ? NULL
                : "call: what is awaited has not begun";
   }
-  if (n->type.device) return "call: not on the CPU";
+  if (n->type.device != c->device) return "call: its result lies on another device";
   if (!ty_type_same_dims(&g->node[n->src[0]].type, &n->type)) return "call: wrong dims";
   if (ty_type_bytes(&n->type) != c->gives) return "call: its result has other bytes";
   return (given ? ty_type_bytes(&g->node[n->src[1]].type) : 0) == c->takes
@@ -512,7 +512,7 @@ static const char *verify_node(const Graph *g, const Node *n, i32 self) {
   if (e) return e;
   const OpInfo *op = &ty_ops[n->op];
   const Type *a = op->arity ? &g->node[n->src[0]].type : NULL;
-  for (int i = 0; i < op->arity && n->op != OP_TO; i++)
+  for (int i = 0; i < ty_node_near(n) && n->op != OP_TO; i++)
     if (g->node[n->src[i]].type.device != n->type.device)
       return "an operand lies on another device";
   if (!rule_allows(op->rule, n->type.dtype)) return "the operation cannot give this dtype";

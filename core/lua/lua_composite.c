@@ -159,7 +159,7 @@ static bool add_table(lua_State *L, Key *k, int i, int depth) {
 /* The call of f with what is on the stack from index `first` on; false: such calls are not remembered. More may lie on the
 ** stack then. */
 static bool make_key(lua_State *L, const State *S, const void *f, int first, Key *k) {
-  const u32 word = ty_entry_word(S);
+  const u64 word = ty_entry_word(S);
   k->bytes = 0;
   k->ntensors = 0;
   k->taped = false;

@@ -70,7 +70,8 @@ static bool kept_alike(const Rule *x, const Rule *y) {
 /* A backward pass as Lua holds it. */
 typedef struct BackHandle {
   Back own;
-  Back *at; /* own, or one that C makes meanwhile; NULL: that one is over */
+  Tensor one; /* that the last pass began with, or empty */
+  Back *at;   /* own, or one that C makes meanwhile; NULL: that one is over */
 } BackHandle;
 
 static Back *check_back(lua_State *L) {
@@ -81,14 +82,15 @@ static Back *check_back(lua_State *L) {
 
 static int back_gc(lua_State *L) {
   BackHandle *h = luaL_checkudata(L, 1, META_BACK);
-  if (h->at == &h->own) ty_back_free(&h->own);
+  ty_back_free(&h->own);
+  ty_tensor_release(&h->one);
   h->at = NULL;
   return 0;
 }
 
 static BackHandle *push_back(lua_State *L) {
   BackHandle *h = lua_newuserdata(L, sizeof *h);
-  h->at = NULL;
+  memset(h, 0, sizeof *h);
   if (luaL_newmetatable(L, META_BACK)) {
     lua_pushcfunction(L, back_gc);
     lua_setfield(L, -2, "__gc");
@@ -388,7 +390,6 @@ static BackHandle *push_spare(lua_State *L, Binding *B) {
     return push_back(L);
   }
   BackHandle *h = push_back(L);
-  h->own = (Back){0};
   lua_pushvalue(L, -1);
   B->back = luaL_ref(L, LUA_REGISTRYINDEX);
   return h;
@@ -404,6 +405,14 @@ static void leave_spare(lua_State *L, Binding *B, int i) {
   B->back = 0;
 }
 
+/* The gradient that a pass from t begins with: that of the handle's last pass. Hooks and functions of the user's, who may
+** write to a gradient, are handed the handle with it, and no other pass has that. False: out of memory. */
+static bool begin_with_one(State *S, BackHandle *h, const Type *t) {
+  if (h->one.st && h->one.st->refs == 1 && ty_type_equal(&h->one.type, t)) return true;
+  ty_tensor_release(&h->one);
+  return ty_record_full(S, t, 1, &h->one);
+}
+
 /* whole(y) -> nothing: leaves have the gradients of y; or the pass, and what step gives, where it stops; or true: it is
 ** not so simple (a capture, other dims than none, nothing to go back through) */
 static int grad_whole(lua_State *L) {
@@ -411,7 +420,6 @@ static int grad_whole(lua_State *L) {
   Binding *B = (Binding *)S;
   BackHandle *h = push_spare(L, B);
   const Tensor *x = ty_lua_test(L, 1);
-  Tensor one = {0};
   lua_pushboolean(L, true);
   if (!x || !x->st || S->open || S->capture || S->level || S->loop || !ty_needs_grad(x) ||
       !ty_is_float(x->type.dtype) || ty_type_numel(&x->type) != 1)
@@ -419,8 +427,8 @@ static int grad_whole(lua_State *L) {
   ty_back_again(&h->own, S);
   h->own.custom = run_rule;
   h->at = &h->own;
-  const bool begun = ty_record_full(S, &x->type, 1, &one) && ty_back_seed(h->at, x, &one);
-  ty_tensor_release(&one);
+  const bool begun = begin_with_one(S, h, &x->type) && ty_back_seed(h->at, x, &h->one);
+  if (x->type.device) ty_tensor_release(&h->one); /* devices may end before Lua's state does */
   const BackState y = begun ? step_on(L, S, h->at) : BACK_FAILED;
   if (y == BACK_DONE || y == BACK_FAILED) h->at = NULL;
   if (y == BACK_DONE) return 0;
@@ -548,6 +556,12 @@ static int grad_same(lua_State *L) {
   else TY_LUA_MUST(L, S, record_same(S, &attached, y));
   y->detached = x->detached; /* whether or not gradients are on */
   return 1;
+}
+
+/* exchanged(number): backward passes give gradients to other ranks in this way from now on */
+static int grad_exchanged(lua_State *L) {
+  ty_lua_enter(L)->exchanged = (u32)luaL_checknumber(L, 1);
+  return 0;
 }
 
 /* storage(x) -> a number of its storage */
@@ -960,15 +974,31 @@ void ty_lua_open_grad(lua_State *L, int m, int t) {
        "makes x a leaf: operations on it are taped, and backward fills x.grad"},
       {"detach", l_detach, 'b', "x", "x without its past: no gradient goes through this view"},
       {NULL, NULL, 0, NULL, NULL}};
-  static const luaL_Reg fns[] = {
-      {"mode", grad_mode},         {"start", grad_start},     {"seed", grad_seed},
-      {"step", grad_step},         {"whole", grad_whole},     {"give", grad_give},
-      {"pass", grad_pass},         {"got", grad_got},         {"watch", grad_watch},
-      {"same", grad_same},         {"storage", grad_storage}, {"seq", grad_seq},
-      {"reaches", grad_reaches},   {"join", grad_join},       {"shares", grad_shares},
-      {"live", grad_live},         {"is_back", grad_is_back}, {"result", grad_result},
-      {"hooks", grad_hooks},       {"instead", grad_instead}, {"version", grad_version},
-      {"together", grad_together}, {"forget", grad_forget},   {NULL, NULL}};
+  static const luaL_Reg fns[] = {{"mode", grad_mode},
+                                 {"start", grad_start},
+                                 {"seed", grad_seed},
+                                 {"step", grad_step},
+                                 {"whole", grad_whole},
+                                 {"give", grad_give},
+                                 {"pass", grad_pass},
+                                 {"got", grad_got},
+                                 {"watch", grad_watch},
+                                 {"same", grad_same},
+                                 {"storage", grad_storage},
+                                 {"exchanged", grad_exchanged},
+                                 {"seq", grad_seq},
+                                 {"reaches", grad_reaches},
+                                 {"join", grad_join},
+                                 {"shares", grad_shares},
+                                 {"live", grad_live},
+                                 {"is_back", grad_is_back},
+                                 {"result", grad_result},
+                                 {"hooks", grad_hooks},
+                                 {"instead", grad_instead},
+                                 {"version", grad_version},
+                                 {"together", grad_together},
+                                 {"forget", grad_forget},
+                                 {NULL, NULL}};
   ty_lua_define(L, m, t, rows);
   lua_getfield(L, m, "internals");
   lua_newtable(L);

@@ -208,7 +208,7 @@ enum { RANGES_MAX = 8 };
 
 struct Trace {
   i32 refs; /* the entry's, and one for each call that is running it */
-  u32 word;
+  u64 word;
   i32 narg, nslots, nguards, nnumbers, noutside;
   i32 lead; /* handles and tables that are made before the guards: all if there are effects or gradients
                are read, else none */

@@ -60,18 +60,41 @@ static const void *seam_read(lua_State *L, const char *who, int i, Type *t) {
   return elements(L, who, i, t, ty_tensor_bits);
 }
 
+/* What is wrong with it stays here. */
 static const void *seam_place(lua_State *L, const char *who, int i, Type *t) {
-  return elements(L, who, i, t, ty_tensor_place);
+  State *S = ty_lua_state(L);
+  const char *err;
+  const void *p = elements(L, who, i, t, ty_tensor_place);
+  const Device *d = ty_devices[t->device];
+  const Buffer *b = ty_lua_check(L, who, i)->st->buf;
+  S->runs.failed = 0;
+  if (d->passed && !d->passed(&S->runs, &err)) ty_device_failed(S, d, err);
+  else if (!ty_buffer_is_faulty(S, b)) return p;
+  ty_lua_fail(L, S);
+  return NULL;
 }
 
-static void *seam_queue(int device) {
-  const Device *d = ty_devices[device];
-  return d->queue ? d->queue() : NULL;
+/* What fails in it is told of the tensor, which begins with it. */
+static void *seam_fill(lua_State *L, const char *who, int i, Type *t) {
+  State *S = ty_lua_state(L);
+  const void *p = seam_place(L, who, i, t);
+  Buffer *b = ty_lua_check(L, who, i)->st->buf;
+  S->runs = (Stream){.run = ++S->stamps};
+  ty_buffer_changed(b);
+  b->born = b->stamp;
+  return (void *)(uintptr_t)p;
 }
 
-static int seam_idle(int device) {
-  const Device *d = ty_devices[device];
-  return d->idle ? d->idle() : -1;
+static const Device *seam_device(int number) { return ty_devices[number]; }
+
+static bool is_interrupted(void *S) { return ((State *)S)->interrupted((State *)S); }
+
+static CallRun seam_run(lua_State *L) {
+  State *S = ty_lua_state(L);
+  return (CallRun){.run = S->runs.run,
+                   .stream = &S->runs,
+                   .interrupted = S->interrupted ? is_interrupted : NULL,
+                   .ctx = S};
 }
 
 static int seam_calls(lua_State *L) { return ty_record_calls(ty_lua_state(L)); }
@@ -95,8 +118,8 @@ void ty_lua_open_seam(lua_State *L) {
   lua_pushlightuserdata(L, p);
   lua_setfield(L, LUA_REGISTRYINDEX, DEVICE_KEY);
   Seam *seam = (Seam *)lua_newuserdata(L, sizeof *seam);
-  *seam = (Seam){SEAM_MAGIC, sizeof *seam, seam_enter, seam_fail,  seam_is_tensor,
-                 seam_make,  seam_foreign, seam_read,  seam_place, seam_queue,
-                 seam_idle,  seam_calls,   seam_call,  seam_type,  ty_call_register};
+  *seam = (Seam){SEAM_MAGIC,   sizeof *seam, seam_enter, seam_fail,       seam_is_tensor, seam_make,
+                 seam_foreign, seam_read,    seam_place, seam_fill,       seam_device,    seam_run,
+                 seam_calls,   seam_call,    seam_type,  ty_call_register};
   lua_setfield(L, LUA_REGISTRYINDEX, SEAM_KEY);
 }

@@ -9,13 +9,13 @@
 #define TY_LUA_SEAM_H
 
 #include <lua.h>
-#include "ir/call.h"
-#include "ir/type.h"
+#include "device/call_library.h"
+#include "device/device.h"
 
 #define SEAM_KEY "tycho.seam"
 #define SEAM_STATE "tycho.state"
 #define SEAM_META "tycho.tensor"
-#define SEAM_MAGIC 0x7963686f01u
+#define SEAM_MAGIC 0x7963686f02u
 
 typedef struct Seam {
   u64 magic, size;
@@ -35,10 +35,13 @@ typedef struct Seam {
   ** is replaced by a copy where they do not lie so. Raises when it is no tensor or when out of memory.
   ** The address holds until Lua code runs. */
   const void *(*read)(lua_State *L, const char *who, int i, Type *t);
-  /* The same on the tensor's own device, t->device, where they lie; and that device's queue (device.h). */
+  /* The same on the tensor's own device, t->device, where they lie; and for elements that the caller writes, all of them, of a
+  ** tensor that nobody else knows. */
   const void *(*place)(lua_State *L, const char *who, int i, Type *t);
-  void *(*queue)(int device);
-  int (*idle)(int device);
+  void *(*fill)(lua_State *L, const char *who, int i, Type *t);
+  const Device *(*device)(int number);
+  /* For calls that are made at once: the run that the last of these filled, and how to ask for an end of it. */
+  CallRun (*run)(lua_State *L);
   /* How many calls (ir/call.h) the capture in progress has; -1: there is none. */
   int (*calls)(lua_State *L);
   /* Pushes the result of a call in this capture: a tensor of type t, or over what the tensor at index `base` holds; x: of

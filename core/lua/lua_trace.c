@@ -371,7 +371,7 @@ static TraceAnswer try_trace(lua_State *L, State *S, Trace *T, bool tell, Call *
 }
 
 /* What no guard asks, since it is a part of each trace's key. */
-static const char *called_otherwise(const Trace *T, int narg, u32 word) {
+static const char *called_otherwise(const Trace *T, int narg, u64 word) {
   if (T->narg != narg) return "it is called with another number of arguments";
   return T->word != word ? "it is called under other settings or modes" : NULL;
 }
@@ -379,7 +379,7 @@ static const char *called_otherwise(const Trace *T, int narg, u32 word) {
 TraceAnswer ty_trace_call(lua_State *L, State *S, Entry *e, TraceUse use, int *answers) {
   const bool tell = use == TRACE_TELL;
   int narg = lua_gettop(L);
-  u32 word = ty_entry_word(S);
+  u64 word = ty_entry_word(S);
   i32 failed;
   const char *why;
   TraceAnswer answer = TRACE_MISS;

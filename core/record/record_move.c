@@ -122,7 +122,9 @@ i64 ty_record_bad_index(const Tensor *index, const char *p, i64 size, int base,
   Walk w = {0};
   for (i64 i = 0; i < all; i += n, ty_walk_next(&w, &rows, index->strides)) {
     r.p = p + w.offset * r.bytes;
-    ty_pool_run(n, GRAIN, look_at_row, &r);
+    if (TY_LIKELY(n <= GRAIN))
+      look_at_row(&r, 0, n); /* the pool would do the same, with more ado */
+    else ty_pool_run(n, GRAIN, look_at_row, &r);
     if (TY_LIKELY(!r.found)) continue;
     i64 k = 0;
     while (!r.bad(r.p + k * r.stride * r.bytes, 1, 1, &r.places)) k++;

@@ -173,6 +173,7 @@ struct State {
   u8 cast;                 /* autocast's dtype + 1, 0: none */
   i64 records;             /* live ones, of all tapes */
   i64 hooks;               /* leaves outside of captures that have hooks: a part of every key */
+  u32 exchanged;           /* which gradients go to other ranks; 0: none. A part of every key */
   u64 record_seq;
   Record *dead_records; /* being freed */
   i32 site;             /* where operations are recorded now (ir/site.h), 0: unknown */

@@ -241,8 +241,8 @@ return function(ty, check, row)
     check.tensor(who, 1, x)
     local list, sizes = dims_of(who, x.ndim, s, dims)
     local p = pairs_of(who, x)
-    for i = #list, 1, -1 do p = complex_along(who, p, list[i], sizes[i], kind, norm) end
-    return numbers(p)
+    for i = #list, 2, -1 do p = complex_along(who, p, list[i], sizes[i], kind, norm) end
+    return complex_along(who, p, list[1], sizes[1], kind, norm, true)
   end
 
   local function real_many(who, x, s, dims, norm)
@@ -250,9 +250,10 @@ return function(ty, check, row)
     norm = norm_of(who, norm, divided_there)
     x = real(who, x)
     local list, sizes = dims_of(who, x.ndim, s, dims)
+    if #list == 1 then return half_of(who, x, list[1], sizes[1], norm, true) end
     local p = half_of(who, x, list[#list], sizes[#list], norm)
-    for i = #list - 1, 1, -1 do p = complex_along(who, p, list[i], sizes[i], FORWARD, norm) end
-    return numbers(p)
+    for i = #list - 1, 2, -1 do p = complex_along(who, p, list[i], sizes[i], FORWARD, norm) end
+    return complex_along(who, p, list[1], sizes[1], FORWARD, norm, true)
   end
 
   local function half_many(who, x, s, dims, norm)

@@ -127,10 +127,17 @@ return function(ty, define)
     run(back, create)
   end
 
+  --- Whether the gradient of a leaf can be read: a capture cannot follow those of tensors that it has not met.
+  local function known(_) return true end
+
   local exchange -- {hold, finish} of dist/replicate.lua, where models are on several ranks
 
-  --- Around every backward pass from now on: finish(what hold() gave, whether the pass went well).
-  local function exchange_by(around_it) exchange = around_it end
+  --- Around every backward pass from now on: finish(what hold() gave, whether the pass went well). number: of this way
+  --- to exchange, which is a part of every key; 0 where there is none.
+  local function exchange_by(around_it, number)
+    exchange = around_it
+    core.exchanged(number)
+  end
 
   --- Fills `grad` of every leaf that y was computed from with dy/dleaf times g; what is there is added to.
   --- Raises where y does not depend on a leaf that requires a gradient, g has other sizes, or what was kept has been
@@ -680,12 +687,13 @@ return function(ty, define)
   -- What captures need to know, see gradients.lua: what is evaluated although it is ours, since it calls functions of
   -- users or uses gradients; functions of the core that may be called; those that end a backward pass.
   core.around, core.pure, core.inline, core.captured = around, pure_grad, {}, {}
-  core.exchange_by = exchange_by
+  core.fixed, core.pinned = {}, {} -- metatables of objects that never change; functions whose numbers are pinned
+  core.exchange_by, core.known = exchange_by, known
   core.slices, slices.clip, slices.whole_only = slices, clip_by, whole_only
   core.ends = { [core.step] = true } -- with nil
   core.kept = { [core.join] = 1, [core.hooks] = 2 } -- the argument that step gives back
   core.again = { [custom_back] = true, [checkpoint_back] = true, [scan_back] = true } -- run a user's function
-  core.memory = { [recall] = "recall", [remember] = "remember" }
+  core.memory = { [recall] = "recall", [remember] = "remember", [known] = "known" }
   for _, f in ipairs { pack, map, tree.said, tree.behind, tree.empty_like, first, run, descend, backward,
     directions, rows_of, jacobian, hessian, callable, no_grad, enable_grad, restore, watch, gather, differentiate,
     value_and_grad, grad, jvp, custom_grad, custom_back, by_rule, call, again, take_out, put_in, results_among,

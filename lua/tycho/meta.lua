@@ -10350,10 +10350,11 @@ function dist.pipeline(model, opts) end
 ---@return integer # its place in the group, from 0
 function dist.rank(group) end
 
----Takes the next tensor that another rank sends to this one.
----Raises where `from` is no other rank, or where the rank is gone or sends nothing in time.
+---Takes the next tensor that another rank sends to this one. A compiled function has to know what will come: with
+---`like`, a message is a step of its plan; without, the function is cut there.
+---Raises where `from` is no other rank, or where the rank is gone, sends nothing in time, or something else than `like`.
 ---@param from integer # a rank of the world
----@param opts? {tag: integer?} # 0 to 255
+---@param opts? {tag: integer?, like: tycho.Tensor?} # tag: 0 to 255; like: a tensor of the dtype and sizes that will come, whose elements are not read
 ---@return tycho.Tensor # of the sender's dtype and shape
 function dist.recv(from, opts) end
 
@@ -10374,10 +10375,12 @@ function dist.release(model) end
 ---those of one process that goes through the ranks' parts of the batch one after the other, and divides. All ranks
 ---make the same backward passes from then on. Buffers, such as the statistics of a batch norm, are each rank's own;
 ---calling it once more makes them the first rank's again. In one process it gives the module, and does nothing.
+---group: the ranks that train it, where others have other models or other parts of this one.
 ---Raises where the argument is no module, or the ranks' modules differ in names, dtypes or sizes.
 ---@param model tycho.Module # the same on all ranks, whatever its numbers are
+---@param opts? {group: tycho.dist.Group?}
 ---@return tycho.Module # model itself
-function dist.replicate(model) end
+function dist.replicate(model, opts) end
 
 ---ty.save_checkpoint on several ranks: all of them call it with parts of the same names, the first one writes the
 ---file, and all get its answer. What sharded optimisers keep is collected. ty.load_checkpoint reads the file, on
@@ -13840,6 +13843,7 @@ function LineProfile:table() end
 ---@class tycho.dist.Group
 ---@field ranks integer[] of the world, ascending
 ---@field index integer of this process among them, from 1
+---@field team integer? by which MPI knows the group, for its own sums; nil: it can know no more of them
 
 ---@class tycho.nn.PackedSequence
 ---@field x tycho.Tensor

@@ -38,6 +38,8 @@ static void wait_legacy(Stream *s) {
       if (!(other->flags & NON_BLOCKING)) wait_add(s, other, other->queued);
 }
 
+static bool stream_try(Stream *s, uint64_t number);
+
 void stream_add(Stream *s, Work *w) {
   wait_legacy(s);
   Item *item = calloc(1, sizeof *item);
@@ -50,19 +52,13 @@ void stream_add(Stream *s, Work *w) {
   else s->first = item;
   s->last = item;
   s->queued++;
-  if (settings.seed && draw(8) == 0) stream_finish(s, s->queued); /* some work is quick */
+  if (settings.seed && draw(8) == 0) stream_try(s, s->queued); /* some work is quick */
 }
 
 static bool item_ready(const Item *item) {
   for (int i = 0; i < item->n_waits; i++)
     if (item->waits[i].stream->done < item->waits[i].number) return false;
   return item->work.kind != I_POLL || item->work.poll(item->work.user);
-}
-
-/* What comes from outside, such as another process' message, is waited for. */
-static void item_wait(const Item *item) {
-  while (item->work.kind == I_POLL && !item->work.poll(item->work.user))
-    nanosleep(&(struct timespec){0, 100000}, NULL);
 }
 
 static void item_run(Stream *s) {
@@ -102,9 +98,24 @@ void stream_finish(Stream *s, uint64_t number) {
     for (int i = 0; i < item->n_waits; i++)
       stream_finish(item->waits[i].stream, item->waits[i].number);
     if (s->first != item) continue;
-    item_wait(item);
+    if (item_ready(item)) item_run(s);
+    else if (
+        !run_any()) /* what comes from outside, such as another process' message, is waited for */
+      nanosleep(&(struct timespec){0, 100000}, NULL);
+  }
+}
+
+/* As far as that item, unless something has to come from outside before. */
+static bool stream_try(Stream *s, uint64_t number) {
+  while (s->done < number && s->first) {
+    Item *item = s->first;
+    for (int i = 0; i < item->n_waits; i++)
+      if (!stream_try(item->waits[i].stream, item->waits[i].number)) return false;
+    if (s->first != item) continue;
+    if (!item_ready(item)) return false;
     item_run(s);
   }
+  return s->done >= number;
 }
 
 void streams_finish(void) {
@@ -167,7 +178,7 @@ CALL cuStreamQuery(void *stream) {
   Stream *s = stream_of(stream);
   if (!s) return INVALID_HANDLE;
   if (s->done >= s->queued) return OK;
-  run_any(); /* who polls gets on */
+  for (int i = 0; i < 32 && s->done < s->queued && run_any(); i++) {} /* who polls gets on */
   return context_current()->error ? context_current()->error : NOT_READY;
 }
 
@@ -227,6 +238,20 @@ CALL soft_gpu_poll(void *stream, int (*poll)(void *), void *user) {
   if (!s) return INVALID_HANDLE;
   if (!poll) return INVALID_VALUE;
   stream_add(s, &(Work){.kind = I_POLL, .poll = poll, .user = user});
+  return OK;
+}
+
+/* No call of the driver's either: another process wants what stands behind such polls. A card goes on by itself; here streams do
+** as far as they can, and no further than that. */
+CALL soft_gpu_go_on(int (*poll)(void *)) {
+  LOCKED;
+  if (driver_ready()) return NOT_INITIALIZED;
+  for (Stream *s = streams; s; s = s->next) {
+    uint64_t number = s->done, last = 0;
+    for (const Item *item = s->first; item; item = item->next)
+      if (++number, item->work.kind == I_POLL && item->work.poll == poll) last = number;
+    if (last) stream_try(s, last);
+  }
   return OK;
 }
 

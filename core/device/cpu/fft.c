@@ -15,7 +15,8 @@
 enum {
   FEW_LINES = 4,    /* fewer go one by one */
   SHORT_LINE = 128, /* up to this they go side by side */
-  GRAIN = 1 << 13   /* numbers below which no thread is woken */
+  FIRST_CACHE = 1 << 15,
+  GRAIN = 1 << 13 /* numbers below which no thread is woken */
 };
 
 /* ---- plans run ----------------------------------------------------------------------------------- */
@@ -235,6 +236,11 @@ static FftLine odd_mirrored(const FftPlan *P, const FftLine *x, i64 k, i64 direc
   return from(x, P->n - k - r * direct, -r, size);
 }
 
+/* Rows of a from number i on. */
+static FftLine odd_rows(const Scratch *s, i64 i, i64 cols, int size) {
+  return (FftLine){row_of(s->a[0], i, cols, size), row_of(s->a[1], i, cols, size), cols};
+}
+
 /* From rows of x, real, to the rows of y. */
 static bool odd_forward(const FftPlan *P, const FftKern *K, char *x, const FftLine *y, i64 cols,
                         char *mem) {
@@ -256,10 +262,8 @@ static bool odd_forward(const FftPlan *P, const FftKern *K, char *x, const FftLi
     const i64 direct = odd_direct(P, k), more = p->m - direct;
     const FftLine a = from(y, k, p->r, K->size), b = odd_mirrored(P, y, k, direct, K->size);
     K->scatter(&a, 1, s.a[0], s.a[1], direct, cols, 1);
-    if (!more) continue;
-    char *re = row_of(s.a[0], direct, cols, K->size), *im = row_of(s.a[1], direct, cols, K->size);
-    K->negate(im, more * cols);
-    K->scatter(&b, 1, re, im, more, cols, 1);
+    const FftLine others = odd_rows(&s, direct, cols, K->size);
+    K->conjugate(&b, &others, more, cols);
   }
   const FftLine rest = from(y, 0, p->r, K->size);
   if (P->sub[1]) return odd_forward(P->sub[1], K, m.v, &rest, cols, m.rest);
@@ -292,9 +296,9 @@ static bool odd_back(const FftPlan *P, const FftKern *K, const FftLine *x, char 
     Scratch s = odd_output(&m, k, aside);
     const i64 direct = odd_direct(P, k), more = p->m - direct;
     const FftLine a = from(x, k, p->r, K->size), b = odd_mirrored(P, x, k, direct, K->size);
-    char *re = row_of(s.a[0], direct, cols, K->size), *im = row_of(s.a[1], direct, cols, K->size);
+    const FftLine others = odd_rows(&s, direct, cols, K->size);
     K->gather(s.a[0], s.a[1], &a, 1, direct, cols);
-    if (more) K->gather(re, im, &b, 1, more, cols), K->negate(im, more * cols);
+    K->conjugate(&others, &b, more, cols);
     exchange(s.a), exchange(s.b);
     if (P->sub[0] && !any_rows(P->sub[0], K, &s, cols)) return false;
   }
@@ -358,7 +362,7 @@ static bool real_to_half(const Lines *l, FftLine x, i64 xcol, const FftLine *y, 
                          Scratch *s) {
   if (l->odd) {
     const FftLine half = {s->b[0], s->b[1], cols};
-    l->K->gather(s->a[0], s->a[1], &x, xcol, l->n, cols);
+    l->K->gather(s->a[0], NULL, &x, xcol, l->n, cols);
     if (!odd_forward(l->q, l->K, s->a[0], &half, cols, s->odd)) return false;
     scatter_half(l, y, ycol, s->b, cols);
     return true;
@@ -431,19 +435,26 @@ static void parts_run(void *arg, i64 begin, i64 end) {
     }
 }
 
-/* How many columns go side by side. */
-static i64 columns(const Lines *l) {
-  if (is_long(l->p)) return 1;
-  if (l->inner > 1) return l->inner < FEW_LINES ? 1 : FFT_COLUMNS;
+/* How many columns go side by side: more where there are plenty for every thread, and the arrays of a pass stay in the first
+** cache; or where passes are many, over short rows. */
+static i64 columns(const Lines *l, int threads) {
+  const i64 lines = l->inner > 1 ? l->inner : l->outer;
+  if (is_long(l->p) || lines < FEW_LINES) return 1;
   const FftPlan *p = l->p->way == FFT_BY_CHIRP ? l->p->sub[0] : l->p;
-  const bool suits = p->n > SHORT_LINE && p->pass[0].r == 8;
-  return suits || l->outer < FEW_LINES ? 1 : FFT_COLUMNS;
+  if (l->inner == 1 && p->n > SHORT_LINE && p->pass[0].r == 8) return 1;
+  const bool odd = l->q && l->q->way == FFT_BY_ODD;
+  const i64 each = (odd ? l->n : p->n) * 4 * l->K->size;
+  i64 most = FFT_COLUMNS;
+  while (lines >= 4 * most * threads &&
+         (2 * most * each < FIRST_CACHE || (odd && most == FFT_COLUMNS)))
+    most *= 2;
+  return most;
 }
 
 static bool lines_run(Lines *l) {
   const i64 numbers = l->outer * l->inner * l->n;
   const int threads = numbers < 2 * GRAIN ? 1 : ty_pool_threads(0);
-  l->most = columns(l);
+  l->most = columns(l, threads);
   l->rows = TY_MAX(rows_of(l->p), l->n / 2 + 1);
   if (l->q && l->q->way == FFT_BY_ODD) {
     l->rows = l->n;

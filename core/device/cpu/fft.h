@@ -19,7 +19,7 @@ typedef struct FftKern {
   int size; /* bytes of an element */
   /* y = one pass over x, of `cols` transforms side by side. */
   void (*pass)(const FftPass *p, const void *xr, const void *xi, void *yr, void *yi, i64 cols);
-  /* a[i][c] = x[i row + c col]. */
+  /* a[i][c] = x[i row + c col]; without imaginary parts zeros, none where ai is NULL. */
   void (*gather)(void *ar, void *ai, const FftLine *x, i64 col, i64 n, i64 cols);
   /* y[i row + c col] = a[i][c] times scale; without imaginary parts where y->im is NULL. */
   void (*scatter)(const FftLine *y, i64 col, const void *ar, const void *ai, i64 n, i64 cols,
@@ -40,7 +40,8 @@ typedef struct FftKern {
   /* And back, the last pass; what is in u counts `weight` times. */
   void (*unite)(const FftPass *p, const void *v, const void *ur, const void *ui, i64 step, void *y,
                 i64 cols, double weight);
-  void (*negate)(void *a, i64 n);
+  /* y = the conjugates of x, n rows of each. */
+  void (*conjugate)(const FftLine *y, const FftLine *x, i64 n, i64 cols);
 } FftKern;
 const FftKern *ty_fft_kern(int dtype); /* f32 or f64 */
 

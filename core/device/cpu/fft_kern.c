@@ -19,14 +19,9 @@
 #include "kernels/fft_isa.h"
 #endif
 
-/* Where the others exist this one is for processors of another age: small. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define ATTR __attribute__((optimize("Os")))
-#else
-#define ATTR
-#endif
 #define ISA generic
-#define VBYTES 16
+#define VBYTES 16 /* SSE2, NEON */
+#define ATTR
 #include "kernels/fft_isa.h"
 
 static const FftKern *chosen[2];

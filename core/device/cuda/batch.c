@@ -167,9 +167,9 @@ bool ty_batch_frees(void *p, i64 bytes) {
 
 static bool launch(const Waiting *w, void *params, CUfunction f) {
   void *list[] = {params};
-  return ty_cuda_ok(
-      ty_cuda.launch(f, (unsigned)w->blocks, 1, 1, w->threads, 1, 1, 0, ty_cuda.stream, list, NULL),
-      "cuLaunchKernel");
+  return ty_cuda_ok(ty_cuda.launch(f, (unsigned)w->blocks, 1, 1, w->threads, 1, 1,
+                                   (unsigned)w->code.shared, ty_cuda.stream, list, NULL),
+                    "cuLaunchKernel");
 }
 
 static void launch_each(Batch *b) {
@@ -188,6 +188,7 @@ static KernelNode node_of(const Waiting *w, void **params) {
   return (KernelNode){.function = w->code.function,
                       .grid = {(unsigned)w->blocks, 1, 1},
                       .block = {w->threads, 1, 1},
+                      .shared = (unsigned)w->code.shared,
                       .params = params};
 }
 

@@ -21,10 +21,9 @@ enum {
   STAGE = 4 << 20, /* of copies on the device's stream */
   SLOTS = 8,
   SLOT = 2 << 20,
-  MARKS = 64,     /* that are kept: a longer wait than needed does no harm */
-  LANDINGS = 16,  /* where little that goes to the CPU arrives */
-  LANDING = 4096, /* bytes */
-  NON_BLOCKING = 1
+  MARKS = 64,    /* that are kept: a longer wait than needed does no harm */
+  LANDINGS = 16, /* where little that goes to the CPU arrives */
+  LANDING = 4096 /* bytes */
 };
 
 typedef struct Landing {
@@ -88,7 +87,7 @@ static bool in_turn(void *to, const void *from, i64 bytes) {
   struct Copies *c = own();
   if (!pinned(&c->stage, STAGE)) return false;
   if (c->staged + bytes > STAGE) {
-    if (!is_idle(ty_cuda.stream)) return false;
+    if (!ty_cuda_settle()) return false;
     c->staged = 0;
   }
   memcpy(c->stage + c->staged, from, (size_t)bytes);
@@ -103,8 +102,7 @@ static bool in_turn(void *to, const void *from, i64 bytes) {
 static struct Slot *slot_next(struct Copies *c) {
   struct Slot *s = &c->slot[c->next];
   if (!pinned(&s->at, SLOT)) c->next = 0, s = &c->slot[0];
-  if (!s->at || (s->read && !ty_cuda_ok(ty_cuda.event_wait(s->read), "cuEventSynchronize")))
-    return NULL;
+  if (!s->at || (s->read && !ty_cuda_settle_event(s->read))) return NULL;
   c->next = (c->next + 1) % SLOTS;
   return event_new(&s->read) ? s : NULL;
 }
@@ -137,7 +135,7 @@ static bool in_beside(void *to, const void *from, i64 bytes, u64 mark) {
   struct Copies *c = own();
   if (!pinned(&c->slot[0].at, SLOT) || !event_new(&c->made)) return false;
   if (!ty_cuda.copies &&
-      !ty_cuda_ok(ty_cuda.stream_create(&ty_cuda.copies, NON_BLOCKING), "cuStreamCreate"))
+      !ty_cuda_ok(ty_cuda.stream_create(&ty_cuda.copies, STREAM_NON_BLOCKING), "cuStreamCreate"))
     return false;
   if (!await_mark(c, mark)) return false;
   const i32 span = ty_cuda_span_on(ty_cuda.copies, SPAN_IN, &ty_cuda_label, bytes);
@@ -158,10 +156,11 @@ bool ty_cuda_in(void *to, const void *from, i64 bytes, const char **err) {
   bool ok = bytes > COPY_BESIDE ? in_beside(to, from, bytes, mark) : in_turn(to, from, bytes);
   ty_unlock(&lock);
   if (!ok && !ty_cuda_trouble()) {
+    ty_cuda_wait_sides(); /* the driver may wait as it copies */
     const i32 span = ty_cuda_span(SPAN_IN, &ty_cuda_label, bytes);
     ok = send(to, from, bytes, ty_cuda.stream);
     ty_cuda_spanned(span);
-    ok = ok && is_idle(ty_cuda.stream);
+    ok = ok && ty_cuda_settle();
   }
   ty_cuda_run_now.in += bytes;
   return done(ok, err);
@@ -204,12 +203,12 @@ bool ty_cuda_out(void *to, const void *from, i64 bytes, Stream *s, const char **
   const size_t n = (size_t)TY_MAX(bytes, 0);
   const CUdeviceptr word = ty_cuda_checks(s) ? ty_cuda_word(s) : 0;
   ErrorWord e = {0};
+  ty_cuda_wait_sides();
   Landing *l = n <= LANDING && (n || word) ? land() : NULL;
   const i32 span = n ? ty_cuda_span(SPAN_OUT, &ty_cuda_label, bytes) : -1;
   bool ok = fetch(l ? l->at : to, (CUdeviceptr)(uintptr_t)from, n);
   ty_cuda_spanned(span);
-  ok = ok && (!word || fetch(l ? l->at + LANDING : (char *)&e, word, sizeof e)) &&
-       is_idle(ty_cuda.stream);
+  ok = ok && (!word || fetch(l ? l->at + LANDING : (char *)&e, word, sizeof e)) && ty_cuda_settle();
   if (ok && l && n) memcpy(to, l->at, n);
   if (ok && l && word) memcpy(&e, l->at + LANDING, sizeof e);
   if (l) leave(l);
@@ -219,20 +218,8 @@ bool ty_cuda_out(void *to, const void *from, i64 bytes, Stream *s, const char **
 
 bool ty_cuda_wait(Stream *s, const char **err) {
   ty_cuda_flush();
-  if (ty_cuda_enter() && ty_cuda.copies) is_idle(ty_cuda.copies);
+  if (ty_cuda_enter() && ty_cuda.copies && ty_cuda_settle()) is_idle(ty_cuda.copies);
   return ty_cuda_out(NULL, NULL, 0, s, err);
-}
-
-static bool is_busy(CUstream s) {
-  const int e = ty_cuda.stream_query(s);
-  return e == CUDA_ERROR_NOT_READY || !ty_cuda_ok(e, "cuStreamQuery");
-}
-
-int ty_cuda_idle(void) {
-  ty_cuda_flush();
-  if (!ty_cuda_enter()) return -1;
-  const bool busy = (ty_cuda.copies && is_busy(ty_cuda.copies)) || is_busy(ty_cuda.stream);
-  return ty_cuda_trouble() ? -1 : !busy;
 }
 
 /* --- within the device */
@@ -282,6 +269,7 @@ static bool await_other(CUevent e) { return e && ty_cuda_enter() && await(ty_cud
 static bool told(Cuda *other, Stream *s, const char **err) {
   Cuda *was = ty_cuda_use(other);
   ty_cuda_flush();
+  if (ty_cuda_enter()) ty_cuda_wait_sides(); /* they may fail */
   const bool ok = done(ty_cuda_enter(), err) && (!ty_cuda_checks(s) || ty_cuda_wait(s, err));
   ty_cuda_use(was);
   return ok;

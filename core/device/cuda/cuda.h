@@ -35,9 +35,12 @@ enum {
   CUDA_ERROR_PEER_ALREADY_ENABLED = 704,
   EVENT_WITH_TIME = 0,
   EVENT_WITHOUT_TIME = 2,
+  STREAM_NON_BLOCKING = 1,
   ATTRIBUTE_MULTIPROCESSORS = 16,
   ATTRIBUTE_MAJOR = 75,
   ATTRIBUTE_MINOR = 76,
+  ATTRIBUTE_SHARED_MOST = 97,
+  FUNCTION_SHARED_MOST = 8,
   JIT_ERROR_LOG = 5,
   JIT_ERROR_LOG_BYTES = 6
 };
@@ -60,6 +63,7 @@ enum {
   _(stream_await, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags)) \
   _(event_create, "cuEventCreate", (CUevent * event, unsigned flags)) \
   _(event_record, "cuEventRecord", (CUevent event, CUstream stream)) \
+  _(event_query, "cuEventQuery", (CUevent event)) \
   _(event_wait, "cuEventSynchronize", (CUevent event)) \
   _(event_elapsed, "cuEventElapsedTime", (float *milliseconds, CUevent from, CUevent to)) \
   _(peer_possible, "cuDeviceCanAccessPeer", (int *can, int device, int other)) \
@@ -84,6 +88,7 @@ enum {
   _(link_destroy, "cuLinkDestroy", (CUlinkState link)) \
   _(module_unload, "cuModuleUnload", (CUmodule module)) \
   _(function_get, "cuModuleGetFunction", (CUfunction * f, CUmodule module, const char *name)) \
+  _(function_set, "cuFuncSetAttribute", (CUfunction f, int attribute, int value)) \
   _(launch, "cuLaunchKernel", \
     (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, \
      unsigned shared, CUstream s, void **params, void **extra)) \
@@ -111,6 +116,7 @@ typedef struct Cuda {
   CUevent event;           /* what other devices' streams wait for; or NULL */
   char name[128];
   int driver, major, minor, processors; /* driver: 12040 is 12.4 */
+  int shared_most;                      /* bytes that a block may have */
   i64 launches;                         /* of kernels by themselves */
 } Cuda;
 /* The devices, by number; the one that the calling thread works for. What the device's functions are called with, and
@@ -163,8 +169,6 @@ bool ty_cuda_across(void *to, const void *from, i64 bytes, const char **err);
 bool ty_cuda_receive(Cuda *other, void *to, const void *from, i64 bytes, Stream *s,
                      const char **err);
 bool ty_cuda_wait(Stream *s, const char **err);
-void *ty_cuda_queue(void);
-int ty_cuda_idle(void);
 typedef struct CudaMemory {
   i64 used, cached, peak;
 } CudaMemory;
@@ -182,12 +186,28 @@ typedef struct ErrorWord {
 } ErrorWord;
 CUdeviceptr ty_cuda_word(const Stream *s);         /* 0: out of memory */
 u64 ty_cuda_check(const Stream *s, const Node *n); /* the number of a check to come; 0: no memory */
-bool ty_cuda_checks(const Stream *s);              /* one may have failed, and not been told */
+/* The same of the stream's exchange with others, one for each run, whose text is that of ty_cuda_sides.fail. */
+u64 ty_cuda_check_side(const Stream *s);
+bool ty_cuda_checks(const Stream *s); /* one may have failed, and not been told */
+/* As Device says. */
+void ty_cuda_note(const Stream *s);
+bool ty_cuda_passed(Stream *s, const char **err);
 /* What the stream's word says once all was done that was asked for; its checks are over. False: one has failed. */
 bool ty_cuda_judge(Stream *s, const ErrorWord *e, const char **err);
 /* The stream fails with that text, which is copied: as where a check fails, its kernels do nothing until that is told. False: out
 ** of memory. */
 bool ty_cuda_fail(const Stream *s, const char *text);
+
+/* --- sides.c: as sides.h says */
+
+extern const Sides ty_cuda_sides;
+/* Until all that the device was asked for is done: every wait for it is this one, but for short ones behind it under a lock. And,
+** where that may wait for a side, until it does not any more: before calls of the driver that may wait. */
+bool ty_cuda_settle(void);
+void ty_cuda_wait_sides(void);
+bool ty_cuda_settle_event(CUevent e);                   /* the same, up to the event */
+bool ty_cuda_look_apart(CUdeviceptr p, void *y, i64 n); /* what stands there now */
+const char *ty_cuda_side_text(void);                    /* of the failure */
 
 /* --- launch.c: PTX text to a function, and its launches */
 
@@ -196,7 +216,8 @@ typedef struct CudaCode {
   CUmodule module;
   CUfunction function;
   size_t bytes;
-  i32 params;         /* bytes */
+  i32 params,
+      shared; /* bytes; shared: of memory that launches ask for, beside what the kernel has */
   CodeSource *source; /* of its twin; or NULL */
 } CudaCode;
 /* Assembles text, which has one entry named `kernel`. False: the driver has refused it, or no memory. */
@@ -205,6 +226,8 @@ bool ty_cuda_load(CudaCode *c, const Text *text);
 bool ty_cuda_load_new(CudaCode *c, const Text *text);
 bool ty_cuda_load_code(CudaCode *c, const char *code, size_t n);
 bool ty_cuda_load_kept(CudaCode *c, const Text *text);
+/* What the text says of launches. */
+void ty_cuda_describe(CudaCode *c, const Text *text);
 /* Where this thread's last ty_cuda_load was refused: why its kernel, of what is named, cannot run, good until the next call; else
 ** NULL. */
 const char *ty_cuda_refusal(const char *what);
@@ -218,8 +241,6 @@ struct CodeSource {
   CudaCode twin;
   struct Assembly *late;
 };
-#define CODE_ENTRY \
-  "kernel(.param .align 8 .b8 block[" /* in texts, before the bytes of parameters */
 
 /* Where launches are gathered: batch.c says by these what it takes. NULL: it takes nothing yet. */
 typedef struct CudaGather {

@@ -80,7 +80,7 @@ static void find_library(void) {
 
 static void drop(struct Made *m) {
   if (!m->used) return;
-  ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize");
+  ty_cuda_settle();
   cufft.destroy(m->plan);
   m->used = 0;
 }

@@ -266,7 +266,7 @@ bool ty_cuda_solve(const Job *j, void *const *buf, const char **err) {
   ty_cuda_flush(); /* what is gathered comes before */
   if (ok && ty_cuda_enter()) ok = run_all(&c, step, n, err);
   if (c.nhost && ty_cuda_enter()) /* which the library may still read */
-    ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize");
+    ty_cuda_settle();
   ty_mem_free(c.host);
   if (c.device) ty_cuda_free(c.device, (i64)c.ndevice);
   ty_unlock(&lock);

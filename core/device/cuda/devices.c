@@ -45,10 +45,10 @@ static Receipt receive(const Device *from, void *to, const void *x, i64 bytes, S
                           Stream *s, const char **err) { \
     return ON(n), ty_cuda_perform(j, buf, scalar, panels, s, err); \
   } \
+  static void note_##n(const Stream *s) { ON(n), ty_cuda_note(s); } \
+  static bool passed_##n(Stream *s, const char **err) { return ON(n), ty_cuda_passed(s, err); } \
   static void begin_##n(void) { ON(n), ty_batch_begin(); } \
   static void end_##n(DeviceRun *run) { ON(n), ty_batch_end(run); } \
-  static void *queue_##n(void) { return ON(n), ty_cuda_queue(); } \
-  static int idle_##n(void) { return ON(n), ty_cuda_idle(); } \
   static const Machine machine_##n = {.name = "cuda", \
                                       .make = make_##n, \
                                       .run = ty_cuda_run, \
@@ -69,8 +69,10 @@ static Receipt receive(const Device *from, void *to, const void *x, i64 bytes, S
                                     .begin = begin_##n, \
                                     .end = end_##n, \
                                     .label = ty_cuda_span_label, \
-                                    .queue = queue_##n, \
-                                    .idle = idle_##n};
+                                    .note = note_##n, \
+                                    .passed = passed_##n, \
+                                    .sides = &ty_cuda_sides, \
+                                    .number = n};
 
 DEVICE(0, "cuda")
 DEVICE(1, "cuda:1")

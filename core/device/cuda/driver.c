@@ -113,7 +113,8 @@ static void take_device(char *why) {
   ty_cuda.device_name(ty_cuda.name, sizeof ty_cuda.name, device);
   if ((e = ty_cuda.device_attribute(&ty_cuda.major, ATTRIBUTE_MAJOR, device)) ||
       (e = ty_cuda.device_attribute(&ty_cuda.minor, ATTRIBUTE_MINOR, device)) ||
-      (e = ty_cuda.device_attribute(&ty_cuda.processors, ATTRIBUTE_MULTIPROCESSORS, device)))
+      (e = ty_cuda.device_attribute(&ty_cuda.processors, ATTRIBUTE_MULTIPROCESSORS, device)) ||
+      (e = ty_cuda.device_attribute(&ty_cuda.shared_most, ATTRIBUTE_SHARED_MOST, device)))
     refuse(why, "the CUDA device cannot be asked", e);
   else if (ty_cuda.major * 10 + ty_cuda.minor < 75)
     ty_system_format(why, sizeof refusal,

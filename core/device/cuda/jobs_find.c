@@ -31,6 +31,7 @@ static Text text_of(const Key *k) {
   case OF_RADIX: return ty_ptx_radix((RadixStep)k->way, k->dtype, k->flag & 1, k->flag & 2);
   case OF_POSITIONS: return ty_ptx_positions();
   case OF_POSITIONS_END: return ty_ptx_positions_end();
+  case OF_SIDE_CHECK: return ty_ptx_side_check();
   case OF_SORT: return ty_ptx_sort(k->dtype, k->flag);
   default: return ty_ptx_search(k->dtype, k->flag);
   }

@@ -7,6 +7,7 @@
 #include "base/system.h"
 #include "device/cuda/assemble.h"
 #include "device/cuda/cuda.h"
+#include "device/cuda/ptx.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,9 +39,22 @@ const char *ty_cuda_refusal(const char *what) {
 
 void ty_cuda_forget_refusal(void) { *refused = 0; }
 
+static i32 number_behind(const char *text, const char *mark) {
+  const char *at = strstr(text, mark);
+  return at ? (i32)strtol(at + strlen(mark), NULL, 10) : 0;
+}
+
+void ty_cuda_describe(CudaCode *c, const Text *text) {
+  c->params = number_behind(text->s, CODE_ENTRY);
+  c->shared = number_behind(text->s, CODE_SHARED);
+  if (c->shared)
+    ty_cuda_ok(ty_cuda.function_set(c->function, FUNCTION_SHARED_MOST, c->shared),
+               "cuFuncSetAttribute");
+}
+
 bool ty_cuda_keep_source(CudaCode *c, const Text *text) {
   const char *entry = strstr(text->s, CODE_ENTRY);
-  c->params = entry ? (i32)strtol(entry + strlen(CODE_ENTRY), NULL, 10) : 0;
+  ty_cuda_describe(c, text);
   c->source = entry ? ty_mem_zalloc(sizeof *c->source) : NULL;
   if (!c->source) return false;
   ty_text_add(&c->source->text, text->s, text->n);
@@ -132,7 +146,7 @@ void ty_cuda_unload(CudaCode *c) {
   if (!c->module || !ty_cuda_enter()) return;
   ty_cuda_flush();
   if (ty_cuda_gather.forget) ty_cuda_gather.forget(c->function);
-  ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize");
+  ty_cuda_settle();
   ty_cuda_drop_source(c);
   ty_cuda_ok(ty_cuda.module_unload(c->module), "cuModuleUnload");
   c->module = NULL;
@@ -147,7 +161,7 @@ bool ty_cuda_launch(const CudaCode *c, i64 blocks, int threads, void *params) {
   ty_cuda.launches++, ty_cuda_run_now.launches++;
   const i32 span = ty_cuda_span(SPAN_KERNEL, &ty_cuda_label, 1);
   const bool ok = ty_cuda_ok(ty_cuda.launch(c->function, (unsigned)blocks, 1, 1, (unsigned)threads,
-                                            1, 1, 0, ty_cuda.stream, list, NULL),
+                                            1, 1, (unsigned)c->shared, ty_cuda.stream, list, NULL),
                              "cuLaunchKernel");
   ty_cuda_spanned(span);
   return ok;

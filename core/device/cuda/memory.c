@@ -16,6 +16,7 @@ static Lock lock = LOCK_INIT;
 typedef struct Check {
   u64 number, run;
   Node node;
+  bool side;  /* of an exchange with others, not of a node */
   char *text; /* not NULL: it has failed, with that */
 } Check;
 
@@ -23,7 +24,9 @@ struct Watched { /* a stream that was ever used */
   const Stream *stream;
   CUdeviceptr word;
   int nchecks;
-  Check *check; /* room for CHECKS */
+  Check *check;     /* room for CHECKS */
+  CUevent noted_at; /* by ty_cuda_note */
+  u64 noted, known; /* checks up to there have been asked for by then; have passed */
 };
 
 /* Of a device. */
@@ -64,6 +67,7 @@ static void trim(struct Memory *m) {
 void ty_cuda_trim(void) {
   ty_cuda_flush();
   if (!ty_cuda_enter()) return;
+  ty_cuda_settle();
   ty_lock(&lock);
   trim(own());
   ty_unlock(&lock);
@@ -137,6 +141,7 @@ void *ty_cuda_allocate(i64 bytes) {
     p = 0;
     ty_unlock(&lock);
     ty_cuda_flush(); /* what waits keeps blocks */
+    ty_cuda_settle();
     ty_lock(&lock);
     trim(m);
     if (!take(m, &p, size)) p = 0;
@@ -224,7 +229,8 @@ bool ty_cuda_judge(Stream *s, const ErrorWord *e, const char **err) {
     if (w->check[i].number == e->check) {
       const Check *c = &w->check[i];
       if (c->text) ty_system_format(told, sizeof told, "%.1000s", c->text);
-      *err = c->text ? told : tell(&c->node, e->value, e->at);
+      if (c->side) ty_system_format(told, sizeof told, "%.1000s", ty_cuda_side_text());
+      *err = c->text || c->side ? told : tell(&c->node, e->value, e->at);
       s->failed = c->run;
     }
   if (e->check)
@@ -249,19 +255,73 @@ static Check *add_check(const Stream *s, struct Watched *w) {
   return c;
 }
 
+/* Before a check is added: where there is no room, those are forgotten that have been carried out. */
+static void make_room(const Stream *s) {
+  ty_lock(&lock);
+  const bool full = watched_of(s)->nchecks == CHECKS;
+  ty_unlock(&lock);
+  if (!full) return;
+  ty_cuda_flush();
+  ty_cuda_settle();
+}
+
 u64 ty_cuda_check(const Stream *s, const Node *n) {
   u64 number = 0;
   if (!ty_cuda_enter()) return 0;
+  make_room(s);
   ty_lock(&lock);
-  if (watched_of(s)->nchecks == CHECKS) { /* those will be forgotten that have been carried out */
-    ty_unlock(&lock);
-    ty_cuda_flush();
-    ty_lock(&lock);
-  }
   Check *c = add_check(s, watched_of(s));
   if (c) c->node = *n, number = c->number;
   ty_unlock(&lock);
   return number;
+}
+
+u64 ty_cuda_check_side(const Stream *s) {
+  u64 number = 0;
+  if (!ty_cuda_enter()) return 0;
+  make_room(s);
+  ty_lock(&lock);
+  struct Watched *w = watched_of(s);
+  Check *c = w->nchecks ? &w->check[w->nchecks - 1] : NULL;
+  if (!c || !c->side || c->run != s->run) c = add_check(s, w);
+  if (c) c->side = true, number = c->number;
+  ty_unlock(&lock);
+  return number;
+}
+
+/* The last check of a node. */
+static u64 last_check(const struct Watched *w) {
+  int i = w->nchecks;
+  while (i-- > 0 && w->check[i].side) {}
+  return i < 0 ? 0 : w->check[i].number;
+}
+
+void ty_cuda_note(const Stream *s) {
+  ty_cuda_flush();
+  if (!ty_cuda_enter()) return;
+  ty_lock(&lock);
+  struct Watched *w = watched_of(s);
+  const bool ok = (w->noted_at || ty_cuda_ok(ty_cuda.event_create(&w->noted_at, EVENT_WITHOUT_TIME),
+                                             "cuEventCreate")) &&
+                  ty_cuda_ok(ty_cuda.event_record(w->noted_at, ty_cuda.stream), "cuEventRecord");
+  if (ok) w->noted = last_check(w);
+  ty_unlock(&lock);
+}
+
+bool ty_cuda_passed(Stream *s, const char **err) {
+  ErrorWord e = {0};
+  if (!ty_cuda_enter()) return true; /* the next wait says why */
+  ty_lock(&lock);
+  struct Watched *w = watched_of(s);
+  const u64 last = last_check(w);
+  const bool known = last <= w->known, noted = last <= w->noted;
+  ty_unlock(&lock);
+  if (known) return true;
+  if (!noted) return ty_cuda_wait(s, err);
+  if (!ty_cuda_settle_event(w->noted_at) || !ty_cuda_look_apart(w->word, &e, sizeof e) || e.check)
+    return ty_cuda_wait(s, err);
+  w->known = last;
+  return true;
 }
 
 bool ty_cuda_checks(const Stream *s) {
@@ -278,6 +338,7 @@ bool ty_cuda_fail(const Stream *s, const char *text) {
   ErrorWord e = {0};
   ty_cuda_flush();
   if (!ty_cuda_enter()) return true; /* the next wait says why */
+  ty_cuda_settle();
   ty_lock(&lock);
   struct Watched *w = watched_of(s);
   Check *c = add_check(s, w);
@@ -293,9 +354,4 @@ bool ty_cuda_fail(const Stream *s, const char *text) {
   }
   ty_unlock(&lock);
   return ok;
-}
-
-void *ty_cuda_queue(void) {
-  ty_cuda_flush();
-  return ty_cuda_enter() ? ty_cuda.stream : NULL;
 }

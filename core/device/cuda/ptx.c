@@ -95,14 +95,17 @@ Text ty_ptx_end(Ptx *E, int end, i32 params, int threads) {
                  E->target ? E->target : 75);
   for (int i = 0; i < ty_nluts; i++)
     if (E->luts >> i & 1) put_lut(&t, i);
+  const bool asked = E->shared > SHARED_OWN;
+  if (asked)
+    ty_text_printf(&t, CODE_SHARED "%d\n.extern .shared .align 16 .b8 tile[];\n", E->shared);
   ty_text_printf(&t,
-                 ".visible .entry kernel(.param .align 8 .b8 block[%d])\n.maxntid %d, 1, "
+                 ".visible .entry " CODE_ENTRY "%d])\n.maxntid %d, 1, "
                  "1\n.minnctapersm %d\n{\n",
                  params, threads, E->blocks ? E->blocks : 2);
   for (int k = 0; k < 4; k++)
     if (E->n[k]) ty_text_printf(&t, "\t.reg %s %s<%d>;\n", types[k], prefix[k], E->n[k] + 1);
   if (E->local) ty_text_printf(&t, "\t.local .align 8 .b8 waiting[%d];\n", E->local);
-  if (E->shared) ty_text_printf(&t, "\t.shared .align 16 .b8 tile[%d];\n", E->shared);
+  if (E->shared && !asked) ty_text_printf(&t, "\t.shared .align 16 .b8 tile[%d];\n", E->shared);
   ty_text_add(&t, E->text.s ? E->text.s : "", E->text.n);
   ty_text_add(&t, "}\n", 2);
   t.failed |= E->text.failed;

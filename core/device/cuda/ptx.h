@@ -12,13 +12,18 @@
 typedef int Reg; /* 0: none */
 typedef enum { REG_32, REG_64, REG_PRED, REG_16 } RegKind;
 
+enum { SHARED_OWN = 48 << 10 };
+/* In texts, before the bytes of parameters; before those of shared memory that launches ask for. */
+#define CODE_ENTRY "kernel(.param .align 8 .b8 block["
+#define CODE_SHARED "// shared "
+
 typedef struct Ptx {
   Text text;  /* of the body */
   i32 n[4];   /* registers so far, by kind */
   i32 labels; /* given so far */
   Reg guard;  /* not 0: memory is accessed under this predicate, and what is not read is 0 */
   i32 local;  /* bytes of local memory, aligned to 8 */
-  i32 shared; /* bytes of shared memory, aligned to 16 */
+  i32 shared; /* bytes of shared memory, aligned to 16; more than SHARED_OWN are asked for by launches (CODE_SHARED) */
   i32 target; /* the processor from which on the text is for; 0: 75 */
   i32 blocks; /* that a multiprocessor must hold; 0: 2 */
   u32 luts;   /* constant tables that are read, as bits */

@@ -250,18 +250,19 @@ static void pairs(Gen *G, int of_queries, int of_keys, i32 features, Own y) {
 /* What a thread has of a result: 4 of what is kept, 4 features, for 64 features at a time. `feature` goes from the first of
 ** the thread's to those of the next 64. */
 typedef struct Result {
-  Reg row, step, own,
-      left; /* the first row's address; to the next; its number, those below `left` are there */
+  Reg row, left; /* the first row's address; rows below `left` are there */
+  i32 features;  /* parameter */
+  Reg own,
+      step; /* the first row's number; bytes to the next: known in the loop alone, where registers are few */
   Reg all, feature, first; /* features; the thread's first; the block's first */
   int next, out;
 } Result;
 
 static void result_begin(Gen *G, Result *r, i32 base, i32 n, i32 features, Reg first, Reg left) {
   Ptx *E = &G->E;
-  r->all = param(E, features), r->left = left;
-  r->own = op(E, "mul.lo", G->slow, constant(G, OWN));
-  r->row = place_of(G, param(E, base), param(E, n), r->all, op(E, "add", first, r->own));
-  r->step = op(E, "mul.lo", op(E, "mul.lo", r->all, param(E, ATTEND_HEADS)), constant(G, G->size));
+  const Reg own = op(E, "mul.lo", G->slow, constant(G, OWN));
+  r->features = features, r->left = left;
+  r->row = place_of(G, param(E, base), param(E, n), param(E, features), op(E, "add", first, own));
   r->first = ty_ptx_reg(E, REG_64), r->feature = ty_ptx_reg(E, REG_64);
 }
 
@@ -269,6 +270,9 @@ static void result_loop(Gen *G, Result *r) {
   Ptx *E = &G->E;
   r->next = ty_ptx_label(E), r->out = ty_ptx_label(E);
   const Reg four = constant(G, OWN), own = op(E, "mul.lo", G->quick, four);
+  r->all = param(E, r->features);
+  r->own = op(E, "mul.lo", G->slow, four);
+  r->step = op(E, "mul.lo", op(E, "mul.lo", r->all, param(E, ATTEND_HEADS)), constant(G, G->size));
   ty_ptx(E, "mov.b64 $, 0", r->first);
   ty_ptx(E, "mov.b64 $, $", r->feature, own);
   ty_ptx_here(E, r->next);
@@ -429,10 +433,15 @@ static void keep(Gen *G, Reg key, Reg query, Reg z[4]) {
 /* A weight as products take it. */
 static Reg factor(Gen *G, Reg v) { return G->v->fast ? ty_ptx_tf32(&G->E, v) : v; }
 
+/* The first of the thread's pairs in shared memory. */
+static Reg own_weights(Gen *G) {
+  const Reg at = mad(&G->E, G->quick, constant(G, (i64)OWN * G->size), G->S.memory);
+  return mad(&G->E, G->slow, constant(G, OWN * ty_ptx_pitch(&G->S)), at);
+}
+
 /* factors: of products; else scores. */
 static void put_weights(Gen *G, Own s, bool factors) {
-  const Reg at = mad(&G->E, G->quick, constant(G, (i64)OWN * G->size), G->S.memory),
-            line = mad(&G->E, G->slow, constant(G, OWN * ty_ptx_pitch(&G->S)), at);
+  const Reg line = own_weights(G);
   for (int i = 0; i < OWN; i++) {
     Reg w[OWN];
     for (int j = 0; j < OWN; j++) w[j] = factors ? factor(G, s[i][j]) : s[i][j];
@@ -652,8 +661,12 @@ static void differentiate(Gen *G, Own s, Own d) {
 /* s: the weights of the pairs at hand; d: how the result changes with their scores. */
 static void slopes(Gen *G, Own s, Own d) {
   pairs(G, AT_Q, AT_K, ATTEND_FEATURES, s);
-  pairs(G, AT_G, AT_V, ATTEND_VALUES, d);
   mask(G, s);
+  put_weights(G, s, false); /* there is no room for them in registers meanwhile */
+  pairs(G, AT_G, AT_V, ATTEND_VALUES, d);
+  const Reg line = own_weights(G);
+  for (int i = 0; i < OWN; i++)
+    ty_ptx_four(&G->E, G->S.ctype, line, G->weights + i * ty_ptx_pitch(&G->S), s[i]);
   differentiate(G, s, d);
 }
 

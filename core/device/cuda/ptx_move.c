@@ -1,5 +1,5 @@
 /*
-** ptx_move.c -- scatters, checks of positions as PTX.
+** ptx_move.c -- scatters, checks of positions and of exchanges as PTX.
 ** In:  dtypes.  Out: modules. Fails when out of memory alone. Results are those of the CPU's routines (routines.c).
 */
 #include "device/cuda/ptx_each.h"
@@ -177,4 +177,19 @@ Text ty_ptx_positions_end(void) {
   ty_ptx(&E, "st.global.b64 [$+24], $", word, zero);
   ty_ptx(&E, "st.global.b64 [$], $", word, param(&E, POSITIONS_CHECK));
   return ty_ptx_end(&E, end, POSITIONS_BYTES, MOVE_THREADS);
+}
+
+Text ty_ptx_side_check(void) {
+  Ptx E = {0};
+  const int end = ty_ptx_begin(&E);
+  const Reg broken = ty_ptx_reg(&E, REG_64), p = ty_ptx_reg(&E, REG_PRED),
+            t = ty_ptx_reg(&E, REG_32);
+  ty_ptx(&E, "mov.u32 $, %tid.x", t);
+  ty_ptx(&E, "setp.ne.u32 $, $, 0", p, t);
+  ty_ptx(&E, "@$ bra @", p, end);
+  ty_ptx(&E, "ld.global.b64 $, [$]", broken, param(&E, SIDE_BROKEN));
+  ty_ptx(&E, "setp.eq.s64 $, $, 0", p, broken);
+  ty_ptx(&E, "@$ bra @", p, end);
+  ty_ptx(&E, "st.global.b64 [$], $", param(&E, SIDE_WORD), param(&E, SIDE_CHECK));
+  return ty_ptx_end(&E, end, SIDE_BYTES, SIDE_THREADS);
 }

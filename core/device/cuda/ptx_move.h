@@ -1,5 +1,5 @@
 /*
-** ptx_move.h -- scatters, checks of positions as PTX. Each header says what stands in the block of bytes that
+** ptx_move.h -- scatters, checks of positions and of exchanges as PTX. Each header says what stands in the block of bytes that
 ** the kernel is given: i64 throughout, strides in bytes.
 */
 #ifndef TY_PTX_MOVE_H
@@ -48,5 +48,9 @@ enum {
 };
 Text ty_ptx_positions(void);
 Text ty_ptx_positions_end(void); /* one thread: makes an error of `first`; the same block */
+
+/* One thread: makes an error of a word that is set (sides.c). */
+enum { SIDE_WORD, SIDE_BROKEN = 8, SIDE_CHECK = 16, SIDE_BYTES = 24, SIDE_THREADS = 32 };
+Text ty_ptx_side_check(void);
 
 #endif

@@ -48,7 +48,7 @@ Text ty_ptx_product(const ProductVariant *v);
 /* The same of floats by tiles (ptx_tiles.c), where operands have one stride each way and k is not 0. PRODUCT_COUNT: of tiles.
 ** A_K, B_K: the operand's elements lie side by side along k. LARGE: of f32, for sm_80 and newer (ptx_tiles_async.c); there
 ** A_VECTORS, B_VECTORS say that they lie side by side along the other way, in groups of 16 bytes that are aligned, and
-** Y_VECTORS that those of y do. */
+** Y_VECTORS that those of y do. WIDE, of LARGE ones: tiles have twice the columns. */
 enum {
   TILES = 1,
   TILES_A_K = 2,
@@ -57,11 +57,14 @@ enum {
   TILES_A_VECTORS = 16,
   TILES_B_VECTORS = 32,
   TILES_Y_VECTORS = 64,
+  TILES_WIDE = 128,
   TILE_SIDE = 64,
   TILES_LARGE_SIDE = 128,
+  TILES_WIDE_SIDE = 256,
   TILE_THREADS = 256
 };
 Text ty_ptx_tiles(const ProductVariant *v);
 Text ty_ptx_tiles_large(const ProductVariant *v);
+i32 ty_ptx_tiles_shared(const ProductVariant *v); /* bytes of shared memory of such a block */
 
 #endif

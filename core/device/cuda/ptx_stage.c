@@ -17,53 +17,67 @@ Reg ty_ptx_cut(Ptx *E, Reg x, i64 n, Reg *rest) {
   return y;
 }
 
+/* n - x in 32 bits, where no more than `most` of n count. */
+static Reg rest_of(Ptx *E, Reg n, i64 most, Reg x) {
+  const Reg y = ty_ptx_reg(E, REG_32);
+  ty_ptx(E, "cvt.u32.u64 $, $", y, op(E, "sub", op(E, "min", n, constant(E, most)), x));
+  return y;
+}
+
+/* There are more than so many. */
+static Reg more_than(Ptx *E, Reg rest, i64 n) {
+  const Reg p = ty_ptx_reg(E, REG_PRED);
+  ty_ptx(E, "setp.gt.s32 $, $, #", p, rest, n);
+  return p;
+}
+
 void ty_ptx_bring_begin(Ptx *E, const Stage *S, const Piece *p, Bring *y) {
   const i64 size = size_of(S->ctype), pitch = ty_ptx_pitch(S),
             fast = p->along_k ? S->depth : STAGE_SIDE, hop = STAGE_THREADS / fast;
   Reg slow;
   const Reg first = ty_ptx_cut(E, S->thread, fast, &slow), k = p->along_k ? first : slow,
-            i0 = p->along_k ? slow : first;
+            i = p->along_k ? slow : first;
   *y = (Bring){.n = STAGE_SIDE * S->depth / STAGE_THREADS, .by = p->by, .depth = k};
-  y->lines = p->along_k ? 0 : hop;
+  y->lines = p->along_k ? 0 : hop, y->across = p->along_k ? hop : 0;
   y->bytes = p->along_k ? hop * size : hop * pitch;
+  y->hop = op(E, "mul.lo", p->along_k ? p->across : p->along, constant(E, hop));
   y->step = op(E, "mul.lo", p->along, constant(E, S->depth));
   y->to = mad(E, k, constant(E, pitch),
-              mad(E, i0, constant(E, size), op(E, "add", S->memory, constant(E, p->to))));
-  if (p->line && p->line_along_k)
+              mad(E, i, constant(E, size), op(E, "add", S->memory, constant(E, p->to))));
+  y->inside = rest_of(E, p->left, STAGE_SIDE, i);
+  ty_ptx(E, "mov.b64 $, $", y->at = ty_ptx_reg(E, REG_64),
+         mad(E, i, p->across, mad(E, k, p->along, p->base)));
+  if (!p->line) return;
+  if (p->line_along_k) {
     ty_ptx(E, "mov.b64 $, $", y->line = ty_ptx_reg(E, REG_64), p->line);
+    return;
+  }
+  const Reg line = mad(E, i, constant(E, size), p->line);
   for (int q = 0; q < y->n; q++) {
-    const Reg i = p->along_k ? op(E, "add", i0, constant(E, q * hop)) : i0,
-              line = op(E, "add", k, constant(E, q * y->lines)),
-              from = mad(E, i, p->across, mad(E, line, p->along, p->base));
-    y->inside[q] = ty_ptx_reg(E, REG_PRED);
-    ty_ptx(E, "setp.lt.s64 $, $, $", y->inside[q], i, p->left);
-    ty_ptx(E, "mov.b64 $, $", y->at[q] = ty_ptx_reg(E, REG_64), from);
-    if (!p->line || p->line_along_k) continue;
-    E->guard = y->inside[q];
-    y->times[q] = ty_ptx_load(E, S->dtype, mad(E, i, constant(E, size), p->line));
+    E->guard = more_than(E, y->inside, q * y->across);
+    y->times[q] = ty_ptx_load(E, S->dtype, op(E, "add", line, constant(E, q * y->across * size)));
     E->guard = 0;
   }
 }
 
 void ty_ptx_bring(Ptx *E, const Stage *S, Bring *b, Reg left, u64 beyond) {
   const char *bits = bits_of(S->ctype);
-  const Reg none = ty_ptx_const(E, S->ctype, beyond);
+  const Reg none = ty_ptx_const(E, S->ctype, beyond), rest = rest_of(E, left, S->depth, b->depth);
   const int size = size_of(S->ctype);
-  Reg there[STAGE_MOST], v[STAGE_MOST];
+  Reg there[STAGE_MOST], v[STAGE_MOST], at = b->at;
   for (int q = 0; q < b->n; q++) { /* all of them on their way, before the first is waited for */
-    there[q] = ty_ptx_reg(E, REG_PRED);
-    ty_ptx(E, "setp.lt.s64 $, $, $", there[q], b->depth,
-           q && b->lines ? op(E, "sub", left, constant(E, q * b->lines)) : left);
-    ty_ptx(E, "and.pred $, $, $", there[q], there[q], b->inside[q]);
+    if (q) at = op(E, "add", at, b->hop);
+    there[q] = more_than(E, rest, q * b->lines);
+    ty_ptx(E, "and.pred $, $, $", there[q], there[q], more_than(E, b->inside, q * b->across));
     E->guard = there[q];
-    v[q] = ty_ptx_load(E, S->dtype, b->at[q]);
+    v[q] = ty_ptx_load(E, S->dtype, at);
     if (b->line)
       b->times[q] = ty_ptx_load(
           E, S->dtype,
           mad(E, op(E, "add", b->depth, constant(E, q * b->lines)), constant(E, size), b->line));
     E->guard = 0;
-    ty_ptx(E, "add.s64 $, $, $", b->at[q], b->at[q], b->step);
   }
+  ty_ptx(E, "add.s64 $, $, $", b->at, b->at, b->step);
   if (b->line) ty_ptx(E, "add.s64 $, $, #", b->line, b->line, (i64)S->depth * size);
   for (int q = 0; q < b->n; q++) {
     const Reg times = b->by ? b->by : b->times[q], y = ty_ptx_value(E, S->ctype);

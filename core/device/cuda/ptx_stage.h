@@ -33,11 +33,14 @@ typedef struct Piece {
 
 /* What a thread brings of it at a time: n elements, which are so many lines or columns apart. */
 typedef struct Bring {
-  Reg at[STAGE_MOST], inside[STAGE_MOST], times[STAGE_MOST];
-  Reg depth, to;      /* of the first one: its place along k, its address in shared memory */
-  Reg step, by, line; /* line: along k, the first of the lines at hand */
+  Reg at, to, depth; /* of the first one: its addresses, its place along k; */
+  Reg inside;        /* how many rows or columns there are from its own on, 32 bits */
+  Reg hop, step;     /* bytes to the next one, to the next lines */
+  Reg by, line;      /* line: along k, the first of the lines at hand */
+  Reg times[STAGE_MOST];
   int n;
-  i64 lines, bytes; /* from one to the next: lines; bytes of shared memory */
+  i64 lines, across,
+      bytes; /* from one to the next: lines; rows or columns; bytes of shared memory */
 } Bring;
 
 void ty_ptx_bring_begin(Ptx *E, const Stage *S, const Piece *p, Bring *y);

@@ -59,7 +59,7 @@ static bool anchored(void) {
   struct Anchor *a = &anchors[ty_cuda.ordinal];
   if (a->event) return true;
   CUevent e = event_new();
-  if (!record(e, ty_cuda.stream) || !ty_cuda_ok(ty_cuda.event_wait(e), "cuEventSynchronize")) {
+  if (!record(e, ty_cuda.stream) || !ty_cuda_settle_event(e)) {
     event_keep(e);
     return false;
   }
@@ -108,9 +108,7 @@ void ty_cuda_spans_start(void) {
 static double time_of(CUevent e) {
   struct Anchor *a = &anchors[ty_cuda.ordinal];
   float ms;
-  if (!ty_cuda_ok(ty_cuda.event_wait(e), "cuEventSynchronize") ||
-      ty_cuda.event_elapsed(&ms, a->event, e))
-    return -1;
+  if (!ty_cuda_settle_event(e) || ty_cuda.event_elapsed(&ms, a->event, e)) return -1;
   return a->time + (double)ms * 1e6;
 }
 

@@ -6,6 +6,7 @@
 #include "base/system.h"
 #include "device/cuda/assemble.h"
 #include "device/cuda/cuda.h"
+#include "device/cuda/ptx.h"
 
 #include <stdlib.h>
 
@@ -55,8 +56,9 @@ static void take_late(CodeSource *s) {
   size_t n;
   if (!ty_assembly_done(s->late, false)) return;
   const char *code = ty_assembly_code(s->late, &n);
-  const bool ok = (code && ty_cuda_load_code(&s->twin, code, n)) ||
-                  ty_cuda_load_new(&s->twin, ty_assembly_text(s->late));
+  const bool there = code && ty_cuda_load_code(&s->twin, code, n),
+             ok = there || ty_cuda_load_new(&s->twin, ty_assembly_text(s->late));
+  if (there) ty_cuda_describe(&s->twin, ty_assembly_text(s->late));
   s->state = ok ? TWIN_READY : TWIN_NEVER;
   ty_assembly_drop(s->late);
   s->late = NULL;

@@ -157,9 +157,10 @@ return function(World)
     others[#others + 1] = v
   end
 
-  --- What ty.grad remembers of the tables and tensors that it has met. Which object is which the program guards by
-  --- paths, and of tensors that are different that they stay so.
+  --- Whether a tensor from outside has been met; what ty.grad remembers of the tables and tensors that it has met.
+  --- Which object is which the program guards by paths, and of tensors that are different that they stay so.
   function World:memory(what, args, shadows)
+    if what == "known" then return { self.objects[args[1]] ~= nil }, {}, 1 end
     local memory = self.memories[args[1]]
     if not memory then
       memory = {}

@@ -38,6 +38,12 @@ return function(World)
 
   -- What goes to native code and comes back ---------------------------------------------------------------------------
 
+  --- Whether a table is an object of the library that never changes, such as a group of ranks: it is known by identity.
+  function World:is_fixed(v)
+    local fixed = self.core.internals.grad.fixed
+    return fixed[getmetatable(v)] or false
+  end
+
   --- Pins a value and all that can be reached from it.
   function World:expose(v, s, name)
     local kind = type(v)
@@ -47,6 +53,7 @@ return function(World)
     end
     if s and s.size then return v end -- the tape knows what it is
     if kind ~= "table" then return self:pin(v, s) end
+    if self:is_fixed(v) then return self:identify(v, s) end
     local o = self:table_of(v, s)
     if o.exposing then return v end
     if (o.fresh and o.meta ~= nil) or (not o.fresh and not o.constant and self:metatable(o) ~= nil) then
@@ -271,7 +278,7 @@ return function(World)
   --- Whether a Lua function is better run than evaluated: models, and Tycho's own when nothing symbolic is given.
   function World:prefers_native(f, args, shadows, n)
     local grad = self.core.internals.grad
-    if models[f] or grad.memory[f] or is_disabled(self, f) then return true end
+    if models[f] or grad.memory[f] or grad.pinned[f] or is_disabled(self, f) then return true end
     if self.closures[f] or self.C.is_native(f) or grad.inline[f] then return false end
     if refusal(self:owner(f), n) then return true end
     if not self:is_ours(f) then return false end
@@ -282,7 +289,8 @@ return function(World)
       if kind == "function" and not (self.C.is_native(v) or self:is_ours(v)) then return false end
       local o = kind == "table" and self.tables[v]
       if o and (o.overlay or o.meta ~= nil) or kind == "table" and self:has_symbols(f, v) then return false end
-      if kind == "table" and getmetatable(v) ~= nil and not self.constants[v] and not (i == 2 and grad.kept[f]) then
+      if kind == "table" and getmetatable(v) ~= nil and not self.constants[v] and not self:is_fixed(v)
+        and not (i == 2 and grad.kept[f]) then
         return false -- evaluated, it may read what the guards tell; a native call is refused
       end
     end
@@ -331,6 +339,11 @@ return function(World)
     if fs and fs.pick then
       local inner, is = inside_of(self, f, fs)
       return { inner }, { is }, 1
+    end
+    if grad.pinned[f] then
+      for i = 1, n do
+        if type(args[i]) == "number" then self:pin(args[i], shadows[i]) end
+      end
     end
     if name or not self.C.is_native(f) and self:is_ours(f) then
       local reason, hint = refusal(name, n)

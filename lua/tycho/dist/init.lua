@@ -5,9 +5,9 @@
 --
 -- 1. Ranks count from 0, as MPI and its launchers number them.
 -- 2. Sums are those of Tycho's own kernels in the order of ranks, ((x0 + x1) + x2) + ...: each rank gets its slice of
---    every rank's elements, sums it, and gives it to all: a ring's bytes. The bits depend neither on the topology nor
---    on the library or device, and are those of one process that adds the tensors in that order. {fast = true} leaves
---    sums to MPI or NCCL.
+--    every rank's elements, sums it, and gives it to all: a ring's bytes; few bytes go whole (goes_whole). The bits
+--    depend neither on the topology nor on the library or device, and are those of one process that adds the tensors in
+--    that order. {fast = true} leaves sums to MPI or NCCL.
 -- 3. Ranks first tell each other what they call, with dtype and sizes: what does not fit raises, the same on each rank,
 --    before anything is exchanged. The next call works.
 -- 4. A rank that ends, or does not answer for so long (init), ends the exchange on all others. What comes later
@@ -228,6 +228,7 @@ local steps = { sum = add, mean = add, max = ty.maximum, min = ty.minimum, prod 
 
 local BLOCK = 2 ^ 22 -- bytes of a slice that is exchanged, summed, given to all before the next: they stay in a cache
 local FEW = 4096 -- elements for which no plan is made
+local PAIR = 2 ^ 20 -- bytes that two ranks give each other whole
 
 --- Functions (to, own, others), views that are released: what rank `index` of so many folds from its own elements and
 --- those of the others, [ranks - 1, n]. Compiled it is one kernel, which reads each of them once.
@@ -283,8 +284,9 @@ end
 --- MPI's own, or NCCL's, where they know the dtype.
 local function reduce_fast(who, group, x, op)
   local y
-  if x.device == "cpu" then y = W.open().C.reduce(who, W.team(group), x, op == "mean" and "sum" or op)
-  else y = W.nccl().reduce(who, group, x, op == "mean" and "sum" or op) end
+  local step = op == "mean" and "sum" or op
+  if x.device ~= "cpu" then y = W.nccl().reduce(who, group, x, step)
+  else y = W.open().C.reduce(who, W.tag(group, "data"), group.ranks, group.index, x, step, group.team) end
   return op == "mean" and y / #group.ranks or y
 end
 
@@ -300,10 +302,7 @@ local function reduce_block(who, group, op, x, result, from, n)
   local at, count = slice(index)
   local others = others_of(who, group, x, slice)
   fold(op, group, y:narrow(1, at + 1, count), x:narrow(1, at + 1, count), others)
-  if y.device ~= "cpu" and n % ranks == 0 then
-    W.nccl().gather(who, group, y:narrow(1, at + 1, count), y:narrow(1, from + 1, n))
-    return result
-  end
+  if y.device ~= "cpu" and n % ranks == 0 then return W.nccl().spread(who, group, result, from, n) end
   if not W.records() then y:release() end -- the result has its memory alone
   return W.exchange(who, group, "back", result, places(ranks, function(i) return at, i ~= index and count or 0 end),
     result, nil, places(ranks, function(i)
@@ -312,18 +311,20 @@ local function reduce_block(who, group, op, x, result, from, n)
     end))
 end
 
+--- Whether each rank gives all others the whole vector, by one exchange: where it has few bytes, and where two ranks
+--- exchange as many as by slices, in half the messages, until they leave the cache before they are summed.
+local function goes_whole(x, ranks)
+  return x.nbytes * ranks <= SMALL or ranks == 2 and x.device == "cpu" and x.nbytes <= PAIR
+end
+
 --- op over the ranks of what they have alike, on all ranks.
 local function sum_of(who, group, x, op)
   local ranks, n = #group.ranks, x:numel()
   if n == 0 then return x:clone() end
   local result = ty.empty(x.shape, { dtype = x.dtype, device = x.device })
   x = x:reshape(-1)
-  if x.nbytes * ranks <= SMALL then
-    local index = group.index
-    local others = W.exchange(who, group, "data", x, places(ranks, function(i) return 0, i ~= index and n or 0 end),
-      x.dtype, { ranks - 1, n }, places(ranks, function(i)
-        return (i < index and i - 1 or i - 2) * n, i ~= index and n or 0
-      end))
+  if goes_whole(x, ranks) then
+    local others = others_of(who, group, x, function() return 0, n end)
     fold(op, group, result:reshape(-1), x:narrow(1, 1, n), others)
   else
     local block = math.max(1, math.floor(BLOCK * ranks * n / x.nbytes))
@@ -346,7 +347,7 @@ local function all_reduce(who, x, opts)
   if fast then fast = x.device == "cpu" and w.C.takes(x.dtype) or x.device ~= "cpu" and W.nccl().takes(x.dtype) end
   W.agree(who, group, format("%s of %s (%s%s)", who, kind_of(x), op, fast and ", fast" or ""))
   if x:numel() == 0 then return x:clone() end
-  if fast and (x.device ~= "cpu" or W.team(group)) then return reduce_fast(who, group, x, op) end
+  if fast and (x.device ~= "cpu" or group.team) then return reduce_fast(who, group, x, op) end
   return sum_of(who, group, x, op)
 end
 
@@ -398,17 +399,16 @@ end
 
 ---------------------------------------------------------------------------------------------------------- two ranks
 
-local MESSAGE = { tag = "number" }
+local SEND, RECEIVE = { tag = "number" }, { tag = "number", like = "any" }
 local DTYPES = { "bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "u16", "u32", "u64", "c64",
   "c128" }
 local dtype_number = {}
 for i, name in ipairs(DTYPES) do dtype_number[name] = i end
 
 --- The pair of ranks that exchange a message, as a group of theirs, and its tag.
-local function pair(who, i, other, opts)
-  opts = check.options(who, opts, MESSAGE)
+local function pair(who, i, other, tag)
   local w = W.open()
-  local tag = opts.tag or 0
+  tag = tag or 0
   if tag % 1 ~= 0 or tag < 0 or tag >= W.TAGS then
     fail(who, "option tag must be a whole number from 0 to %d, got %g", W.TAGS - 1, tag)
   end
@@ -419,12 +419,14 @@ end
 
 local HEAD = 11 -- numbers that go ahead of a tensor: dtype, how many dims, these, that it lies on a device
 
-local function head_of(x)
+local function head_numbers(x)
   local head = { dtype_number[x.dtype], x.ndim, unpack(x.shape) }
   for i = #head + 1, HEAD - 1 do head[i] = 0 end
   head[HEAD] = x.device == "cpu" and 0 or 1
-  return ty.tensor(head, { dtype = "i64", device = "cpu" })
+  return head
 end
+
+local function head_of(x) return ty.tensor(head_numbers(x), { dtype = "i64", device = "cpu" }) end
 
 --- dtype, dims, number of elements that a head tells of, and its last number: 0 for tensors of the CPU.
 local function kind_in(head)
@@ -443,21 +445,42 @@ end
 ---@param opts? {tag: integer?} 0 to 255: recv takes messages of the same tag, in the order in which they were sent;
 ---those of CUDA tensors in that order whatever their tags
 function M.send(x, to, opts)
+  opts = check.options("send", opts, SEND)
   x = exchangeable("send", x)
-  local two = pair("send", 2, to, opts)
+  local two = pair("send", 2, to, opts.tag)
+  if x.device ~= "cpu" then W.records "sends tensors of CUDA devices" end
   local head, n = head_of(x), x:numel()
   if x.device ~= "cpu" then head[11] = W.nccl().count_message("sent", to) end -- NCCL knows no tags
   W.exchange("send", two, "head", head, { 0, HEAD })
   if n > 0 then W.exchange("send", two, "body", x, { 0, n }) end
 end
 
---- Takes the next tensor that another rank sends to this one.
---- Raises where `from` is no other rank, or where the rank is gone or sends nothing in time.
+--- A message of like's dtype and sizes, in a capture: where another one comes, the plan fails.
+local function recv_like(two, like)
+  if like.device ~= "cpu" then W.records "receives tensors of CUDA devices" end
+  local n = like:numel()
+  W.open().C.expect("recv", W.tag(two, "head"), two.ranks, 0, head_numbers(like))
+  if n == 0 then return like:clone() end
+  return W.exchange("recv", two, "body", nil, nil, like.dtype, like.shape, { 0, n })
+end
+
+--- Takes the next tensor that another rank sends to this one. A compiled function has to know what will come: with
+--- `like`, a message is a step of its plan; without, the function is cut there.
+--- Raises where `from` is no other rank, or where the rank is gone, sends nothing in time, or something else than
+--- `like`.
 ---@param from integer a rank of the world
----@param opts? {tag: integer?} 0 to 255
+---@param opts? {tag: integer?, like: tycho.Tensor?} tag: 0 to 255; like: a tensor of the dtype and sizes that will
+---come, whose elements are not read
 ---@return tycho.Tensor # of the sender's dtype and shape
 function M.recv(from, opts)
-  local two = pair("recv", 1, from, opts)
+  opts = check.options("recv", opts, RECEIVE)
+  local two, like = pair("recv", 1, from, opts.tag), opts.like
+  if like ~= nil and not ty.internals.is_live(like) then
+    fail("recv", "option like must be a tensor, got %s", check.show(like))
+  end
+  if W.records(not like and "receives a tensor whose sizes the message tells (recv takes option like)" or nil) then
+    return recv_like(two, like)
+  end
   local head = W.exchange("recv", two, "head", nil, nil, "i64", { HEAD }, { 0, HEAD })
   local dtype, dims, n, number = kind_in(head)
   local device = number == 0 and "cpu" or W.device()
@@ -465,8 +488,13 @@ function M.recv(from, opts)
     fail("recv", "rank %d has sent tensors of CUDA devices before this one: they are received in the order in which " ..
       "they were sent, whatever their tags are", from)
   end
-  if n == 0 then return ty.zeros(dims, { dtype = dtype, device = device }) end
-  return W.exchange("recv", two, "body", nil, nil, dtype, dims, { 0, n }, device)
+  local x
+  if n == 0 then x = ty.zeros(dims, { dtype = dtype, device = device })
+  else x = W.exchange("recv", two, "body", nil, nil, dtype, dims, { 0, n }, device) end
+  if like and kind_of(like) ~= kind_of(x) then
+    fail("recv", "rank %d has sent %s, and option like is %s", from, text(x), text(like))
+  end
+  return x
 end
 
 ---------------------------------------------------------------------------------------------------------- training
@@ -496,5 +524,8 @@ local own = { sum_of = sum_of, kind_of = kind_of, places = places, broadcast = b
 for _, part in ipairs { "replicate", "fully_shard", "tensor_parallel", "pipeline", "shard", "clip" } do
   require("tycho.dist." .. part)(M, own)
 end
+
+local pinned = ty.internals.grad.pinned
+for _, f in ipairs { M.broadcast, M.broadcast_, M.part, M.send, M.recv } do pinned[f] = true end
 
 return M

@@ -11,6 +11,7 @@ local check = require("tycho.arguments")(ty)
 local type, ipairs, tonumber, setmetatable, getmetatable = type, ipairs, tonumber, setmetatable, getmetatable
 local floor, max = math.floor, math.max
 local format, concat = string.format, table.concat
+local is_tensor = ty.is_tensor
 
 local M = {}
 
@@ -80,9 +81,11 @@ end
 ---@class tycho.dist.Group
 ---@field ranks integer[] of the world, ascending
 ---@field index integer of this process among them, from 1
+---@field team integer? by which MPI knows the group, for its own sums; nil: it can know no more of them
 local Group = {}
 Group.__index = Group
 M.Group = Group
+ty.internals.grad.fixed[Group] = true
 
 function Group:__tostring() return "group of ranks " .. concat(self.ranks, ", ") end
 
@@ -93,6 +96,10 @@ local function all_ranks(size)
   for r = 0, size - 1 do ranks[r + 1] = r end
   return ranks
 end
+
+--- What dist.so makes steps of plans.
+local CAPTURED = { "agree", "exchange", "expect", "records", "reduce", "nccl_exchange", "nccl_gather", "nccl_broadcast",
+  "nccl_reduce" }
 
 local function set_patience(w, seconds) C.settings(seconds, os.getenv "TYCHO_DIST_FAILED" or "", w.near) end
 
@@ -111,7 +118,7 @@ local function connect(opts)
     check.fail("init", "%s%s", size, rendezvous and " (RANK and WORLD_SIZE need MPICH; else use mpirun)" or "")
   end
   share_threads(near)
-  for _, name in ipairs { "agree", "exchange", "records" } do ty.internals.grad.captured[C[name]] = "dist." .. name end
+  for _, name in ipairs(CAPTURED) do ty.internals.grad.captured[C[name]] = "dist." .. name end
   local w = { rank = rank, size = size, version = version, C = C, near = near }
   set_patience(w, patience)
   return w
@@ -125,7 +132,7 @@ function M.open(opts)
   end
   local w = connect(opts or {})
   w.next_group = 1
-  w.all = setmetatable({ ranks = all_ranks(w.size), index = w.rank + 1, number = 0 }, Group)
+  w.all = setmetatable({ ranks = all_ranks(w.size), index = w.rank + 1, number = 0, team = 0 }, Group)
   world = w
   return w
 end
@@ -178,8 +185,9 @@ function M.agree(who, group, call)
   if texts ~= true then M.disagree(who, group, texts) end
 end
 
---- Whether exchanges become steps of a plan, since what is called is captured.
-function M.records() return C ~= nil and C.records() end
+--- Whether exchanges become steps of a plan, since what is called is captured. does: what no plan can hold, where a
+--- capture is cut.
+function M.records(does) return C ~= nil and C.records(does) end
 
 --- The CUDA device of this rank: the default device if that is one, else "cuda".
 function M.device()
@@ -194,11 +202,36 @@ function M.nccl()
   return nccl
 end
 
+--- In captures complex numbers travel as pairs of reals.
+local complex_reals = { c64 = "f32", c128 = "f64" }
+
+local function with_pairs(dims)
+  local y = { unpack(dims) }
+  y[#y + 1] = 2
+  return y
+end
+
+local function doubled(list)
+  local y = list and {}
+  for i = 1, list and #list or 0 do y[i] = 2 * list[i] end
+  return y
+end
+
 --- Exchanges parts of x, and gives what came as a tensor of these dims. sends, receives: see dist_lua.c. device: where
 --- what comes belongs, if not where x lies.
 function M.exchange(who, group, kind, x, sends, to, dims, receives, device)
   device = device or x and x.device or "cpu"
-  if device ~= "cpu" then return M.nccl().exchange(who, group, x, sends, to, dims, receives, device) end
+  if complex_reals[x and x.dtype or to] and C.records() then
+    local reals = x and ty.view_as_real(x)
+    if is_tensor(to) then to = rawequal(x, to) and reals or ty.view_as_real(to)
+    elseif to then to, dims = complex_reals[to], with_pairs(dims) end
+    local y = M.exchange(who, group, kind, reals, doubled(sends), to, dims, doubled(receives), device)
+    return y and ty.view_as_complex(y)
+  end
+  if device ~= "cpu" then
+    nccl = nccl or M.nccl()
+    return nccl.exchange(who, group, kind, x, sends, to, dims, receives, device)
+  end
   return C.exchange(who, M.tag(group, kind), group.ranks, group.index, x, sends, to, dims, receives)
 end
 
@@ -240,17 +273,9 @@ function M.group(ranks)
   if number >= M.GROUPS then check.fail("group", "there are %d groups already", M.GROUPS) end
   w.next_group, g.number = number + 1, number
   M.agree("group", g, "group of ranks " .. concat(list, ", "))
+  local team = C.team(list, M.tag(g, "group")) -- now that all of them are here: it waits for them
+  g.team = team > 0 and team or nil
   return g
-end
-
---- The number by which MPI knows the group, for its own sums; nil: it can know no more of them.
-function M.team(group)
-  if group.number == 0 then return 0 end
-  if group.team == nil then
-    local number = C.team(group.ranks, M.tag(group, "group"))
-    group.team = number > 0 and number or false
-  end
-  return group.team or nil
 end
 
 --- Element i of n in equal slices: where the slice of rank i (from 1) begins, and how many it holds.

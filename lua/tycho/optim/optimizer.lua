@@ -232,18 +232,22 @@ return function(ty, M, check)
   --- capture is then paid back by as many again.
   local PLAIN_STEPS = 16
 
+  -- Kept beside the optimisers: their fields are what a step reads and writes, compiled or not.
+  local plain_steps, planned = setmetatable({}, { __mode = "k" }), setmetatable({}, { __mode = "k" })
+  M._plain_steps, M._planned = plain_steps, planned
+
   --- Updates the parameters by their gradients.
   --- Raises where a gradient does not fit its parameter.
   function Optimizer:step()
     if not eager() then return ty.no_grad(step, self) end
-    local n = self.plain_steps or 0
+    local n = plain_steps[self] or 0
     if n < PLAIN_STEPS then
-      self.plain_steps = n + 1
+      plain_steps[self] = n + 1
       return ty.no_grad(step, self)
     end
     -- a function of its own: what one optimiser's steps are captured for is no other's
-    self.planned = self.planned or compile(function(o) ty.no_grad(step, o) end)
-    self:planned()
+    planned[self] = planned[self] or compile(function(o) ty.no_grad(step, o) end)
+    planned[self](self)
   end
 
   --- Forgets the gradients.

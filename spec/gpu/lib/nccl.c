@@ -1,7 +1,8 @@
 /*
 ** nccl.c -- stands for NCCL, between processes that have a software GPU each (spec/gpu).
 ** In:  what nccl.h says. Out: messages as files of a folder, which stands for the network; a stream waits for those that have
-** not come, as on a card: who waits for the stream without looking about waits for ever where a rank is gone.
+** not come, as on a card: who waits for the stream without looking about waits for ever where a rank is gone. A message leaves
+** when the other side wants it, whatever the host does meanwhile: a thread looks after that.
 **
 ** It holds its callers to: memory of the device that is allocated, on a stream that is not the legacy one; groups that end;
 ** peers of the communicator; counts that both sides have alike. A message of another length than is expected fails the
@@ -9,6 +10,8 @@
 ** FAKE_NCCL_LOG names a file: a line for each call, its bytes and rank. FAKE_NCCL_FAIL=n: the nth call of this process fails
 ** later; FAKE_NCCL_KILL=n: rank 1 is killed in it. FAKE_NCCL_VERSION is what ncclGetVersion says.
 */
+#include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +61,10 @@ typedef struct Op {
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t n, void *stream);
 int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t n, void *stream);
 int cuMemAllocHost_v2(void **p, size_t n);
+int cuCtxGetCurrent(void **context);
+int cuCtxSetCurrent(void *context);
 int soft_gpu_poll(void *stream, int (*poll)(void *), void *user);
+int soft_gpu_go_on(int (*poll)(void *));
 
 /* --- the network */
 
@@ -90,6 +96,13 @@ static int post(void *user) {
   return 1;
 }
 
+static void want(const Op *op) {
+  char path[PATH];
+  snprintf(path, sizeof path, "%s/want.%d", op->comm->folder, op->peer);
+  const int file = open(path, O_CREAT | O_WRONLY, 0600);
+  if (file >= 0) close(file);
+}
+
 /* A message that has come; 0: not yet. */
 static int fetch(void *user) {
   Op *op = user;
@@ -98,7 +111,10 @@ static int fetch(void *user) {
   if (op->done || op->comm->aborted) return 1;
   if (op->comm->silent) return 0;
   path_of(op->comm, path, op->peer, op->comm->rank, op->number);
-  if (stat(path, &s)) return 0;
+  if (stat(path, &s)) {
+    want(op);
+    return 0;
+  }
   if ((uint64_t)s.st_size != op->bytes) {
     op->comm->error = INVALID_USAGE;
     return 0; /* it never comes */
@@ -292,6 +308,29 @@ CALL int ncclAllReduce(const void *x, void *y, size_t n, int dtype, int op, Comm
 
 /* --- communicators */
 
+static Comm *comms[PEERS];
+static _Atomic int ncomms;
+
+static void *serve(void *context) {
+  char path[PATH];
+  cuCtxSetCurrent(context);
+  for (;; pause_a_little())
+    for (int i = 0; i < ncomms; i++) {
+      snprintf(path, sizeof path, "%s/want.%d", comms[i]->folder, comms[i]->rank);
+      if (!unlink(path)) soft_gpu_go_on(post);
+    }
+  return NULL;
+}
+
+static void serve_comm(Comm *c) {
+  pthread_t thread;
+  void *context = NULL;
+  if (ncomms == PEERS) return;
+  comms[ncomms++] = c;
+  cuCtxGetCurrent(&context);
+  if (ncomms == 1 && !pthread_create(&thread, NULL, serve, context)) pthread_detach(thread);
+}
+
 CALL int ncclGetVersion(int *version) {
   const char *named = getenv("FAKE_NCCL_VERSION");
   *version = named ? atoi(named) : 22809;
@@ -320,6 +359,7 @@ CALL int ncclCommInitRank(Comm **made, int n, UniqueId id, int rank) {
     else if (tries > 100000) return SYSTEM_ERROR;
     else pause_a_little();
   }
+  serve_comm(c);
   *made = c;
   return OK;
 }
