@@ -175,7 +175,7 @@ $(B)/obj/embed/modules.o: $(B)/obj/embed/modules.c
 	@echo "cc  $<"
 	@$(CC) $(CFLAGS) -c $< -o $@
 
-LIBTYCHO := $(OBJ) $(filter $(B)/obj/file/%,$(FILES)) $(EMBED)
+LIBTYCHO := $(OBJ) $(filter $(B)/obj/file/%,$(FILES)) $(filter $(B)/obj/device/cuda/%,$(CUDA)) $(EMBED)
 # Of what nm tells: names of Lua's API that are asked for, each with the one that is called in its place.
 HOST_NAMES := sed -n 's/^ *U \(luaL\?_[A-Za-z_]*\|luaJIT_[a-z]*\)$$/\1 ty_host_\1/p'
 $(B)/libtycho.o: $(LIBTYCHO)
@@ -184,7 +184,7 @@ $(B)/libtycho.o: $(LIBTYCHO)
 	@$(call tool,nm) -u $(B)/engine.o | $(HOST_NAMES) >$(B)/lua.names
 	@$(call tool,objcopy) --redefine-syms=$(B)/lua.names $(B)/engine.o
 	@$(CC) -r -nostdlib $(B)/engine.o $(filter %/lua_table.o,$^) -o $@
-	@$(call tool,objcopy) --localize-hidden -L luaopen_tycho_core -L luaopen_tycho_files $@
+	@$(call tool,objcopy) --localize-hidden -L luaopen_tycho_core -L luaopen_tycho_files -L luaopen_tycho_cuda $@
 	@rm -f $(B)/engine.o
 
 $(B)/libtycho.a: $(B)/libtycho.o
@@ -344,7 +344,7 @@ $(WINDOWS)/tycho/files.dll: $(FILES:$(B)/%=$(WINDOWS)/%)
 # The C API. Objects are not merged, since ld -r loses there where functions' unwind tables belong: names are changed in each,
 # those that do not begin with ty_ too. Programs are linked with the DLL; other compilers make a library for it from tycho.def.
 WIN_TOOL   := $(patsubst %gcc-win32,%,$(WIN_CC))
-$(WINDOWS)/libtycho.a: $(LIBTYCHO:$(B)/%=$(WINDOWS)/%)
+$(WINDOWS)/libtycho.a: $(patsubst $(B)/%,$(WINDOWS)/%,$(filter-out $(B)/obj/device/cuda/%,$(LIBTYCHO)))
 	@echo "ar  $@"
 	@rm -rf $@ $(@D)/embed && mkdir -p $(@D)/embed
 	@{ $(WIN_TOOL)nm -u $(filter-out %/lua_table.o,$^) | $(HOST_NAMES); \

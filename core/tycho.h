@@ -144,10 +144,13 @@ typedef struct ty_options {
   void *log_ctx;
   int64_t memory;       /* see ty_limit */
   int64_t microseconds; /* see ty_limit */
+  /* Where models work: "cuda", "cuda:1" by NVIDIA's driver alone; NULL or "cpu": the CPU. What their Lua code makes lies there
+  ** unless it says otherwise; weights, modules and arguments are copied there, results back when a call ends. */
+  const char *device;
 } ty_options;
 
 /* Opens an engine. options: NULL, or read while it runs. Fails with TY_INVALID, TY_NO_LUAJIT, TY_NO_MEMORY; TY_FAILED
-** where the host's state lacks libraries, or has loaded Tycho from elsewhere. */
+** where the host's state lacks libraries, or has loaded Tycho from elsewhere, and where the device is not there. */
 TY_API ty_status ty_open(const ty_options *options, ty_engine **engine);
 
 /* Closes the engine with all of its models; results of theirs are gone. */

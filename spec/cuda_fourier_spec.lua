@@ -83,3 +83,80 @@ describe("a Fourier transform on cuda gives the CPU's bits:", function()
     for _ = 1, 3 do H.same(want, f(x:to "cuda"):to "cpu") end
   end)
 end)
+
+local soft_probe = cuda.soft and it or pending
+
+describe("A Fourier transform on cuda under ty.precision \"fast\"", function()
+  local library
+  local function transforms()
+    if not library then
+      local ffi = require "ffi"
+      ffi.cdef "int soft_cufft_transforms(void);"
+      library = ffi.load(os.getenv "TYCHO_CUFFT")
+    end
+    return library.soft_cufft_transforms()
+  end
+  local function fast(f, ...)
+    ty.precision "fast"
+    local ok, y = pcall(f, ...)
+    ty.precision "exact"
+    if not ok then error(y, 0) end
+    return y
+  end
+
+  --- cuFFT's numbers are the exact ones but for roundings; so many calls of it.
+  local function near(what, calls, f, x, ...)
+    local want, was = as_reals(f(x, ...)), transforms()
+    local got = as_reals(fast(f, x:to "cuda", ...)):to "cpu"
+    assert.equal(calls, transforms() - was, what)
+    assert.same(want.shape, got.shape)
+    local most = math.max(1e-30, (want:abs():max()):item())
+    local bound = want.dtype == "f64" and 1e-13 or 3e-6
+    assert.truthy(((want - got):abs():max()):item() <= bound * most, what)
+  end
+
+  soft_probe("is cuFFT's, of numbers there and back and of real ones, along any dim, with each norm", function()
+    for _, dtype in ipairs { "f32", "f64" } do
+      for _, n in ipairs { 1, 2, 7, 16, 37 } do
+        for _, norm in ipairs { "backward", "ortho", "forward" } do
+          local z = pairs_of(dtype, 5, n, 2)
+          near(n, 1, fft.fft, z, nil, 2, norm)
+          near(n, 1, fft.ifft, z, nil, 2, norm)
+          near(n, 1, fft.rfft, z:real(), nil, 2, norm)
+        end
+      end
+      local z = pairs_of(dtype, 3, 6, 4, 2)
+      near("middle", 3, fft.fft, z, nil, 2)
+      near("middle, real", 3, fft.rfft, z:real(), nil, 2)
+      near("first", 1, fft.ifft, z, nil, 1)
+    end
+  end)
+
+  soft_probe("is ours for what cuFFT is not asked: halves, numbers that are not aligned", function()
+    near("halves", 0, fft.irfft, pairs_of("f32", 3, 5, 2), 8)
+    near("odd lines", 0, fft.rfft, ty.randn(3, 5, 3), nil, 2)
+    near("not aligned", 0, function(x) return fft.rfft(x[{ { 2, 17 } }]) end, ty.randn(17))
+  end)
+
+  soft_probe("has the same bits compiled, from run to run, and is told apart from an exact one", function()
+    local x = ty.randn(6, 16):to "cuda"
+    local function f(v) return as_reals(fft.rfft(v * 2, nil, 2, "ortho")) + 1 end
+    local g = ty.compile(f)
+    local want = fast(f, x):to "cpu"
+    for _ = 1, 3 do H.same(want, fast(g, x):to "cpu") end
+    H.same(f(x:to "cpu"), g(x):to "cpu")
+    assert.truthy(ty.explain(g):full():find "k2=50")
+  end)
+
+  soft_probe("is ours where cuFFT is not there, or refuses a plan", function()
+    local program = [[
+      local ty = require "tycho"
+      local x = ty.arange(16) / 7
+      local want = ty.view_as_real(ty.fft.rfft(x))
+      ty.precision "fast"
+      print(ty.view_as_real(ty.fft.rfft(x:to "cuda")):to "cpu":equal(want))
+    ]]
+    cuda.gives("^true\nstatus 0", "TYCHO_CUFFT=off", program)
+    cuda.gives("^true\nstatus 0", "SOFT_CUFFT_FAIL=-1", program)
+  end)
+end)

@@ -1226,6 +1226,74 @@ static void weights(void) {
   IS(TY_OK, ty_close(f));
 }
 
+/* ---- a device -------------------------------------------------------------------------------- */
+
+static const char *const learner =
+    "local ty = require 'tycho' ty.manual_seed(4) local w = ... "
+    "local m = ty.nn.Sequential(ty.nn.Linear(64, 8), ty.nn.Tanh(), ty.nn.Linear(8, 3)) "
+    "local opt, t = ty.optim.Adam(m:parameters(), { lr = 0.05 }), {} "
+    "function t:forward(x, k) return m(x:matmul(w.a)) * k, ty.arange(3) + k, x.device, w.a.device "
+    "end "
+    "function t:learn(x) opt:zero_grad() local e = m(x):square():sum() e:backward() opt:step() "
+    "return e:detach() end return t";
+
+static void *on_device(void *device) {
+  const ty_options options = {.device = device};
+  const ty_source source = {.text = learner, .weights = shared, .name = "learner"};
+  const char *lies = device ? device : "cpu";
+  float x[128], *y = calloc(64, sizeof *y);
+  ty_engine *e = NULL;
+  ty_model *m = NULL, *learn = NULL;
+  int compiled = 0, done = 0;
+  for (int i = 0; i < 128; i++) x[i] = (float)(i % 17) * 0.1f - 0.5f;
+  const ty_array in[2] = {ty_matrix(TY_F32, x, 2, 64), ty_number(0.5)};
+  IS(TY_OK, ty_open(&options, &e));
+  IS(TY_OK, ty_load_source(e, &source, &m));
+  IS(TY_OK, ty_method(m, "learn", &learn));
+  for (int turn = 0; turn < 6; turn++) {
+    IS(TY_OK, ty_call(learn, in, 1));
+    y[turn] = first_of(learn);
+    IS(TY_OK, ty_call(m, in, 2));
+    memcpy(y + 6 + 6 * turn, result(m, 0).data, 6 * sizeof *y);
+    memcpy(y + 42, result(m, 1).data, 3 * sizeof *y);
+    for (int k = 2; k < 4; k++)
+      CHECK(result(m, k).dtype == TY_TEXT && !strcmp(result(m, k).data, lies));
+  }
+  IS(TY_OK, ty_was_compiled(m, &compiled));
+  CHECK(compiled);
+  IS(TY_OK, ty_was_compiled(learn, &compiled));
+  CHECK(compiled);
+  IS(TY_OK, ty_start(m, in, 2));
+  while (!done) IS(TY_OK, ty_step(m, 1000, &done));
+  memcpy(y + 45, result(m, 0).data, 6 * sizeof *y);
+  IS(TY_OK, ty_close(e));
+  return y;
+}
+
+static void device(void) {
+  static char first[] = "cuda", second[] = "cuda:1";
+  char *const names[4] = {first, first, second, NULL};
+  const ty_options none = {.device = "cuda:7"}, unknown = {.device = "gpu"};
+  pthread_t id[4];
+  ty_engine *e = open_engine();
+  void *want, *got;
+  write_weights(e);
+  IS(TY_OK, ty_weights_load(e, weights_path, &shared));
+  want = on_device(NULL);
+  for (int i = 0; i < 4; i++) CHECK(!pthread_create(&id[i], NULL, on_device, names[i]));
+  for (int i = 0; i < 4; i++) {
+    pthread_join(id[i], &got);
+    CHECK(!memcmp(got, want, 64 * sizeof(float)));
+    free(got);
+  }
+  free(want);
+  IS(TY_FAILED, ty_open(&none, &e));
+  SAYS("device \"cuda:7\" is not available: there are 2 CUDA devices");
+  IS(TY_FAILED, ty_open(&unknown, &e));
+  SAYS("device \"gpu\" is not available");
+  IS(TY_OK, ty_weights_free(shared));
+}
+
 static ty_engine *contested;
 static ty_model *slow;
 static atomic_int turns, busy;
@@ -1262,6 +1330,7 @@ int main(int argc, char **argv) {
     void (*fn)(void);
   } claims[] = {{"arrays", arrays},
                 {"strides", strides},
+                {"device", device},
                 {"complex", complex_numbers},
                 {"values", values},
                 {"numbers", numbers},

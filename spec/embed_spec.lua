@@ -162,6 +162,23 @@ describe("an engine", function()
     assert.equal(0, status, out)
   end)
 
+  local cuda = require "spec.cuda"
+  local probe = cuda.soft and it or pending
+  probe("works on a CUDA device with the CPU's bits, learns there, in threads and slices, and says nothing to stderr", function()
+    local settings = "TYCHO_CUDA_DRIVER='%slibcuda.so' TYCHO_CACHE=off TYCHO_NVJITLINK=off TYCHO_CUDA_LATE=1 TYCHO_LOG=1"
+    settings = settings:format(here)
+    local out, status = run(("%s timeout 200 '%s' device '%sembed.safetensors' 2>&1"):format(settings, path, here))
+    assert.equal(0, status, out)
+    assert.equal("", out)
+    local example = program("embed_device", "cc -Wall -Wextra -Werror examples/embed/main.c " .. SHARED)
+    local function printed(device)
+      local text, code = run(("cd examples/embed && %s '%s' model.lua model.safetensors %s 2>/dev/null"):format(settings, example, device))
+      assert.equal(0, code, text)
+      return text
+    end
+    assert.equal(printed "cpu", printed "cuda")
+  end)
+
   it("has the same bits by the host's threads", function()
     local by_host, status = run(("'%s' jobs"):format(path))
     assert.equal(0, status, by_host)

@@ -299,6 +299,19 @@ describe("ty.profile", function()
 end)
 
 describe("jit.profile", function()
+  it("tells the line of each call of an operation that was called before elsewhere", function()
+    local x = ty.ones(30000)
+    for _ = 1, 3 do x:sum():item() end
+    local lines = {}
+    for k = 1, 3 do
+      local report = jit.profile(k == 1 and function() x:sum():item() end or k == 2 and function() x:sum():item() end
+        or function() x:sum():item() end)
+      lines[k] = report.lines[1].line or 0
+    end
+    assert.truthy(lines[1] > 0)
+    assert.same({ lines[1], lines[1], lines[1] + 1 }, lines)
+  end)
+
   --- The rows of this file by line less `first`, and those of other places.
   local function rows(report, first)
     local here, others = {}, {}

@@ -4,6 +4,9 @@
 */
 #include <cublasLt.h>
 #include <cusolverDn.h>
+#if __has_include(<cufft.h>)
+#include <cufft.h>
+#endif
 #include <stddef.h>
 
 #define SAME(name, value) _Static_assert((name) == (value), #name)
@@ -103,3 +106,20 @@ CALLS(cusolverDnXgesvd_bufferSize,
                            const void *, int64_t, TYPE, size_t *, size_t *));
 CALLS(cusolverDnSorgqr, cusolverStatus_t (*)(cusolverDnHandle_t, int, int, int, float *, int,
                                              const float *, float *, int, int *));
+
+#if __has_include(<cufft.h>)
+SAME(CUFFT_ALLOC_FAILED, 2);
+SAME(CUFFT_R2C, 0x2a);
+SAME(CUFFT_C2C, 0x29);
+SAME(CUFFT_D2Z, 0x6a);
+SAME(CUFFT_Z2Z, 0x69);
+SAME(CUFFT_FORWARD, -1);
+SAME(CUFFT_INVERSE, 1);
+SAME(sizeof(cufftHandle), sizeof(int));
+CALLS(cufftMakePlanMany64,
+      cufftResult (*)(cufftHandle, int, long long *, long long *, long long, long long, long long *,
+                      long long, long long, cufftType, long long, size_t *));
+CALLS(cufftSetWorkArea, cufftResult (*)(cufftHandle, void *));
+CALLS(cufftExecZ2Z, cufftResult (*)(cufftHandle, cufftDoubleComplex *, cufftDoubleComplex *, int));
+CALLS(cufftExecD2Z, cufftResult (*)(cufftHandle, cufftDoubleReal *, cufftDoubleComplex *));
+#endif

@@ -18,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+bool ty_system_quiet;
+
 /* ---- pages ------------------------------------------------------------------------------------- */
 
 static void *map(void *at, size_t bytes, Access access, int flags) {

@@ -30,8 +30,9 @@ bool ty_system_protect(void *p, size_t bytes, Access access);
 bool ty_system_unmap(void *p, size_t bytes);   /* false: too many mappings would be left */
 bool ty_system_discard(void *p, size_t bytes); /* memory goes back, addresses stay */
 void ty_system_huge(void *p, size_t bytes);    /* advice: huge pages */
-i64 ty_system_memory(void);                    /* bytes of the machine; 0: unknown */
-i64 ty_system_mappings(void);                  /* the most that a process may have; 0: unknown */
+extern bool ty_system_quiet;  /* nothing for users goes to stderr: the process is not Tycho's */
+i64 ty_system_memory(void);   /* bytes of the machine; 0: unknown */
+i64 ty_system_mappings(void); /* the most that a process may have; 0: unknown */
 
 /* Pages that lie at two addresses: at *write they can be written, at *run executed. A child process shares
 ** them with its parent. False: the system lets no code be made. */

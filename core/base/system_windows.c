@@ -19,6 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool ty_system_quiet;
+
 /* ---- pages ------------------------------------------------------------------------------------- */
 
 void *ty_system_map(size_t bytes, Access access) {

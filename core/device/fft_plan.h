@@ -57,11 +57,13 @@ struct FftPlan {
 typedef struct FftShape {
   int dtype, kind, norm; /* graph.h */
   i64 outer, n, inner;
+  bool library; /* of the device's, where it has one */
 } FftShape;
 
 static inline FftShape ty_fft_shape(const Job *j) {
   const Node *N = j->node;
-  FftShape y = {.kind = N->arg.k2 & 7, .norm = N->arg.k2 >> 3, .outer = 1, .inner = 1};
+  FftShape y = {.kind = N->arg.k2 & 7, .norm = N->arg.k2 >> 3 & 3, .outer = 1, .inner = 1};
+  y.library = N->arg.k2 & FFT_LIBRARY;
   const bool real = y.kind == FFT_REAL || y.kind == FFT_HALF_BACK;
   /* The side of whole length, and the dims behind `dim` but for the pairs. */
   const Type *t = y.kind == FFT_HALF || y.kind == FFT_REAL_BACK ? &N->type : j->type;

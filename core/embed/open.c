@@ -16,6 +16,9 @@
 
 int luaopen_tycho_core(lua_State *L);
 int luaopen_tycho_files(lua_State *L);
+#ifndef _WIN32
+int luaopen_tycho_cuda(lua_State *L);
+#endif
 
 /* --- modules that lie in the library */
 
@@ -56,6 +59,11 @@ static void add_loader(lua_State *L, int package) {
   lua_setfield(L, -2, "tycho.core");
   lua_pushcfunction(L, luaopen_tycho_files);
   lua_setfield(L, -2, "tycho.files.native");
+#ifndef _WIN32 /* CUDA devices are Linux' */
+  lua_pushcfunction(L, luaopen_tycho_cuda);
+  lua_setfield(L, -2, "tycho.cuda.native");
+#endif
+  ty_system_quiet = true; /* no function prints */
   lua_pop(L, 2);
 }
 
@@ -63,7 +71,8 @@ static void add_loader(lua_State *L, int package) {
 
 typedef struct Opening {
   Universe *U;
-  lua_State *host; /* NULL: the state is ours */
+  lua_State *host;    /* NULL: the state is ours */
+  const char *device; /* NULL: the CPU */
 } Opening;
 
 static void need_libraries(lua_State *L) {
@@ -161,11 +170,16 @@ static int open_in(lua_State *L) {
   mark_open(L, U);
   U->B->watch = ty_embed_watch, U->B->watch_ctx = U;
   U->L = own;
+  if (o->device) {
+    ty_embed_push_lua(L, U, "device");
+    lua_pushstring(L, o->device);
+    lua_call(L, 1, 0);
+  }
   return 0;
 }
 
 static ty_status open_universe(const ty_options *options, Universe *U) {
-  Opening o = {U, options->lua};
+  Opening o = {U, options->lua, options->device};
   char why[400];
   const char *library = options->luajit ? options->luajit : options->lua ? NULL : "";
   if (!ty_lua_find(library, options->lua != NULL && !options->luajit, why, sizeof why))
@@ -211,6 +225,8 @@ ty_status ty_open(const ty_options *options, ty_engine **engine) {
 
 static int close_in(lua_State *L) {
   Universe *U = lua_touserdata(L, 1);
+  ty_embed_push_lua(L, U, "device");
+  lua_call(L, 0, 0);
   luaL_unref(L, LUA_REGISTRYINDEX, U->lua);
   luaL_unref(L, LUA_REGISTRYINDEX, U->anchor);
   set_log(L, U, false);

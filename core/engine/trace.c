@@ -455,6 +455,15 @@ static void keep_sites(Instance *I, const Recording *b) {
   I->recording.nsite = b->nsite;
 }
 
+void ty_instance_place(const State *S, Instance *I) {
+  const i32 n = I->plan ? I->plan->source->n : 0;
+  void *more = ty_mem_realloc(I->recording.site, sizeof *I->recording.site * (size_t)TY_MAX(n, 1));
+  I->recording.nsite = 0;
+  if (!more) return;
+  I->recording.site = more;
+  while (I->recording.nsite < n) I->recording.site[I->recording.nsite++] = S->site;
+}
+
 static void keep_decided(Instance *I, Capture *c) {
   I->decided = c->decided;
   I->ndecided = c->ndecided;

@@ -142,6 +142,8 @@ void ty_foreign_free(Foreign *f);                                      /* NULL i
 
 /* Fills the inputs and scalars of I->recording, which are lent: whoever asks sets recording.ninput to 0 afterwards. */
 void ty_instance_bind(State *S, Instance *I, const Tensor *const *outside, const double *number);
+/* All that it computes stands where it is called this time, for profiles; out of memory it is not known. */
+void ty_instance_place(const State *S, Instance *I);
 /* Runs, writes, and fills the handles; takes I->rules over, or drops them. False: S->err, and nothing has changed. */
 bool ty_instance_run(State *S, Instance *I, const Tensor *const *outside, const double *number,
                      Tensor *const *made);

@@ -425,7 +425,9 @@ static __attribute__((cold)) const char *verify_fft(const Node *n, const Type *a
   const bool real = kind == FFT_REAL || kind == FFT_HALF_BACK;
   const bool gives = kind == FFT_HALF || kind == FFT_REAL_BACK;
   if (a->dtype != T_F32 && a->dtype != T_F64) return "fft: the dtype is not f32 or f64";
-  if (n->arg.k2 < 0 || kind >= FFT_KINDS || n->arg.k2 >> 3 >= FFT_NORMS) return "fft: no such kind";
+  if (n->arg.k2 < 0 || kind >= FFT_KINDS || (n->arg.k2 >> 3 & 3) >= FFT_NORMS ||
+      n->arg.k2 >= (kind > FFT_REAL ? FFT_LIBRARY : 2 * FFT_LIBRARY))
+    return "fft: no such kind";
   Type want = *(gives ? y : a);
   if (dim < 0 || dim >= want.rank - !(real || gives)) return "fft: dim not within the rank";
   if (want.dims[dim] < 1) return "fft: an empty dim";

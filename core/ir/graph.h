@@ -31,7 +31,7 @@
 **   ARGSORT       k = dim; k2 = SORT_*. Result 0-based: of a dim as many as it has, or the first of them
 **   SEARCHSORTED  operands: sorted [.., n], values [.., m], leading dims equal; k = SIDE_*.
 **                 0-based
-**   FFT           k = dim, of n numbers; k2 = FFT_* kind + 8 FFT_* norm. Complex numbers are pairs in the last dim.
+**   FFT           k = dim, of n numbers; k2 = FFT_* kind + 8 FFT_* norm + FFT_LIBRARY. Complex numbers are pairs in the last dim.
 **                 FORWARD, INVERSE: complex to complex. REAL: real to the first n / 2 + 1. HALF: from these, the
 **                 inverse, to real. HALF_BACK, REAL_BACK: the transposes of HALF and REAL. What comes or goes as
 **                 half has n / 2 + 1 numbers in that dim, and the real side no pairs
@@ -69,6 +69,7 @@ enum { FFT_FORWARD, FFT_INVERSE, FFT_REAL, FFT_REAL_BACK, FFT_HALF, FFT_HALF_BAC
 /* Numbers of a transform: what is padded for Bluestein's sum is split once. */
 enum { FFT_MOST = 1 << 27 };
 enum { FFT_AS_IT_IS, FFT_BY_N, FFT_BY_ROOT, FFT_NORMS }; /* divided by nothing, n, its root */
+enum { FFT_LIBRARY = 32 }; /* by a library of the device: FORWARD, INVERSE, REAL */
 enum { CALL_BEGINS, CALL_AWAITED };
 enum { RANDOM_WORDS = 4, DROP_ONE = 1 << 30 };
 

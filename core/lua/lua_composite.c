@@ -236,6 +236,7 @@ static Instance *capture(lua_State *L, State *S, const Key *k, int last) {
   Session s;
   bool hooked = false;
   i32 n = 0;
+  const i32 site = S->site;
   if (B->session || !lua_checkstack(L, last + 8) || !ty_lua_session_begin(L, B, &s)) return NULL;
   bool ok = true;
   for (i32 i = 0; i < k->ntensors && ok; i++) {
@@ -250,6 +251,7 @@ static Instance *capture(lua_State *L, State *S, const Key *k, int last) {
     I = ty_instance_make(S, made, n, NULL);
   if (hooked) lua_insert(L, 1);
   ty_lua_session_close(L, B, &s);
+  S->site = site;
   if (hooked) {
     if (I) ty_instance_free(I);
     lua_settop(L, 1);
@@ -276,6 +278,7 @@ static int answer(lua_State *L, State *S, struct Composites *C, Remembered *r, c
   const i32 n = r->I->nmade;
   for (i32 i = 0; i < n; i++) made[i] = ty_lua_push_in(L, (Binding *)S);
   if (C->changes != changes) r = find(C, k); /* finalisers may have called anything */
+  if (TY_UNLIKELY(S->sites) && r && r->I) ty_instance_place(S, r->I);
   if (r && r->I && r->I->nmade == n &&
       ty_instance_ready(S, r->I, outside, NULL, &why) == READY_YES &&
       ty_instance_run(S, r->I, outside, NULL, made)) {

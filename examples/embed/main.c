@@ -16,12 +16,13 @@ static int failed(const char *what, ty_status status) {
 int main(int argc, char **argv) {
   const char *model = argc > 1 ? argv[1] : "model.lua";
   const char *weights = argc > 2 ? argv[2] : "model.safetensors";
+  const ty_options options = {.device = argc > 3 ? argv[3] : NULL}; /* "cuda" */
   static const float states[3][4] = {{0.1f, -0.4f, 0.7f, 0.2f}, {1, 2, 3, 4}, {-1, 0, 1, 0}};
   ty_engine *engine = NULL;
   ty_model *agent;
   const char *luajit;
 
-  if (failed("open", ty_open(NULL, &engine)) ||
+  if (failed("open", ty_open(&options, &engine)) ||
       failed("load", ty_load(engine, model, weights, &agent)) ||
       failed("luajit", ty_luajit(engine, &luajit)))
     return 1;

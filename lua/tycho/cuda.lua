@@ -109,8 +109,10 @@ function M.cache(device)
   return C.cache(n)
 end
 
---- What was launched so far: {kernels =, graphs =, replays =}: kernels by themselves, graphs that were made of plans
---- (from the second run of the same kernels on), and how often those were launched. nil and a message where there is no
+--- What was launched so far: {kernels =, graphs =, replays =, copies =, ahead =}: kernels by themselves, graphs that
+--- were made of plans (from the second run of the same kernels on), how often those were launched; copies of more than
+--- 64 KB from the CPU, which go by a stream of their own, and how many of them did not wait for all that was asked
+--- before. nil and a message where there is no
 --- device.
 ---@param device? string|integer
 ---@return table? launches, string? message

@@ -30,6 +30,28 @@ function M.weights(path)
   return found
 end
 
+-- The engine's device, nil: the CPU; and the state's before.
+local device, before
+
+--- Models work there from now on; nil: as before. Raises where there is no such device.
+---@param name? string
+function M.device(name)
+  if device then ty.device(before) end
+  device = nil
+  if name == nil then return end
+  before = ty.device()
+  local ok, why = ty.device(name)
+  if not ok then fail("%s", why) end
+  if ok ~= "cpu" then device = ok end
+end
+
+--- A copy of weights on the engine's device.
+local function on_device(weights)
+  local there = {}
+  for name, t in pairs(weights) do there[name] = t:to(device) end
+  return there
+end
+
 --- A module takes up weights; those that it can hold as they are it shares.
 local function take_up(module, weights)
   module:load_state_dict(weights)
@@ -41,7 +63,7 @@ end
 --- What stands around the user's functions is evaluated with them, as the library's own functions are not: a chunk by
 --- another name.
 local around = assert(loadstring([[
-local no_grad = ...
+local no_grad, is_tensor = ...
 local M = {}
 function M.module(m)
   local function run(...) return m(...) end
@@ -49,8 +71,17 @@ function M.module(m)
 end
 function M.callable(t) return function(...) return t(...) end end
 function M.method(t, name) return function(...) return t[name](t, ...) end end
+function M.on(fn, device)
+  local function moved(n, x, ...)
+    if n == 0 then return end
+    if is_tensor(x) then x = x:to(device) end
+    if n == 1 then return x end
+    return x, moved(n - 1, ...)
+  end
+  return function(...) return fn(moved(select("#", ...), ...)) end
+end
 return M
-]], "=model"))(ty.no_grad)
+]], "=model"))(ty.no_grad, ty.is_tensor)
 
 --- The function that a call of such a value runs.
 local function callable(value, where)
@@ -79,7 +110,7 @@ local function options_of(text)
 end
 
 local function record_of(value, fn, options)
-  local f = ty.compile(fn, options)
+  local f = ty.compile(device and around.on(fn, device) or fn, options)
   local answer, borrowed = internals.answers(f)
   return { call = f, warm = function(...) return ty.warmup(f, ...) end, answer = answer, borrowed = borrowed,
     value = value, options = options }
@@ -106,8 +137,10 @@ function M.load(path, text, name, weights, options)
   if path then chunk, why = load_file(path) else chunk, why = loadstring(text, "=" .. where) end
   if not chunk then fail("%s", said(why)) end
   if type(weights) == "string" then weights = M.weights(weights) end
+  if device and weights then weights = on_device(weights) end
   local value = chunk(weights)
   local fn = callable(value, where)
+  if device and type(value) == "table" and nn.is_module(value) then value:to(device) end
   if weights and type(value) == "table" and nn.is_module(value) then take_up(value, weights) end
   return record_of(value, fn, options_of(options))
 end

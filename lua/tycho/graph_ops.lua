@@ -175,7 +175,10 @@ return function(ty)
   for i, kind in ipairs(kinds) do
     for norm, end_of in ipairs { "", "/n", "/root" } do
       local number_of = i - 1 + 8 * (norm - 1)
-      kind_number[kind .. end_of], kind_name[number_of] = number_of, kind .. end_of
+      for way, fast in ipairs { "", ", fast" } do -- of the first three kinds also by a device's library
+        local name, k2 = kind .. end_of .. fast, number_of + 32 * (way - 1)
+        if way == 1 or i <= 3 then kind_number[name], kind_name[k2] = k2, name end
+      end
     end
   end
   M.transforms = kind_number

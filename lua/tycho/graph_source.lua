@@ -251,7 +251,7 @@ return function(ty, ops)
 
   function say.fft(n, a)
     local number = ops.transforms[n.kind]
-    return ("ty.internals.fft(\"fft\", %s, %d, %d, %d, %.0f)"):format(a, n.dim, number % 8, math.floor(number / 8),
+    return ("ty.internals.fft(\"fft\", %s, %d, %d, %d, %.0f)"):format(a, n.dim, number % 8, math.floor(number / 8) % 4,
       n.shape[n.dim])
   end
 

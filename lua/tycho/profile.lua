@@ -17,7 +17,7 @@ local plan_text = require "tycho.plan_text"
 
 local RUN, STEP, MAP, PRODUCT, CHUNK, MAKE = 0, 1, 2, 3, 4, 5 -- EventKind of core/profile.h
 local GRAPH, LIBRARY, IN, OUT, WITHIN = 1, 2, 3, 4, 5 -- SpanKind of device/cuda/cuda.h
-local SPAN_FIELDS = 10
+local SPAN_FIELDS = 11
 local FIELDS = 8
 local DTYPES = {} -- by number
 for i, d in ipairs(internals.probe.dtypes()) do DTYPES[i - 1], DTYPES[d.name] = d, d end
@@ -177,19 +177,19 @@ end
 local function read_spans(raw, plans, sites)
   local list = {}
   for i = 1, #raw, SPAN_FIELDS do
-    local kind, of, n = raw[i + 1], raw[i + 4], raw[i + 9]
-    local plan = plans[raw[i + 5]]
-    local step = plan and plan[raw[i + 6]]
-    local e = { device = raw[i], begin = raw[i + 2], stop = raw[i + 3], thread = 0 }
+    local kind, of, n = raw[i + 2], raw[i + 5], raw[i + 10]
+    local plan = plans[raw[i + 6]]
+    local step = plan and plan[raw[i + 7]]
+    local e = { thread = raw[i], device = raw[i + 1], begin = raw[i + 3], stop = raw[i + 4] }
     local name = step and step.name or of == PRODUCT and "matmul" or "kernel"
     if COPIES[kind] then
       e.name, e.kind, e.bytes = COPIES[kind], "copy", n
     elseif kind == GRAPH then
       e.name, e.kind, e.kernels = ("graph of %d kernels: %s"):format(n, plan and plan.name or "?"), "graph", n
     else
-      e.name, e.kind = name, kind == LIBRARY and "library" or raw[i + 8] == 1 and "interpreted" or "kernel"
-      if of == STEP and step then e.line = line_of(plan, step, sites[raw[i + 7]])
-      elseif of == MAP or of == PRODUCT then e.line = internals.profile_site(raw[i + 7]) end
+      e.name, e.kind = name, kind == LIBRARY and "library" or raw[i + 9] == 1 and "interpreted" or "kernel"
+      if of == STEP and step then e.line = line_of(plan, step, sites[raw[i + 8]])
+      elseif of == MAP or of == PRODUCT then e.line = internals.profile_site(raw[i + 8]) end
       if e.line then
         e.line = e.line:gsub("^<", "")
         e.name = ("%s (%s)"):format(name, (e.line:gsub("^.*[/\\]", "")))
@@ -242,6 +242,10 @@ local function trace_text(list)
   for device in pairs(devices) do
     out[#out + 1] = ('{"name":"process_name","ph":"M","pid":%d,"tid":0,"args":{"name":"cuda:%d"}}'):format(device + 2,
       device)
+    for thread, name in pairs { [0] = "computes", "copies from the CPU" } do
+      out[#out + 1] = ('{"name":"thread_name","ph":"M","pid":%d,"tid":%d,"args":{"name":"%s"}}'):format(device + 2,
+        thread, name)
+    end
   end
   for thread in pairs(threads) do
     out[#out + 1] = ('{"name":"thread_name","ph":"M","pid":1,"tid":%d,"args":{"name":"%s"}}'):format(thread,

@@ -112,8 +112,8 @@ typedef struct Cuda {
 #undef _
   int ordinal;
   CUcontext context;
-  CUstream stream;
-  CUevent event; /* what other devices' streams wait for; or NULL */
+  CUstream stream, copies; /* copies from the CPU, beside: copies.c; NULL: none yet */
+  CUevent event;           /* what other devices' streams wait for; or NULL */
   char name[128];
   int driver, major, minor, processors; /* driver: 12040 is 12.4 */
   int shared_most;                      /* bytes that a block may have */
@@ -123,6 +123,7 @@ typedef struct Cuda {
 ** its kernels, say which that is. */
 extern Cuda ty_cuda_all[CUDA_MOST];
 extern _Thread_local Cuda *ty_cuda_now;
+extern _Atomic u64 ty_cuda_marks[CUDA_MOST]; /* the number of each one's last mark: copies.c */
 #define ty_cuda (*ty_cuda_now)
 static inline Cuda *ty_cuda_use(Cuda *c) {
   Cuda *was = ty_cuda_now;
@@ -137,6 +138,7 @@ bool ty_cuda_open(int ordinal, const char **err);
 /* To be asked before each call of the driver; the device's context is current then. False: the device has failed, as
 ** ty_cuda_trouble says. */
 bool ty_cuda_enter(void);
+extern _Thread_local u64 ty_cuda_entered; /* how often the thread has asked */
 /* True where the call's result is no error. Else the device has failed for good, unless memory ran out. */
 bool ty_cuda_ok(int result, const char *call);
 const char *ty_cuda_trouble(void); /* NULL: none */
@@ -147,6 +149,19 @@ extern const Device *ty_cuda_host; /* the CPU's device */
 
 void *ty_cuda_allocate(i64 bytes);
 void ty_cuda_free(void *p, i64 bytes);
+/* Of blocks that are given out again, for copies beside the device's stream: the number of the mark behind all who used
+** one; see copies.c. */
+#define MARK_NONE 0                           /* nobody did */
+#define MARK_NOW UINT64_MAX                   /* all that was asked for so far */
+u64 ty_cuda_handed(const void *p, i64 bytes); /* of a block that was just allocated, else NOW */
+
+/* --- copies.c */
+
+enum { COPY_BESIDE = 64 << 10 }; /* bytes: more goes by the stream of copies */
+typedef struct CopyCounts {
+  i64 beside, ahead; /* copies by that stream; of them those that did not wait for all before */
+} CopyCounts;
+CopyCounts ty_cuda_copies(void);
 bool ty_cuda_in(void *to, const void *from, i64 bytes, const char **err);
 bool ty_cuda_out(void *to, const void *from, i64 bytes, Stream *s, const char **err);
 bool ty_cuda_across(void *to, const void *from, i64 bytes, const char **err);
@@ -177,6 +192,8 @@ bool ty_cuda_checks(const Stream *s); /* one may have failed, and not been told 
 /* As Device says. */
 void ty_cuda_note(const Stream *s);
 bool ty_cuda_passed(Stream *s, const char **err);
+/* What the stream's word says once all was done that was asked for; its checks are over. False: one has failed. */
+bool ty_cuda_judge(Stream *s, const ErrorWord *e, const char **err);
 /* The stream fails with that text, which is copied: as where a check fails, its kernels do nothing until that is told. False: out
 ** of memory. */
 bool ty_cuda_fail(const Stream *s, const char *text);
@@ -258,6 +275,7 @@ typedef struct Span {
   SpanLabel label;
   i64 n;             /* bytes of copies; kernels of a graph */
   double begin, end; /* nanoseconds of ty_system_now */
+  CUstream stream;
   bool ended;
   CUevent event[2]; /* until their times are read */
 } Span;
@@ -266,10 +284,13 @@ extern _Thread_local DeviceRun ty_cuda_run_now; /* of the thread's plan, so far 
 extern _Atomic bool ty_cuda_noting;             /* a profile runs */
 void ty_cuda_span_label(i32 kind, i32 plan, i32 step, i32 site);
 /* Around what goes to the device's stream, whose context is current: the place of a span, or -1 for none. */
-i32 ty_cuda_span_begin(SpanKind kind, const SpanLabel *label, i64 n);
+i32 ty_cuda_span_begin(CUstream s, SpanKind kind, const SpanLabel *label, i64 n);
 void ty_cuda_span_end(i32 span);
+static inline i32 ty_cuda_span_on(CUstream s, SpanKind kind, const SpanLabel *label, i64 n) {
+  return TY_UNLIKELY(ty_cuda_noting) ? ty_cuda_span_begin(s, kind, label, n) : -1;
+}
 static inline i32 ty_cuda_span(SpanKind kind, const SpanLabel *label, i64 n) {
-  return TY_UNLIKELY(ty_cuda_noting) ? ty_cuda_span_begin(kind, label, n) : -1;
+  return ty_cuda_span_on(ty_cuda.stream, kind, label, n);
 }
 static inline void ty_cuda_spanned(i32 span) {
   if (TY_UNLIKELY(span >= 0)) ty_cuda_span_end(span);

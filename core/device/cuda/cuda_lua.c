@@ -117,6 +117,9 @@ static int l_launches(lua_State *L) {
   set_number(L, "kernels", c.launches);
   set_number(L, "graphs", c.graphs);
   set_number(L, "replays", c.graph_launches);
+  const CopyCounts copies = ty_cuda_copies();
+  set_number(L, "copies", copies.beside);
+  set_number(L, "ahead", copies.ahead);
   return 1;
 }
 
@@ -127,7 +130,7 @@ static int l_spans_start(lua_State *L) {
   return 0;
 }
 
-/* spans_stop() -> a list of numbers, ten for each span: device, kind, begin, end (seconds of the engine's clock); kind,
+/* spans_stop() -> a list of numbers, eleven for each span: 1 on the stream of copies, device, kind, begin, end (seconds of the engine's clock); kind,
 ** plan, step and site as profile_stop has them; 1 where it was interpreted; bytes or kernels; and how many were lost */
 static int l_spans_stop(lua_State *L) {
   i32 n;
@@ -137,8 +140,9 @@ static int l_spans_stop(lua_State *L) {
   lua_newtable(L);
   for (const Span *end = s + n; s < end; s++) {
     const SpanLabel *l = &s->label;
-    const double v[] = {s->device,   s->kind,     s->begin * 1e-9, s->end * 1e-9,  l->kind,
-                        l->plan + 1, l->step + 1, l->site,         l->interpreted, (double)s->n};
+    const bool copies = s->stream != ty_cuda_all[s->device].stream;
+    const double v[] = {copies,      s->device,   s->kind, s->begin * 1e-9, s->end * 1e-9, l->kind,
+                        l->plan + 1, l->step + 1, l->site, l->interpreted,  (double)s->n};
     for (size_t k = 0; k < TY_COUNT(v); k++) {
       lua_pushnumber(L, v[k]);
       lua_rawseti(L, -2, ++at);

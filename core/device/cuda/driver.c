@@ -12,6 +12,8 @@
 
 Cuda ty_cuda_all[CUDA_MOST];
 _Thread_local Cuda *ty_cuda_now = ty_cuda_all;
+_Thread_local u64 ty_cuda_entered;
+_Atomic u64 ty_cuda_marks[CUDA_MOST];
 CudaGather ty_cuda_gather;
 
 static Once once = ONCE_INIT;
@@ -147,6 +149,7 @@ bool ty_cuda_open(int ordinal, const char **err) {
 }
 
 bool ty_cuda_enter(void) {
+  ty_cuda_entered++;
   if (TY_UNLIKELY(own()->failed)) return false;
   if (TY_UNLIKELY(current != ty_cuda.context)) {
     const bool ok = ty_cuda_ok(ty_cuda.set_current(ty_cuda.context), "cuCtxSetCurrent");

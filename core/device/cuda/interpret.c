@@ -8,10 +8,10 @@
 */
 #include "base/system.h"
 #include "device/cuda/interpret.h"
+#include "device/cuda/library.h"
 #include "device/cuda/ptx_class.h"
 #include "device/cuda/ptx_interpret.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 enum { BLOCKS_MOST = 32, LABELS_MOST = 4 * MAX_BODY };
@@ -592,16 +592,14 @@ bool ty_cuda_interprets_all(void) {
 
 /* It is assembled on first use of a machine, then kept on disk. */
 static void load(struct Loaded *l) {
-  const char *log = getenv("TYCHO_LOG");
   Text text = ty_ptx_interpret();
   l->there = ty_cuda_load_kept(&l->code, &text);
   if (!l->there) {
     const i64 from = ty_system_now();
     l->there = ty_cuda_load_new(&l->code, &text);
-    if (l->there && !(log && !strcmp(log, "0")))
-      fprintf(stderr,
-              "tycho: cuda: the interpreter of loop programs was assembled for %s in %.0f ms\n",
-              ty_cuda.name, (double)(ty_system_now() - from) / 1e6);
+    if (l->there)
+      ty_cuda_say("the interpreter of loop programs was assembled for %s in %.0f ms", ty_cuda.name,
+                  (double)(ty_system_now() - from) / 1e6);
   }
   ty_text_free(&text);
 }

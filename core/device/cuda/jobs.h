@@ -19,6 +19,7 @@ enum {
   OF_PRODUCT = 1,
   OF_COLUMN,
   OF_COPY,
+  OF_SCALE,
   OF_SCATTER,
   OF_POSITIONS,
   OF_POSITIONS_END,
@@ -75,6 +76,8 @@ bool ty_cuda_fft(const Job *j, void *const *buf, Stream *s);
 /* Elements of so many dims, by strides, in order to `to`. */
 bool ty_cuda_gather_elements(int dtype, int rank, const i64 *dims, const i64 *strides,
                              const void *from, void *to, Stream *s);
+/* n floats where they lie, times a number. */
+bool ty_cuda_scale_elements(int dtype, i64 n, double by, void *at, Stream *s);
 bool ty_cuda_copy(const Job *j, void *const *buf, Stream *s, const char **err);
 
 #endif

@@ -21,6 +21,19 @@ bool ty_cuda_gather_elements(int dtype, int rank, const i64 *dims, const i64 *st
   return ty_cuda_find(&key, NULL, &k) && ty_cuda_run(k, &r);
 }
 
+bool ty_cuda_scale_elements(int dtype, i64 n, double by, void *at, Stream *s) {
+  const Key key = {.kind = OF_SCALE, .dtype = (u8)dtype};
+  Kernel *k = NULL;
+  Launch l = {.ni = 1, .dims = {n}};
+  l.strides[COPY_FROM][0] = l.strides[COPY_TO][0] = 1;
+  const float narrow = (float)by;
+  u64 scalar = 0;
+  memcpy(&scalar, dtype == T_F64 ? (const void *)&by : &narrow, (size_t)ty_dtypes[dtype].bytes);
+  void *const buf[] = {at, at};
+  const Run r = {.launch = &l, .buf = buf, .scalar = &scalar, .stream = s};
+  return ty_cuda_find(&key, NULL, &k) && ty_cuda_run(k, &r);
+}
+
 /* Bytes in order. As long as a check may fail a kernel copies them, which leaves what is there then. */
 static bool copy_bytes(void *to, const void *from, i64 bytes, Stream *s, const char **err) {
   if (!ty_cuda_checks(s)) return ty_cuda_across(to, from, bytes, err);

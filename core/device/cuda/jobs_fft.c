@@ -7,6 +7,7 @@
 */
 #include "base/system.h"
 #include "device/cuda/jobs.h"
+#include "device/cuda/library.h"
 #include "device/cuda/ptx_fft.h"
 
 enum {
@@ -455,6 +456,10 @@ bool ty_cuda_fft(const Job *j, void *const *buf, Stream *s) {
   const i64 all = f.shape.outer * f.shape.inner, n = f.shape.n;
   const bool real = f.shape.kind != FFT_FORWARD && f.shape.kind != FFT_INVERSE;
   if (!all) return true;
+  if (f.shape.library) {
+    const LibraryResult y = ty_cuda_fft_by_library(&f.shape, buf[0], buf[1], s);
+    if (y != LIBRARY_NONE) return y == LIBRARY_DONE;
+  }
   f.dtype = f.shape.dtype, f.size = ty_dtypes[f.dtype].bytes;
   const FftPlan *p = ty_cuda_host->fft_plan(f.dtype, n, real);
   if (!p) return false;

@@ -51,6 +51,22 @@ static Kernel *make_copy(const Key *k) {
   return ty_cuda_make(&u.p);
 }
 
+/* Floats times scalar 0. */
+static Kernel *make_scale(const Key *k) {
+  union {
+    Program p;
+    char room[sizeof(Program) + 4 * sizeof(Instr)];
+  } u = {.p = {.kind = K_MAP, .noperands = 2, .nbody = 4}};
+  const u8 ctype = ty_dtypes[k->dtype].ctype;
+  u.p.operand[COPY_FROM].dtype = u.p.operand[COPY_TO].dtype = k->dtype;
+  u.p.operand[COPY_TO].write = 1;
+  u.p.body[0] = (Instr){.op = P_LOAD, .type = ctype, .a = -1, .b = -1, .c = -1, .imm = COPY_FROM};
+  u.p.body[1] = (Instr){.op = P_SCALAR, .type = ctype, .a = -1, .b = -1, .c = -1, .imm = 0};
+  u.p.body[2] = (Instr){.op = P_MUL, .type = ctype, .a = 0, .b = 1, .c = -1};
+  u.p.body[3] = (Instr){.op = P_STORE, .type = ctype, .a = 2, .b = -1, .c = -1, .imm = COPY_TO};
+  return ty_cuda_make(&u.p);
+}
+
 /* A product of one column: rows, whose sums take products by fma. */
 static Kernel *make_column(const Key *k) {
   union {
@@ -100,7 +116,9 @@ bool ty_cuda_find(const Key *key, CudaCode *code, Kernel **kernel) {
       *code = f->code;
       ty_text_free(&text);
     } else {
-      *kernel = f->kernel = key->kind == OF_COPY ? make_copy(key) : make_column(key);
+      *kernel = f->kernel = key->kind == OF_COPY    ? make_copy(key)
+                            : key->kind == OF_SCALE ? make_scale(key)
+                                                    : make_column(key);
       ok = *kernel != NULL;
     }
     found.n += ok;

@@ -26,7 +26,7 @@ void ty_cuda_say(const char *format, ...) {
   const char *log = getenv("TYCHO_LOG");
   char text[600];
   va_list args;
-  if (log && !strcmp(log, "0")) return;
+  if (ty_system_quiet || (log && !strcmp(log, "0"))) return;
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
   va_end(args);

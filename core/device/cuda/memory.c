@@ -1,14 +1,14 @@
 /*
-** memory.c -- memory of the device: blocks by size class, copies, errors that come late.
-** In:  sizes and addresses.  Out: blocks; bytes that have arrived where the caller waits. Fails when memory runs out,
-** after what is cached was given back, and when the device has failed.
-** Everything of a device goes to one stream, so a block that was freed is given out again at once: who used it stands
-** before.
+** memory.c -- memory of the device: blocks by size class, errors that come late.
+** In:  sizes and addresses.  Out: blocks. Fails when memory runs out, after what is cached was given back, and when the
+** device has failed.
+** What computes goes to one stream, so a block that was freed is given out again at once: who used it stands before. What is
+** copied beside that stream waits for who used the block: see ty_cuda_handed.
 */
 #include "base/system.h"
 #include "device/cuda/cuda.h"
 
-enum { SMALLEST = 9, CLASSES = 160, STAGE = 4 << 20, STREAMS = 64, CHECKS = 256 };
+enum { SMALLEST = 9, CLASSES = 160, STREAMS = 64, CHECKS = 256 };
 
 const Device *ty_cuda_host;
 static Lock lock = LOCK_INIT;
@@ -32,15 +32,15 @@ struct Watched { /* a stream that was ever used */
 /* Of a device. */
 static struct Memory {
   struct Spare { /* cached blocks of one size */
-    void **block;
+    struct Block {
+      void *p;
+      u64 mark; /* of the device's stream, behind all that used it */
+    } * block;
     int n, cap;
   } spare[CLASSES];
   CudaMemory counts;
   i64 limit; /* bytes that are not to be taken from the driver: INT64_MAX less the limit */
   struct Watched watched[STREAMS];
-  char *
-      stage; /* small copies go by memory that the device reads by itself, and are not waited for */
-  i64 staged;
 } memories[CUDA_MOST];
 
 static struct Memory *own(void) { return &memories[ty_cuda.ordinal]; }
@@ -56,9 +56,10 @@ static int class_of(i64 bytes) {
 /* Under the lock. */
 static void trim(struct Memory *m) {
   ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize");
+  if (ty_cuda.copies) ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.copies), "cuStreamSynchronize");
   for (int c = 0; c < CLASSES; c++)
     for (struct Spare *s = &m->spare[c]; s->n;) {
-      ty_cuda_ok(ty_cuda.memory_free((CUdeviceptr)(uintptr_t)s->block[--s->n]), "cuMemFree");
+      ty_cuda_ok(ty_cuda.memory_free((CUdeviceptr)(uintptr_t)s->block[--s->n].p), "cuMemFree");
       m->counts.cached -= class_bytes(c);
     }
 }
@@ -93,6 +94,34 @@ static bool take(const struct Memory *m, CUdeviceptr *p, i64 size) {
   return ty_cuda_ok(ty_cuda.memory_allocate(p, (size_t)size), "cuMemAlloc");
 }
 
+/* The thread's last block, as long as it has asked the driver for nothing since. */
+static _Thread_local struct Handed {
+  Cuda *device;
+  char *p;
+  i64 bytes;
+  u64 mark, entered;
+} handed;
+
+u64 ty_cuda_handed(const void *p, i64 bytes) {
+  const char *at = p;
+  const bool fresh = handed.device == ty_cuda_now && handed.entered == ty_cuda_entered &&
+                     at >= handed.p && bytes <= handed.bytes - (at - handed.p);
+  return fresh ? handed.mark : MARK_NOW;
+}
+
+/* The last one freed, which caches may still hold; of large ones rather one whose users stand before a mark that is there: a
+** copy into it need not wait for what was asked for since. */
+static struct Block take_spare(struct Spare *s, i64 size) {
+  const u64 next = ty_cuda_marks[ty_cuda.ordinal] + 1;
+  int i = s->n - 1;
+  while (size > COPY_BESIDE && next > 1 && i > 0 && s->block[i].mark == next) i--;
+  if (s->block[i].mark == next) i = s->n - 1;
+  const struct Block b = s->block[i];
+  memmove(s->block + i, s->block + i + 1, (size_t)(s->n - i - 1) * sizeof b);
+  s->n--;
+  return b;
+}
+
 void *ty_cuda_allocate(i64 bytes) {
   CUdeviceptr p = 0;
   if (bytes < 0 || bytes > (i64)1 << 46) return NULL;
@@ -102,9 +131,11 @@ void *ty_cuda_allocate(i64 bytes) {
   const i64 size = class_bytes(c);
   struct Memory *m = own();
   struct Spare *s = &m->spare[c];
+  u64 mark = MARK_NONE;
   ty_lock(&lock);
   if (s->n) {
-    p = (CUdeviceptr)(uintptr_t)s->block[--s->n];
+    const struct Block b = take_spare(s, size);
+    p = (CUdeviceptr)(uintptr_t)b.p, mark = b.mark;
     m->counts.cached -= size;
   } else if (!take(m, &p, size)) {
     p = 0;
@@ -118,6 +149,7 @@ void *ty_cuda_allocate(i64 bytes) {
   if (p) m->counts.used += size;
   m->counts.peak = TY_MAX(m->counts.peak, m->counts.used);
   ty_unlock(&lock);
+  handed = (struct Handed){ty_cuda_now, (char *)(uintptr_t)p, size, mark, ty_cuda_entered};
   return (void *)(uintptr_t)p;
 }
 
@@ -129,10 +161,12 @@ void ty_cuda_free(void *p, i64 bytes) {
   ty_lock(&lock);
   m->counts.used -= class_bytes(c);
   if (s->n == s->cap) {
-    void **more = ty_mem_realloc(s->block, (size_t)(s->cap * 2 + 8) * sizeof *more);
+    struct Block *more = ty_mem_realloc(s->block, (size_t)(s->cap * 2 + 8) * sizeof *more);
     if (more) s->block = more, s->cap = s->cap * 2 + 8;
   }
-  if (s->n < s->cap) s->block[s->n++] = p, m->counts.cached += class_bytes(c);
+  if (s->n < s->cap)
+    s->block[s->n++] = (struct Block){p, ty_cuda_marks[ty_cuda.ordinal] + 1},
+    m->counts.cached += class_bytes(c);
   else ty_cuda_ok(ty_cuda.memory_free((CUdeviceptr)(uintptr_t)p), "cuMemFree");
   ty_unlock(&lock);
 }
@@ -187,31 +221,23 @@ static void forget(struct Watched *w, u64 but) {
   w->nchecks = kept;
 }
 
-/* After all that was asked for is done. False: a check of the stream's has failed. */
-static bool look(Stream *s, const char **err) {
+bool ty_cuda_judge(Stream *s, const ErrorWord *e, const char **err) {
   static char told[1024];
-  ErrorWord e = {0};
-  bool ok = true;
   ty_lock(&lock);
   struct Watched *w = watched_of(s);
-  if (w->nchecks) {
-    ok = ty_cuda_ok(ty_cuda.copy_out(&e, w->word, sizeof e, ty_cuda.stream), "cuMemcpyDtoHAsync") &&
-         ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize");
-    for (int i = 0; ok && e.check && i < w->nchecks; i++)
-      if (w->check[i].number == e.check) {
-        const Check *c = &w->check[i];
-        if (c->text) ty_system_format(told, sizeof told, "%.1000s", c->text);
-        if (c->side) ty_system_format(told, sizeof told, "%.1000s", ty_cuda_side_text());
-        *err = c->text || c->side ? told : tell(&c->node, e.value, e.at);
-        s->failed = c->run;
-      }
-    if (e.check)
-      ty_cuda_ok(ty_cuda.fill(w->word, 0, sizeof(ErrorWord), ty_cuda.stream), "cuMemsetD8Async");
-    forget(w, 0);
-  }
+  for (int i = 0; e->check && i < w->nchecks; i++)
+    if (w->check[i].number == e->check) {
+      const Check *c = &w->check[i];
+      if (c->text) ty_system_format(told, sizeof told, "%.1000s", c->text);
+      if (c->side) ty_system_format(told, sizeof told, "%.1000s", ty_cuda_side_text());
+      *err = c->text || c->side ? told : tell(&c->node, e->value, e->at);
+      s->failed = c->run;
+    }
+  if (e->check)
+    ty_cuda_ok(ty_cuda.fill(w->word, 0, sizeof(ErrorWord), ty_cuda.stream), "cuMemsetD8Async");
+  forget(w, 0);
   ty_unlock(&lock);
-  if (!ok) *err = ty_cuda_trouble();
-  return ok && !e.check;
+  return !e->check;
 }
 
 /* Under the lock: a check of the stream's, whose node and text the caller adds; NULL: no memory. */
@@ -328,154 +354,4 @@ bool ty_cuda_fail(const Stream *s, const char *text) {
   }
   ty_unlock(&lock);
   return ok;
-}
-
-/* --- copies */
-
-static bool done(bool ok, const char **err) {
-  if (!ok) *err = ty_cuda_trouble() ? ty_cuda_trouble() : "out of memory";
-  return ok;
-}
-
-static bool in_staged(void *to, const void *from, i64 bytes) {
-  struct Memory *m = own();
-  void *p = m->stage;
-  if (!p && (ty_cuda.host_allocate(&p, STAGE) || !p)) return false;
-  m->stage = p;
-  if (m->staged + bytes > STAGE) {
-    if (!ty_cuda_ok(ty_cuda.stream_wait(ty_cuda.stream), "cuStreamSynchronize")) return false;
-    m->staged = 0;
-  }
-  memcpy(m->stage + m->staged, from, (size_t)bytes);
-  const i32 span = ty_cuda_span(SPAN_IN, &ty_cuda_label, bytes);
-  const bool ok = ty_cuda_ok(ty_cuda.copy_in((CUdeviceptr)(uintptr_t)to, m->stage + m->staged,
-                                             (size_t)bytes, ty_cuda.stream),
-                             "cuMemcpyHtoDAsync");
-  ty_cuda_spanned(span);
-  m->staged += (bytes + 63) & ~(i64)63;
-  return ok;
-}
-
-bool ty_cuda_in(void *to, const void *from, i64 bytes, const char **err) {
-  ty_cuda_flush();
-  if (!ty_cuda_enter()) return done(false, err);
-  if (bytes <= 0) return true;
-  bool ok = false;
-  if (bytes <= STAGE / 4) {
-    if (own()->staged + bytes > STAGE) ty_cuda_settle();
-    ty_lock(&lock);
-    ok = in_staged(to, from, bytes);
-    ty_unlock(&lock);
-  }
-  if (!ok && !ty_cuda_trouble()) {
-    ty_cuda_wait_sides(); /* the driver may wait as it copies */
-    const i32 span = ty_cuda_span(SPAN_IN, &ty_cuda_label, bytes);
-    ok =
-        ty_cuda_ok(ty_cuda.copy_in((CUdeviceptr)(uintptr_t)to, from, (size_t)bytes, ty_cuda.stream),
-                   "cuMemcpyHtoDAsync");
-    ty_cuda_spanned(span);
-    ok = ok && ty_cuda_settle();
-  }
-  ty_cuda_run_now.in += bytes;
-  return done(ok, err);
-}
-
-bool ty_cuda_out(void *to, const void *from, i64 bytes, Stream *s, const char **err) {
-  ty_cuda_flush();
-  if (!ty_cuda_enter()) return done(false, err);
-  ty_cuda_wait_sides();
-  const i32 span = bytes > 0 ? ty_cuda_span(SPAN_OUT, &ty_cuda_label, bytes) : -1;
-  bool ok = bytes <= 0 || ty_cuda_ok(ty_cuda.copy_out(to, (CUdeviceptr)(uintptr_t)from,
-                                                      (size_t)bytes, ty_cuda.stream),
-                                     "cuMemcpyDtoHAsync");
-  ty_cuda_spanned(span);
-  ty_cuda_run_now.out += TY_MAX(bytes, 0);
-  ok = ok && ty_cuda_settle();
-  return done(ok, err) && look(s, err);
-}
-
-bool ty_cuda_across(void *to, const void *from, i64 bytes, const char **err) {
-  ty_cuda_flush();
-  if (!ty_cuda_enter()) return done(false, err);
-  if (bytes <= 0 || to == from) return true;
-  const i32 span = ty_cuda_span(SPAN_ACROSS, &ty_cuda_label, bytes);
-  const bool ok =
-      ty_cuda_ok(ty_cuda.copy_across((CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from,
-                                     (size_t)bytes, ty_cuda.stream),
-                 "cuMemcpyDtoDAsync");
-  ty_cuda_spanned(span);
-  ty_cuda_run_now.across += bytes;
-  return done(ok, err);
-}
-
-bool ty_cuda_wait(Stream *s, const char **err) {
-  ty_cuda_flush();
-  if (!ty_cuda_enter()) return done(false, err);
-  return done(ty_cuda_settle(), err) && look(s, err);
-}
-
-/* --- from device to device */
-
-/* Whether this device may read the other's memory by itself; elsewhere the driver copies by way of its own. */
-static void meet(Cuda *other) {
-  static bool met[CUDA_MOST][CUDA_MOST];
-  bool *m = &met[ty_cuda.ordinal][other->ordinal];
-  int can = 0;
-  ty_lock(&lock);
-  if (!*m && !ty_cuda.peer_possible(&can, ty_cuda.ordinal, other->ordinal) && can)
-    ty_cuda.peer_enable(other->context, 0);
-  *m = true;
-  ty_unlock(&lock);
-}
-
-/* The device's stream up to here, as what another's may wait for; its context is current. */
-static CUevent mark(void) {
-  if (!ty_cuda.event &&
-      !ty_cuda_ok(ty_cuda.event_create(&ty_cuda.event, EVENT_WITHOUT_TIME), "cuEventCreate"))
-    return NULL;
-  return ty_cuda_ok(ty_cuda.event_record(ty_cuda.event, ty_cuda.stream), "cuEventRecord")
-             ? ty_cuda.event
-             : NULL;
-}
-
-/* The thread's device waits for that event. */
-static bool await(CUevent e) {
-  return e && ty_cuda_enter() &&
-         ty_cuda_ok(ty_cuda.stream_await(ty_cuda.stream, e, 0), "cuStreamWaitEvent");
-}
-
-/* Errors of checks are told where their results are read. */
-static bool told(Cuda *other, Stream *s, const char **err) {
-  Cuda *was = ty_cuda_use(other);
-  ty_cuda_flush();
-  if (ty_cuda_enter()) ty_cuda_wait_sides(); /* they may fail */
-  const bool ok = done(ty_cuda_enter(), err) && look(s, err);
-  ty_cuda_use(was);
-  return ok;
-}
-
-bool ty_cuda_receive(Cuda *other, void *to, const void *from, i64 bytes, Stream *s,
-                     const char **err) {
-  Cuda *own = ty_cuda_now;
-  if (!told(other, s, err)) return false;
-  ty_cuda_flush();
-  if (bytes <= 0) return true;
-  if (!ty_cuda_enter()) return done(false, err);
-  meet(other);
-  ty_cuda_use(other);
-  CUevent ready = ty_cuda_enter() ? mark() : NULL;
-  ty_cuda_use(own);
-  bool ok = await(ready);
-  const i32 span = ok ? ty_cuda_span(SPAN_ACROSS, &ty_cuda_label, bytes) : -1;
-  ok = ok && ty_cuda_ok(ty_cuda.copy_peer((CUdeviceptr)(uintptr_t)to, ty_cuda.context,
-                                          (CUdeviceptr)(uintptr_t)from, other->context,
-                                          (size_t)bytes, ty_cuda.stream),
-                        "cuMemcpyPeerAsync");
-  ty_cuda_spanned(span);
-  ty_cuda_run_now.across += bytes;
-  CUevent read = ok ? mark() : NULL;
-  ty_cuda_use(other); /* what is freed there stays until it was read */
-  if (read && !await(read)) ok = done(false, err);
-  ty_cuda_use(own);
-  return ok ? done(ty_cuda_enter(), err) : done(false, err);
 }

@@ -50,8 +50,8 @@ static void event_keep(CUevent e) {
   if (e && p->n < p->cap) p->event[p->n++] = e;
 }
 
-static bool record(CUevent e) {
-  return e && ty_cuda_ok(ty_cuda.event_record(e, ty_cuda.stream), "cuEventRecord");
+static bool record(CUevent e, CUstream s) {
+  return e && ty_cuda_ok(ty_cuda.event_record(e, s), "cuEventRecord");
 }
 
 /* Under the lock: the device has an anchor. */
@@ -59,7 +59,7 @@ static bool anchored(void) {
   struct Anchor *a = &anchors[ty_cuda.ordinal];
   if (a->event) return true;
   CUevent e = event_new();
-  if (!record(e) || !ty_cuda_settle_event(e)) {
+  if (!record(e, ty_cuda.stream) || !ty_cuda_settle_event(e)) {
     event_keep(e);
     return false;
   }
@@ -71,13 +71,13 @@ void ty_cuda_span_label(i32 kind, i32 plan, i32 step, i32 site) {
   ty_cuda_label = (SpanLabel){kind, plan, step, site, false};
 }
 
-i32 ty_cuda_span_begin(SpanKind kind, const SpanLabel *label, i64 n) {
+i32 ty_cuda_span_begin(CUstream on, SpanKind kind, const SpanLabel *label, i64 n) {
   i32 at = -1;
   ty_lock(&lock);
   if (ty_cuda_noting && span && nspans < SPANS_MOST && anchored()) {
     Span *s = &span[nspans];
-    *s = (Span){ty_cuda.ordinal, kind, *label, n, 0, 0, false, {event_new(), event_new()}};
-    if (s->event[1] && record(s->event[0])) at = nspans++;
+    *s = (Span){ty_cuda.ordinal, kind, *label, n, 0, 0, on, false, {event_new(), event_new()}};
+    if (s->event[1] && record(s->event[0], on)) at = nspans++;
     else event_keep(s->event[0]), event_keep(s->event[1]);
   } else nlost++;
   ty_unlock(&lock);
@@ -86,7 +86,7 @@ i32 ty_cuda_span_begin(SpanKind kind, const SpanLabel *label, i64 n) {
 
 void ty_cuda_span_end(i32 at) {
   ty_lock(&lock);
-  if (ty_cuda_noting && at < nspans) span[at].ended = record(span[at].event[1]);
+  if (ty_cuda_noting && at < nspans) span[at].ended = record(span[at].event[1], span[at].stream);
   ty_unlock(&lock);
 }
 
