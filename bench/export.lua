@@ -56,7 +56,8 @@ row("attention", function(q) return ty.scaled_dot_product_attention(q, q, q, { c
   ty.randn(1, 4, 128, 64))
 row("matmul", function(x, y) return x:matmul(y) end, ty.randn(256, 256), ty.randn(256, 256))
 
--- Fourier transforms of one line, of a few, along another dim, of images: powers of two, products of small primes, larger
+-- Fourier transforms of one line, of a few, along another dim, of images: powers of two, products of small primes,
+-- larger
 -- primes.
 local fft, real, pairs_of = ty.fft, ty.view_as_real, ty.view_as_complex
 local kinds = {
@@ -69,7 +70,8 @@ local function transforms(kind, dtype, sizes, dim)
   local n, shape = sizes[dim], { unpack(sizes) }
   if kind == "irfft" then shape[dim] = (n - n % 2) / 2 + 1 end
   if kind ~= "rfft" then shape[#shape + 1] = 2 end
-  row(format("%s_%s_%s_%d", kind, dtype, concat(sizes, "x"), dim), kinds[kind](dim, n), ty.randn(shape, { dtype = dtype }))
+  row(format("%s_%s_%s_%d", kind, dtype, concat(sizes, "x"), dim), kinds[kind](dim, n), ty.randn(shape,
+    { dtype = dtype }))
 end
 for _, dtype in ipairs { "f32", "f64" } do
   for _, n in ipairs { 16, 64, 256, 1000, 1024, 1080, 4096, 15000, 16384, 65536, 97, 1009 } do
@@ -91,7 +93,8 @@ for _, dtype in ipairs { "f32", "f64" } do
       transforms(kind, dtype, { 64, n }, 2)
     end
   end
-  row("fft2_" .. dtype, function(x) return real(fft.fft2(pairs_of(x))) end, ty.randn({ 128, 128, 2 }, { dtype = dtype }))
+  row("fft2_" .. dtype, function(x) return real(fft.fft2(pairs_of(x))) end, ty.randn({ 128, 128, 2 },
+    { dtype = dtype }))
   row("rfft2_" .. dtype, function(x) return real(fft.rfft2(x)) end, ty.randn({ 128, 100 }, { dtype = dtype }))
 end
 

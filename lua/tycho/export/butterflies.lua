@@ -1,10 +1,12 @@
---- export/butterflies.lua -- C text of Fourier transforms: the arithmetic of kernels/fft_micro.h in loops of which compilers
+--- export/butterflies.lua -- C text of Fourier transforms: the arithmetic of kernels/fft_micro.h in loops of which
+-- compilers
 -- make vectors. In: names of what a model uses (prelude.lua). Out: the pieces; nothing fails.
 --
 -- Rules that a change must keep:
 --  1. Every element has the formula of kernels/fft_micro.h, in its order.
 --  2. Complex numbers lie apart: real parts in one array, imaginary parts in another. `cols` lines lie side by side.
---  3. The inner loops go over places side by side that have nothing to do with each other, ty_fft_lanes of them: what is
+--  3. The inner loops go over places side by side that have nothing to do with each other, ty_fft_lanes of them: what
+-- is
 --     left over is done by going back, and some places are done twice.
 
 local prelude = require "tycho.export.prelude"
@@ -41,7 +43,8 @@ static void ty_fft_root(int64_t t, int64_t n, double *c, double *s) {
 ]])
 
 prelude.piece("fft_once", {}, [[
-/* Tables are made by the first call. ty_claim: 2: they are there; 1: this call makes them, and says ty_ready then; 0: another
+/* Tables are made by the first call. ty_claim: 2: they are there; 1: this call makes them, and says ty_ready then; 0:
+   another
 ** one is about it, or nobody can tell: this call makes its own. */
 #if defined(__STDC_NO_ATOMICS__)
 typedef int ty_once;
@@ -79,7 +82,8 @@ TY_INLINE void ty_fft_turn_@S(@T *re, @T *im, @T wr, @T wi) {
   *re = a - b, *im = c + d;
 }
 /* a[i cols + c] = x[i row + c col], the imaginary part `far` behind; 0: there is none. */
-TY_SPARE void ty_fft_gather_@S(@T *restrict ar, @T *restrict ai, int64_t n, int64_t cols, const @T *restrict x, int64_t far,
+TY_SPARE void ty_fft_gather_@S(@T *restrict ar, @T *restrict ai, int64_t n, int64_t cols, const @T *restrict x,
+  int64_t far,
                              int64_t row, int64_t col) {
   if (col == 2 && far == 1) {
     for (int64_t i = 0; i < n; i++) {
@@ -181,7 +185,8 @@ TY_INLINE void ty_fft_odd_@S(@T *re, @T *im, int r, const @T *turn) {
   }
   re[0] = r0, im[0] = i0;
 }
-/* Butterflies side by side: input k of number l at x[k xs + l], output k, times its factor, at y[k ys + l yo]; its factor's real
+/* Butterflies side by side: input k of number l at x[k xs + l], output k, times its factor, at y[k ys + l yo]; its
+   factor's real
 ** part at w[(2 k - 2) ws + l wo], its imaginary part ws behind. */
 TY_INLINE void ty_fft_block_@S(int r, int64_t lanes, const @T *restrict xr, const @T *restrict xi, int64_t xs,
                                @T *restrict yr, @T *restrict yi, int64_t ys, int64_t yo, const @T *restrict turn,
@@ -276,7 +281,8 @@ static void ty_fft_flat@R_@S(ty_fft_@S *s, @P int64_t m, int64_t q, const @T *tu
 --- A power of two lets compilers interleave what it gives.
 local DIRECT = [[
       if (q == 1) {
-        @BLOCK(@R, ty_fft_lanes, s->ar + at, s->ai + at, n, s->br + @R * at, s->bi + @R * at, 1, @R, turn, w + at, n, 1);
+        @BLOCK(@R, ty_fft_lanes, s->ar + at, s->ai + at, n, s->br + @R * at, s->bi + @R * at, 1, @R, turn, w + at, n,
+          1);
         continue;
       }
 ]]
@@ -491,7 +497,8 @@ TY_INLINE void ty_fft_merges_@S(const ty_fft_@S *s, const @T *restrict w, int64_
     }
   }
 }
-/* From the transform of h pairs to the first half of that of 2 h numbers; and back, numbers that stand for two times `by`. */
+/* From the transform of h pairs to the first half of that of 2 h numbers; and back, numbers that stand for two times
+   `by`. */
 TY_SPARE void ty_fft_to_half_@S(ty_fft_@S *s, const @T *w, int64_t h, int64_t cols) {
   if (cols == 1) ty_fft_splits_@S(s, w, h, 1);
   else if (cols == ty_fft_lanes) ty_fft_splits_@S(s, w, h, ty_fft_lanes);
@@ -520,7 +527,8 @@ static void ty_fft_mirror_@S(const ty_fft_@S *s, int64_t n, int64_t cols, @T by)
 ]])
 
 prelude.family("fft_real_@S", prelude.FLOATS, { "fft_@S", "fft_roots", "fft_mix_@S" }, [[
-/* A pass over n = r m real numbers, r odd: turns, then for k = 1 .. r / 2 the factors of m outputs, real parts first. */
+/* A pass over n = r m real numbers, r odd: turns, then for k = 1 .. r / 2 the factors of m outputs, real parts first.
+   */
 static void ty_fft_turns_@S(@T *w, int64_t r, int64_t m) {
   const int64_t h = r / 2;
   double c, s;
@@ -535,7 +543,8 @@ static void ty_fft_turns_@S(@T *w, int64_t r, int64_t m) {
       w[(2 * k - 2) * m + p] = (@T)c, w[(2 * k - 1) * m + p] = (@T)-s;
     }
 }
-/* Outputs k = 1 .. r / 2 of butterflies side by side to u, `step` apart, output 0, which is real, to v. x: `far` apart; factors:
+/* Outputs k = 1 .. r / 2 of butterflies side by side to u, `step` apart, output 0, which is real, to v. x: `far`
+   apart; factors:
 ** ws apart, of number l at w[l wo]. */
 TY_INLINE void ty_fft_halve_@S(int64_t lanes, int r, const @T *restrict x, int64_t far, @T *restrict v, @T *restrict ur,
                                @T *restrict ui, int64_t step, const @T *turn, const @T *restrict w, int64_t ws,
@@ -598,7 +607,8 @@ TY_INLINE void ty_fft_over_@S(int64_t lanes, int back, int r, int64_t m, int64_t
     for (int64_t i = 0; i < n; i += lanes) {
       const int64_t in = i + lanes > n ? n - lanes : i, at = p * cols + in;
       const @T *factors = w ? w + (cols == 1 ? in : p) : w;
-      if (back) ty_fft_unite_@S(lanes, r, x + at, m * cols, v + at, ur + at, ui + at, step, turn, factors, m, cols == 1, by);
+      if (back) ty_fft_unite_@S(lanes, r, x + at, m * cols, v + at, ur + at, ui + at, step, turn, factors, m,
+        cols == 1, by);
       else ty_fft_halve_@S(lanes, r, x + at, m * cols, v + at, ur + at, ui + at, step, turn, factors, m, cols == 1);
     }
 }

@@ -1,7 +1,9 @@
---- export/fourier.lua -- Fourier transforms as C: the ways of core/device/cpu/fft_plan.c, by the pieces of butterflies.lua.
+--- export/fourier.lua -- Fourier transforms as C: the ways of core/device/cpu/fft_plan.c, by the pieces of
+-- butterflies.lua.
 -- In: a step and a kit, see routines.lua. Out: lines of its function; the bytes of scratch it takes.
 --
--- Lines go one by one or, where a length's first passes are no match for vectors, up to LANES of them side by side. Roots of
+-- Lines go one by one or, where a length's first passes are no match for vectors, up to LANES of them side by side.
+-- Roots of
 -- unity are in tables that the first call makes.
 
 require "tycho.export.butterflies"
@@ -94,7 +96,8 @@ local function plan_of(t, n, one, take)
       local m = n / s / r
       local h = floor(r / 2)
       local flat = one and m > 1 and s < LANES and s ~= 8
-      p[i] = { r = r, m = m, s = s, flat = flat, at = take((r % 2) * 2 * h * h + (m > 1 and 2 * (r - 1) * m * (flat and s or 1) or 0)) }
+      p[i] = { r = r, m = m, s = s, flat = flat,
+        at = take((r % 2) * 2 * h * h + (m > 1 and 2 * (r - 1) * m * (flat and s or 1) or 0)) }
       s = s * r
     end
   end
@@ -185,7 +188,8 @@ function Job:run(p, w, aside, cols)
   end
 end
 
---- A line in two dims: columns of n1, then rows of n2. x, y: {first number, how far its imaginary part is, from number to
+--- A line in two dims: columns of n1, then rows of n2. x, y: {first number, how far its imaginary part is, from
+-- number to
 --- number}. `by`: what results are multiplied by.
 function Job:split(p, w, aside, x, y, by)
   local t, n1, n2 = p.t, p.first.n, p.second.n
@@ -230,14 +234,16 @@ function Job:forward(passes, i, x, step)
     end
     self:add("for (int64_t k = 0; k < %d * cols; k++) s.ar[k] = (%s)[k], s.ai[k] = 0;", rest, x)
     self:run(passes.last, "w", "aside", self.cols)
-    self:add("ty_fft_scatter_%s(h.ar, h.ai - h.ar, %d * cols, 1, s.ar, s.ai, %d, cols, 1);", t, step, floor(rest / 2) + 1)
+    self:add("ty_fft_scatter_%s(h.ar, h.ai - h.ar, %d * cols, 1, s.ar, s.ai, %d, cols, 1);", t, step,
+      floor(rest / 2) + 1)
     return
   end
   local own = ("%s + %d * cols"):format(x, p.n)
   self:add("ty_fft_real_%s(0, %d, %d, cols, %s, %s, ur, ui, %d * cols, w + %d, 1);", t, p.r, p.m, x, own, p.rows, p.at)
   self:add("for (int k = 1; k <= %d; k++) {", floor(p.r / 2))
   self.depth = "      "
-  self:add("ty_fft_%s s = {ur + (k - 1) * %d * cols, ui + (k - 1) * %d * cols, more, more + %d * cols};", t, p.rows, p.rows, p.rows)
+  self:add("ty_fft_%s s = {ur + (k - 1) * %d * cols, ui + (k - 1) * %d * cols, more, more + %d * cols};", t, p.rows,
+    p.rows, p.rows)
   if p.m > 1 then self:run(p.plan, "w", "aside", self.cols) end
   self:add("ty_fft_unfold_%s(%d, %d, k, s.ar, s.ai, h.ar, h.ai, %d, cols);", t, p.n, p.r, step)
   self.depth = "    "
@@ -265,7 +271,8 @@ function Job:back(passes, i, x, step)
   self:back(passes, i + 1, own, step * p.r)
   self:add("for (int k = 1; k <= %d; k++) {", floor(p.r / 2))
   self.depth = "      "
-  self:add("%s *const re = ur + (k - 1) * %d * cols, *const im = ui + (k - 1) * %d * cols;", primitives.stored[t], p.rows, p.rows)
+  self:add("%s *const re = ur + (k - 1) * %d * cols, *const im = ui + (k - 1) * %d * cols;", primitives.stored[t],
+    p.rows, p.rows)
   self:add("ty_fft_%s s = {re, im, more, more + %d * cols};", t, p.rows)
   self:add("ty_fft_fold_%s(%d, %d, k, s.ar, s.ai, h.ar, h.ai, %d, cols);", t, p.n, p.r, step)
   self:add("ty_fft_conjugate_%s(&s);", t)
@@ -273,7 +280,8 @@ function Job:back(passes, i, x, step)
   self:add("for (int64_t l = 0; s.ai != re && l < %d * cols; l++) re[l] = s.ai[l], im[l] = s.ar[l];", p.m)
   self.depth = "    "
   self:add "}"
-  self:add("ty_fft_real_%s(1, %d, %d, cols, %s, %s, ur, ui, %d * cols, w + %d, %s * 2);", t, p.r, p.m, x, own, p.rows, p.at,
+  self:add("ty_fft_real_%s(1, %d, %d, cols, %s, %s, ur, ui, %d * cols, w + %d, %s * 2);", t, p.r, p.m, x, own, p.rows,
+    p.at,
     self.one)
 end
 
@@ -339,7 +347,8 @@ function M.fft(step, kit)
   job.one = ("(%s)%s"):format(stored, primitives.double(weight))
   local scale = norm == 1 and 1 / n or norm == 2 and 1 / sqrt(n) or 1
   local function scaled(v) return ("(%s)%s"):format(stored, primitives.double(v)) end
-  -- memory: tables where they are not kept, the four arrays, the half, what passes over real numbers take, what is beside
+  -- memory: tables where they are not kept, the four arrays, the half, what passes over real numbers take, what is
+  -- beside
   local rows = max(plan and plan.rows or passes.last and passes.last.rows or 1, h + 1)
   local whole_x, most = 0, 0
   for _, p in ipairs(passes) do
