@@ -60,14 +60,6 @@ static ExchangeHead head_of(lua_State *L, int n) {
   return h;
 }
 
-void ty_dist_push_call(lua_State *L, const ExchangeHead *h, const Message *m, const Type *t,
-                       int base, int x) {
-  const i64 takes = x ? ty_type_bytes(ty_dist_lent.type(L, h->who, x)) : 0;
-  const i32 number = ty_exchange_call(h, m, takes, ty_type_bytes(t), ty_dist_lent.add_call);
-  if (!number) ty_dist_lent.enter(L, "has more different exchanges than are kept");
-  ty_dist_lent.call(L, h->who, number, t, base, x);
-}
-
 /* records(does) -> whether what is called is captured, for plans. does: what no plan can hold, or nothing. */
 static int l_records(lua_State *L) {
   ty_dist_lent.enter(L, luaL_optstring(L, 1, NULL));

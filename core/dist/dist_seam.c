@@ -30,6 +30,14 @@ i64 ty_dist_number(lua_State *L, int list, int i) {
   return v;
 }
 
+void ty_dist_push_call(lua_State *L, const ExchangeHead *h, const Message *m, const Type *t,
+                       int base, int x) {
+  const i64 takes = x ? ty_type_bytes(ty_dist_lent.type(L, h->who, x)) : 0;
+  const i32 number = ty_exchange_call(h, m, takes, ty_type_bytes(t), ty_dist_lent.add_call);
+  if (!number) ty_dist_lent.enter(L, "has more different exchanges than are kept");
+  ty_dist_lent.call(L, h->who, number, t, base, x);
+}
+
 void ty_dist_functions(lua_State *L, const luaL_Reg *fns) {
   for (const luaL_Reg *f = fns; f->name; f++) {
     lua_getfield(L, LUA_REGISTRYINDEX, SEAM_STATE);

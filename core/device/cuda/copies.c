@@ -134,10 +134,7 @@ static bool await_mark(struct Copies *c, u64 of_block) {
 static bool in_beside(void *to, const void *from, i64 bytes, u64 mark) {
   struct Copies *c = own();
   if (!pinned(&c->slot[0].at, SLOT) || !event_new(&c->made)) return false;
-  if (!ty_cuda.copies &&
-      !ty_cuda_ok(ty_cuda.stream_create(&ty_cuda.copies, STREAM_NON_BLOCKING), "cuStreamCreate"))
-    return false;
-  if (!await_mark(c, mark)) return false;
+  if (!ty_cuda_make_stream(&ty_cuda.copies) || !await_mark(c, mark)) return false;
   const i32 span = ty_cuda_span_on(ty_cuda.copies, SPAN_IN, &ty_cuda_label, bytes);
   bool ok = in_slots(c, to, from, bytes);
   ty_cuda_spanned(span);

@@ -189,9 +189,9 @@ u64 ty_cuda_check(const Stream *s, const Node *n); /* the number of a check to c
 /* The same of the stream's exchange with others, one for each run, whose text is that of ty_cuda_sides.fail. */
 u64 ty_cuda_check_side(const Stream *s);
 bool ty_cuda_checks(const Stream *s); /* one may have failed, and not been told */
-/* As Device says. */
+/* As Device says; false: a wait for all that the stream was asked for tells. */
 void ty_cuda_note(const Stream *s);
-bool ty_cuda_passed(Stream *s, const char **err);
+bool ty_cuda_passed(const Stream *s);
 /* What the stream's word says once all was done that was asked for; its checks are over. False: one has failed. */
 bool ty_cuda_judge(Stream *s, const ErrorWord *e, const char **err);
 /* The stream fails with that text, which is copied: as where a check fails, its kernels do nothing until that is told. False: out
@@ -201,13 +201,24 @@ bool ty_cuda_fail(const Stream *s, const char *text);
 /* --- sides.c: as sides.h says */
 
 extern const Sides ty_cuda_sides;
+
+/* --- wait.c */
+
+enum { SIDE_TEXT = 400 };
+
 /* Until all that the device was asked for is done: every wait for it is this one, but for short ones behind it under a lock. And,
 ** where that may wait for a side, until it does not any more: before calls of the driver that may wait. */
 bool ty_cuda_settle(void);
 void ty_cuda_wait_sides(void);
-bool ty_cuda_settle_event(CUevent e);                   /* the same, up to the event */
-bool ty_cuda_look_apart(CUdeviceptr p, void *y, i64 n); /* what stands there now */
-const char *ty_cuda_side_text(void);                    /* of the failure */
+bool ty_cuda_settle_event(CUevent e); /* the same, up to the event */
+/* Of sides: the device's stream may wait for one from now on; who waits for them, as Sides.watch; why they failed. */
+void ty_cuda_may_wait(void);
+void ty_cuda_watch(int n, void (*wait)(int n, int (*idle)(int n)));
+char *ty_cuda_side_text(void);
+/* A stream, if it is not made yet; the device's that waits for nobody, or NULL; what stands there now, by that one. */
+bool ty_cuda_make_stream(CUstream *s);
+CUstream ty_cuda_apart(void);
+bool ty_cuda_look_apart(CUdeviceptr p, void *y, i64 n);
 
 /* --- launch.c: PTX text to a function, and its launches */
 

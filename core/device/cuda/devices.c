@@ -46,7 +46,9 @@ static Receipt receive(const Device *from, void *to, const void *x, i64 bytes, S
     return ON(n), ty_cuda_perform(j, buf, scalar, panels, s, err); \
   } \
   static void note_##n(const Stream *s) { ON(n), ty_cuda_note(s); } \
-  static bool passed_##n(Stream *s, const char **err) { return ON(n), ty_cuda_passed(s, err); } \
+  static bool passed_##n(Stream *s, const char **err) { \
+    return ON(n), ty_cuda_passed(s) || ty_cuda_wait(s, err); \
+  } \
   static void begin_##n(void) { ON(n), ty_batch_begin(); } \
   static void end_##n(DeviceRun *run) { ON(n), ty_batch_end(run); } \
   static const Machine machine_##n = {.name = "cuda", \
