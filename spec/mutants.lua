@@ -1046,7 +1046,7 @@ local M = {
   { file = "kernels/fft_micro.h", what = "places behind the last of a line are written by the pass back to real numbers",
     from = "if (TY_LIKELY(count >= VL)) AT(y) = v;", to = "if (TY_LIKELY(count >= 0)) AT(y) = v;" },
   { file = "lua/tycho/export/butterflies.lua", what = "exported C conjugates nothing of an odd real transform",
-    from = "hi[at + c] = ui[l * cols + c] * sign;", to = "hi[at + c] = ui[l * cols + c];" },
+    from = "hi[at + c] = ui[l * cols + c] * sign;", to = "hi[at + c] = ui[l * cols + c] * (sign * sign);" },
   { file = "core/device/cuda/ptx_fft.c", what = "cuda: a butterfly of eight turns its middle output the other way",
     from = "x[5] = (Pair){t2.im, minus(f, t2.re)};", to = "x[5] = (Pair){t2.im, t2.re};" },
   { file = "core/device/cuda/ptx_fft.c", what = "cuda: lines that shared memory holds lack the wait after a pass",

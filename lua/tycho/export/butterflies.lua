@@ -82,9 +82,8 @@ TY_INLINE void ty_fft_turn_@S(@T *re, @T *im, @T wr, @T wi) {
   *re = a - b, *im = c + d;
 }
 /* a[i cols + c] = x[i row + c col], the imaginary part `far` behind; 0: there is none. */
-TY_SPARE void ty_fft_gather_@S(@T *restrict ar, @T *restrict ai, int64_t n, int64_t cols, const @T *restrict x,
-  int64_t far,
-                             int64_t row, int64_t col) {
+TY_APART void ty_fft_gather_@S(@T *restrict ar, @T *restrict ai, int64_t n, int64_t cols, const @T *restrict x,
+                               int64_t far, int64_t row, int64_t col) {
   if (col == 2 && far == 1) {
     for (int64_t i = 0; i < n; i++) {
       TY_FREE
@@ -108,8 +107,8 @@ TY_SPARE void ty_fft_gather_@S(@T *restrict ar, @T *restrict ai, int64_t n, int6
   }
 }
 /* y[i row + c col] = a[i cols + c] times `by`. */
-TY_SPARE void ty_fft_scatter_@S(@T *restrict y, int64_t far, int64_t row, int64_t col, const @T *restrict ar,
-                              const @T *restrict ai, int64_t n, int64_t cols, @T by) {
+TY_APART void ty_fft_scatter_@S(@T *restrict y, int64_t far, int64_t row, int64_t col, const @T *restrict ar,
+                                const @T *restrict ai, int64_t n, int64_t cols, @T by) {
   if (col == 2 && far == 1) {
     for (int64_t i = 0; i < n; i++) {
       TY_FREE

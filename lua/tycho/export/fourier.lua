@@ -14,6 +14,7 @@ local floor, sqrt, max = math.floor, math.sqrt, math.max
 local text = sizes.text
 local DIRECT, MOST, ODD_MOST = 2 ^ 14, 19, 53 -- as in core/device/fft_plan.h
 local LANES, FEW_LINES, SHORT_LINE = 16, 4, 128
+local PAGE = 4096 -- addresses that differ by so many bytes share their places in a cache
 
 local M = {}
 
@@ -291,6 +292,12 @@ local function product_from(list, from, to)
   return n
 end
 
+--- Numbers from one of the four arrays to the next: long ones lie a quarter of a page apart.
+local function apart(count, bytes)
+  if count * bytes < 2 * PAGE then return count end
+  return count + (PAGE / 4 - count * bytes) % PAGE / bytes
+end
+
 --- Whether lines go one by one.
 local function is_one_by_one(radices, n, outer, inner)
   local lines = inner == 1 and outer or inner
@@ -350,6 +357,7 @@ function M.fft(step, kit)
   -- memory: tables where they are not kept, the four arrays, the half, what passes over real numbers take, what is
   -- beside
   local rows = max(plan and plan.rows or passes.last and passes.last.rows or 1, h + 1)
+  local each = apart(rows * cols, bytes)
   local whole_x, most = 0, 0
   for _, p in ipairs(passes) do
     whole_x, most = whole_x + p.n, max(most, (p.r + 1) * p.rows)
@@ -378,7 +386,7 @@ function M.fft(step, kit)
   end
   kit.add "  if (claimed) ty_ready(&once);"
   kit.add "}"
-  kit.add("%s *const aside = area + %d;", stored, (4 * rows + (odd and 2 * (h + 1) + whole_x + 2 * most or 0)) * cols)
+  kit.add("%s *const aside = area + %d;", stored, 4 * each + (odd and 2 * (h + 1) + whole_x + 2 * most or 0) * cols)
   kit.add "(void)aside, (void)w;"
   -- groups of lines
   local nx, ny = gives and h + 1 or n, takes and h + 1 or n
@@ -392,7 +400,7 @@ function M.fft(step, kit)
   job:add("const %s *x = %s + (o * %d * inner + first%s) * %d;", stored, from, nx, inner == 1 and " * " .. nx or "", px)
   job:add("%s *y = %s + (o * %d * inner + first%s) * %d;", stored, to, ny, inner == 1 and " * " .. ny or "", py)
   job:add "(void)cols, (void)x, (void)y;"
-  job:arrays("s", t, "area", rows * cols)
+  job:arrays("s", t, "area", each)
   job:add "(void)s;"
   local xcol, ycol = inner == 1 and nx * px or px, inner == 1 and ny * py or py
   --- Text of what moves `count` numbers between a tensor and the arrays.
@@ -420,8 +428,8 @@ function M.fft(step, kit)
     end
   end
   if odd then
-    job:add("ty_fft_%s h = {area + %d, area + %d, NULL, NULL};", t, 4 * rows * cols, (4 * rows + h + 1) * cols)
-    job:add("%s *const x0 = area + %d, *const ur = x0 + %d;", stored, (4 * rows + 2 * (h + 1)) * cols, whole_x * cols)
+    job:add("ty_fft_%s h = {area + %d, area + %d, NULL, NULL};", t, 4 * each, 4 * each + (h + 1) * cols)
+    job:add("%s *const x0 = area + %d, *const ur = x0 + %d;", stored, 4 * each + 2 * (h + 1) * cols, whole_x * cols)
     local room, widest = 0, 0
     for _, p in ipairs(passes) do room, widest = max(room, floor(p.r / 2) * p.rows), max(widest, p.rows) end
     job:add("%s *const ui = ur + %d, *const more = ui + %d;", stored, room * cols, room * cols)
@@ -463,7 +471,7 @@ function M.fft(step, kit)
     scatter("y", re, im, n, "1", "2 * inner", scale, 0)
   end
   kit.add "  }"
-  local area = (4 * rows + (odd and 2 * (h + 1) + whole_x + 2 * most or 0)) * cols + more
+  local area = 4 * each + (odd and 2 * (h + 1) + whole_x + 2 * most or 0) * cols + more
   return kit.aligned(64 + size * bytes + max(area * bytes, job.wide * 8 + 64))
 end
 

@@ -66,12 +66,14 @@ M.head = [[
 #define TY_INLINE static inline __attribute__((always_inline, unused))
 #define TY_STEP static __attribute__((noinline))
 #define TY_SPARE static __attribute__((unused))
+#define TY_APART static __attribute__((noinline, unused)) /* vectors of its loops are better where nothing is known */
 #define TY_ALIAS __attribute__((may_alias))
 #define TY_KNOWN(x) __builtin_constant_p(x)
 #else
 #define TY_INLINE static inline
 #define TY_STEP static
 #define TY_SPARE static
+#define TY_APART static
 #define TY_ALIAS
 #define TY_KNOWN(x) 0
 #endif
