@@ -161,4 +161,26 @@ describe("a value that is computed again", function()
     assert.equal(2 * 64 * 64 * 4, ty.stats().memory.used - before) -- y, and the product or what sin was given
     assert.truthy(y.requires_grad)
   end)
+
+  it("leaves f32's gradients as they are under each precision, compiled or not", function()
+    local was = ty.precision()
+    local function gradient(precision, compiled)
+      ty.manual_seed(1)
+      local w, x = leaf(8, 8), ty.randn(7, 8)
+      local function pass(v) return ty.gelu(v:matmul(w)):tanh() end
+      local f = compiled and ty.compile(pass) or pass
+      ty.precision(precision)
+      for _ = 1, 3 do
+        w.grad = nil
+        f(f(x)):sum():backward()
+      end
+      ty.precision(was)
+      return w.grad
+    end
+    local want = gradient("exact", false)
+    for _, precision in ipairs { "exact", "fast", "tf32" } do
+      H.same(want, gradient(precision, false), precision)
+      H.same(want, gradient(precision, true), precision .. ", compiled")
+    end
+  end)
 end)

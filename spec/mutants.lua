@@ -491,6 +491,8 @@ local M = {
   { file = "docs/blocks.lua", what = "a page may show what its code does not print",
     from = "if b.out:match(\"^\" .. pattern .. \"$\") then return nil end", to = "do return nil end" },
 
+  { file = "core/lua/lua_settings.c", what = "a precision lets kernels contract, too",
+    from = "S->reduced = (u8)i;", to = "S->reduced = (u8)i, S->fast = i > 0;" },
   { file = "core/lua/lua_slice.c", what = "a call in slices takes no notice of a field that was set meanwhile",
     from = "same &= is_unchanged(L, now + i, s->olds + i);\n", to = "" },
   { file = "core/lua/lua_slice.c", what = "a call in slices writes over what was written meanwhile",

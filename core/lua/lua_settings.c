@@ -56,7 +56,6 @@ static int l_precision(lua_State *L) {
                           "precision: argument 1 must be \"exact\", \"fast\" or \"tf32\", got %s",
                           ty_lua_show(L, 1));
     S->reduced = (u8)i;
-    S->fast = i > 0;
     S->amx = i > 0 && ty_bf16_unit();
   }
   lua_pushstring(L, names[S->reduced]);
