@@ -74,12 +74,10 @@ local function transforms(kind, dtype, sizes, dim)
     { dtype = dtype }))
 end
 for _, dtype in ipairs { "f32", "f64" } do
-  for _, n in ipairs { 16, 64, 256, 1000, 1024, 1080, 4096, 15000, 16384, 65536, 97, 1009 } do
-    transforms("fft", dtype, { 1, n }, 2)
-  end
-  for _, n in ipairs { 8, 15, 64, 100, 243, 512, 1000, 97 } do transforms("fft", dtype, { 64, n }, 2) end
-  for _, n in ipairs { 64, 100, 1024, 97 } do
-    transforms("ifft", dtype, { 64, n }, 2)
+  for _, n in ipairs { 64, 1000, 1024, 15000, 65536, 1009 } do transforms("fft", dtype, { 1, n }, 2) end
+  for _, n in ipairs { 8, 100, 512, 97 } do transforms("fft", dtype, { 64, n }, 2) end
+  transforms("ifft", dtype, { 64, 1024 }, 2)
+  for _, n in ipairs { 100, 1024 } do
     transforms("fft", dtype, { n, 64 }, 1)
     for _, kind in ipairs { "rfft", "irfft" } do
       transforms(kind, dtype, { 1, n }, 2)
@@ -87,11 +85,8 @@ for _, dtype in ipairs { "f32", "f64" } do
       transforms(kind, dtype, { n, 64 }, 1)
     end
   end
-  for _, n in ipairs { 75, 625, 1001, 177 } do
-    for _, kind in ipairs { "rfft", "irfft" } do
-      transforms(kind, dtype, { 1, n }, 2)
-      transforms(kind, dtype, { 64, n }, 2)
-    end
+  for _, n in ipairs { 625, 1001, 177 } do
+    for _, kind in ipairs { "rfft", "irfft" } do transforms(kind, dtype, { 64, n }, 2) end
   end
   row("fft2_" .. dtype, function(x) return real(fft.fft2(pairs_of(x))) end, ty.randn({ 128, 128, 2 },
     { dtype = dtype }))

@@ -324,6 +324,8 @@ describe("exported operations", function()
     end
     check(function(v, w) return ty.view_as_real(ty.fft.fft(v)), ty.view_as_real(ty.fft.rfft(w)) end,
       { ty.randn(17280), ty.randn(8209) })
+    check(function(v, w) return ty.view_as_real(ty.fft.rfft(v, nil, 1)), ty.fft.irfft(ty.view_as_complex(w), 177, 1) end,
+      { ty.randn(177, 5, { dtype = "f64" }), ty.randn(89, 5, 2, { dtype = "f64" }) })
   end)
 
   it("attend in the canonical order", function()

@@ -619,7 +619,7 @@ static void ty_fft_real_@S(int back, int r, int64_t m, int64_t cols, @T *x, @T *
   else ty_fft_over_@S(ty_fft_lanes, back, r, m, cols, x, v, ur, ui, step, turn, by);
 }
 /* Number k + r l of a transform of n in u, and in its half, whose rows are `step` apart. */
-TY_SPARE void ty_fft_unfold_@S(int64_t n, int64_t r, int64_t k, const @T *restrict ur, const @T *restrict ui,
+TY_APART void ty_fft_unfold_@S(int64_t n, int64_t r, int64_t k, const @T *restrict ur, const @T *restrict ui,
                                @T *restrict hr, @T *restrict hi, int64_t step, int64_t cols) {
   for (int64_t l = 0; l < n / r; l++) {
     const int64_t own = k + r * l, at = (2 * own > n ? n - own : own) * step * cols;
@@ -627,7 +627,7 @@ TY_SPARE void ty_fft_unfold_@S(int64_t n, int64_t r, int64_t k, const @T *restri
     for (int64_t c = 0; c < cols; c++) hr[at + c] = ur[l * cols + c], hi[at + c] = ui[l * cols + c] * sign;
   }
 }
-TY_SPARE void ty_fft_fold_@S(int64_t n, int64_t r, int64_t k, @T *restrict ur, @T *restrict ui, const @T *restrict hr,
+TY_APART void ty_fft_fold_@S(int64_t n, int64_t r, int64_t k, @T *restrict ur, @T *restrict ui, const @T *restrict hr,
                              const @T *restrict hi, int64_t step, int64_t cols) {
   for (int64_t l = 0; l < n / r; l++) {
     const int64_t own = k + r * l, at = (2 * own > n ? n - own : own) * step * cols;
