@@ -162,7 +162,7 @@ describe("a rank", function()
   local function fails(how, sentence, code)
     for _, mpi in ipairs(MPIS) do
       if mpi.there and (mpi == some or how == "kill" or H.long) then
-        local out, status = ranks(mpi, 3, ("'%s' %s"):format(path, how), "TYCHO_DIST_GRACE=0.3")
+        local out, status = ranks(mpi, 3, ("'%s' %s"):format(path, how), "TYCHO_DIST_GRACE=2")
         assert.equal(code, status, out)
         for _, r in ipairs { 0, 2 } do
           assert.equal(1, count(out, ("[%d] first: "):format(r)), out)
@@ -177,7 +177,7 @@ describe("a rank", function()
   local function step_fails(how, sentence, code, only)
     for _, mpi in ipairs(MPIS) do
       if mpi.there and (mpi == (only or some) or how == "kill" or H.long) then
-        local out, status = ranks(mpi, 3, ("'%s' %s"):format(step_path, how), "TYCHO_DIST_GRACE=0.3")
+        local out, status = ranks(mpi, 3, ("'%s' %s"):format(step_path, how), "TYCHO_DIST_GRACE=2")
         assert.equal(code, status, out)
         for _, r in ipairs { 0, 2 } do
           for _, text in ipairs { "whole: true", "kept: true" } do
@@ -230,7 +230,7 @@ describe("a rank", function()
       if ok then ok, message = pcall(dist.barrier) end
       print(ok, message)
     ]])
-    local out = ranks(some, 3, ("'%s'"):format(script), "TYCHO_DIST_GRACE=0.3")
+    local out = ranks(some, 3, ("'%s'"):format(script), "TYCHO_DIST_GRACE=2")
     local told = "recv: rank 0 has sent another dtype or other sizes than option like has\n"
     assert.equal(2, count(out, "barrier: rank 1 has left a step undone: " .. told), out)
     assert.truthy(out:find("%[1%] false\t[^\n]*expects.lua:%d+: " .. told), out)
@@ -265,7 +265,7 @@ end
 local build = H.root .. (os.getenv "TYCHO_BUILD" or "build")
 local soft = some and exists(build .. "/spec/libcuda.so") and exists(build .. "/spec/soft_nccl.so")
 local on_devices = ("DIST_DEVICE=cuda TYCHO_CUDA_DRIVER='%s/spec/libcuda.so' TYCHO_NCCL='%s/spec/soft_nccl.so' TMPDIR='%s' " ..
-  "TYCHO_CACHE=off TYCHO_NVJITLINK=off TYCHO_CUDA_LATE=0 TYCHO_DIST_GRACE=0.3"):format(build, build, folder)
+  "TYCHO_CACHE=off TYCHO_NVJITLINK=off TYCHO_CUDA_LATE=0 TYCHO_DIST_GRACE=2"):format(build, build, folder)
 
 describe("tensors of CUDA devices", function()
   local probe = soft and it or pending
