@@ -308,16 +308,19 @@ prelude.family("fft_mix_@S", prelude.FLOATS, {}, [[
 /* y = base + x[0] w[0] + x[1] w[1] + .., h of them, in this order. */
 TY_INLINE void ty_fft_mix_@S(int64_t lanes, int h, @T *restrict y, const @T *restrict base, @T (*x)[16], const @T *w) {
   int i = 1;
+  TY_FREE
   for (int64_t l = 0; l < lanes; l++) {
     const @T first = x[0][l] * w[0];
     y[l] = base ? base[l] + first : first;
   }
   for (; i + 2 < h; i += 3)
+    TY_FREE
     for (int64_t l = 0; l < lanes; l++) {
       const @T a = x[i][l] * w[i], b = x[i + 1][l] * w[i + 1], c = x[i + 2][l] * w[i + 2];
       y[l] = ((y[l] + a) + b) + c;
     }
   for (; i < h; i++)
+    TY_FREE
     for (int64_t l = 0; l < lanes; l++) {
       const @T a = x[i][l] * w[i];
       y[l] = y[l] + a;
@@ -332,15 +335,18 @@ TY_INLINE void ty_fft_wide_@S(int r, int64_t lanes, const @T *restrict xr, const
                               const @T *restrict w, int64_t ws, int64_t wo) {
   const int h = r / 2;
   @T sr[9][16], si[9][16], dr[9][16], di[9][16], mr[16], mi[16], nr[16], ni[16];
+  TY_FREE
   for (int64_t l = 0; l < lanes; l++) mr[l] = xr[l], mi[l] = xi[l];
   for (int k = 1; k <= h; k++) {
     const int64_t a = k * xs, b = (r - k) * xs;
+    TY_FREE
     for (int64_t l = 0; l < lanes; l++) {
       sr[k - 1][l] = xr[a + l] + xr[b + l], si[k - 1][l] = xi[a + l] + xi[b + l];
       dr[k - 1][l] = xr[a + l] - xr[b + l], di[k - 1][l] = xi[a + l] - xi[b + l];
       mr[l] = mr[l] + sr[k - 1][l], mi[l] = mi[l] + si[k - 1][l];
     }
   }
+  TY_FREE
   for (int64_t l = 0; l < lanes; l++) yr[l * yo] = mr[l], yi[l * yo] = mi[l];
   for (int k = 1; k <= h; k++) {
     const @T *c = turn + (k - 1) * h;
@@ -550,13 +556,16 @@ TY_INLINE void ty_fft_halve_@S(int64_t lanes, int r, const @T *restrict x, int64
                                int64_t wo) {
   const int h = r / 2;
   @T sum[26][16], less[26][16], re[16], im[16];
+  TY_FREE
   for (int64_t l = 0; l < lanes; l++) re[l] = x[l];
   for (int k = 1; k <= h; k++)
+    TY_FREE
     for (int64_t l = 0; l < lanes; l++) {
       const @T a = x[k * far + l], b = x[(r - k) * far + l];
       sum[k - 1][l] = a + b, less[k - 1][l] = a - b;
       re[l] = re[l] + sum[k - 1][l];
     }
+  TY_FREE
   for (int64_t l = 0; l < lanes; l++) v[l] = re[l];
   for (int k = 0; k < h; k++, ur += step, ui += step) {
     ty_fft_mix_@S(lanes, h, re, x, sum, turn + k * h);
@@ -575,6 +584,7 @@ TY_INLINE void ty_fft_unite_@S(int64_t lanes, int r, @T *restrict y, int64_t far
                                const @T *restrict w, int64_t ws, int64_t wo, @T by) {
   const int h = r / 2;
   @T re[26][16], im[26][16], all[16], less[16];
+  TY_FREE
   for (int64_t l = 0; l < lanes; l++) all[l] = v[l];
   for (int k = 0; k < h; k++, ur += step, ui += step) {
     TY_FREE
@@ -590,10 +600,12 @@ TY_INLINE void ty_fft_unite_@S(int64_t lanes, int r, @T *restrict y, int64_t far
       all[l] = all[l] + c;
     }
   }
+  TY_FREE
   for (int64_t l = 0; l < lanes; l++) y[l] = all[l];
   for (int k = 1; k <= h; k++) {
     ty_fft_mix_@S(lanes, h, all, v, re, turn + (k - 1) * h);
     ty_fft_mix_@S(lanes, h, less, NULL, im, turn + h * h + (k - 1) * h);
+    TY_FREE
     for (int64_t l = 0; l < lanes; l++) y[k * far + l] = all[l] - less[l], y[(r - k) * far + l] = all[l] + less[l];
   }
 }

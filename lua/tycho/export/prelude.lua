@@ -84,7 +84,7 @@ M.head = [[
 #endif
 #if defined(__clang__) /* of a loop whose rounds have nothing to do with each other */
 #pragma clang diagnostic ignored "-Wpass-failed"
-#define TY_FREE _Pragma("clang loop vectorize(assume_safety)")
+#define TY_FREE _Pragma("clang loop vectorize(assume_safety) vectorize_width(8) interleave_count(2) unroll(disable)")
 #elif defined(__GNUC__)
 #define TY_FREE _Pragma("GCC ivdep")
 #else
