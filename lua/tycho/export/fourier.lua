@@ -105,9 +105,18 @@ local function plan_of(t, n, one, take)
   return p
 end
 
+--- Numbers from one of the four arrays to the next: long ones lie a quarter of a page apart.
+local function apart(count, bytes)
+  if count * bytes < 2 * PAGE then return count end
+  return count + (PAGE / 4 - count * bytes) % PAGE / bytes
+end
+
+--- From one array to the next of the columns of a plan that is split.
+local function columns(p) return apart(LANES * p.second.n, primitives.bytes[p.t]) end
+
 --- Elements of scratch of a plan's own type beside the four arrays that it works on.
 local function beside(p)
-  if p.way == "split" then return 2 * p.n + 4 * LANES * p.second.n end
+  if p.way == "split" then return 2 * p.n + 4 * columns(p) end
   return p.sub and beside(p.sub) or 0
 end
 
@@ -202,7 +211,7 @@ function Job:split(p, w, aside, x, y, by)
   self:add("const %s *from = %s;", stored, x[1])
   self:add("%s *to = %s, *mid = %s;", stored, y[1], aside)
   self:add("const int64_t far = %s, row = %s, back = %s, step = %s;", x[2], x[3], y[2], y[3])
-  self:arrays("s", t, ("(mid + %d)"):format(2 * p.n), LANES * n2)
+  self:arrays("s", t, ("(mid + %d)"):format(2 * p.n), columns(p))
   self:add("for (int64_t j = 0; j < %d; j += ty_fft_lanes) {", n2)
   self:add("  const int64_t cols = %d - j < ty_fft_lanes ? %d - j : ty_fft_lanes;", n2, n2)
   self:add("  ty_fft_gather_%s(s.ar, s.ai, %d, cols, from + j * row, far, %d * row, row);", t, n1, n2)
@@ -290,12 +299,6 @@ local function product_from(list, from, to)
   local n = 1
   for d = from, to do n = n * list[d] end
   return n
-end
-
---- Numbers from one of the four arrays to the next: long ones lie a quarter of a page apart.
-local function apart(count, bytes)
-  if count * bytes < 2 * PAGE then return count end
-  return count + (PAGE / 4 - count * bytes) % PAGE / bytes
 end
 
 --- Whether lines go one by one.
