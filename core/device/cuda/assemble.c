@@ -5,6 +5,7 @@
 ** Both may be asked by several threads at once.
 */
 #include "base/system.h"
+#include "device/cuda/library.h"
 #include "device/cuda/assemble.h"
 #include "device/cuda/cuda.h"
 
@@ -37,13 +38,8 @@ static Lock lock = LOCK_INIT;
 static u32 version[2];
 static Once once = ONCE_INIT;
 
-static bool load_jit(void) {
-  const char *named = getenv("TYCHO_NVJITLINK");
-  const char *const usual[] = {"libnvJitLink.so.13", "libnvJitLink.so.12", "libnvJitLink.so", NULL};
-  const char *const only[] = {named, NULL};
-  if (named && (!*named || !strcmp(named, "off"))) return false;
-  void *library = ty_library_open(named ? only : usual), *p;
-  if (!library) return false;
+static bool take(void *library) {
+  void *p;
 #define _(field, symbol, args) \
   if (!(p = ty_library_symbol(library, symbol))) return false; \
   memcpy(&jit.field, &p, sizeof p);
@@ -53,7 +49,9 @@ static bool load_jit(void) {
 }
 
 static void choose(void) {
-  has_jit = load_jit();
+  static const char *const usual[] = {"libnvJitLink.so.13", "libnvJitLink.so.12", "libnvJitLink.so",
+                                      NULL};
+  has_jit = ty_cuda_library("TYCHO_NVJITLINK", usual, take);
   if (has_jit) jit.version(&version[0], &version[1]);
 }
 

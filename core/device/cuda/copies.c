@@ -65,10 +65,6 @@ static bool is_idle(CUstream s) {
   return ty_cuda_ok(ty_cuda.stream_wait(s), "cuStreamSynchronize");
 }
 
-static bool event_new(CUevent *e) {
-  return *e || ty_cuda_ok(ty_cuda.event_create(e, EVENT_WITHOUT_TIME), "cuEventCreate");
-}
-
 static bool pinned(char **at, size_t bytes) {
   void *p = *at;
   if (!p && !ty_cuda.host_allocate(&p, bytes)) *at = p;
@@ -104,7 +100,7 @@ static struct Slot *slot_next(struct Copies *c) {
   if (!pinned(&s->at, SLOT)) c->next = 0, s = &c->slot[0];
   if (!s->at || (s->read && !ty_cuda_settle_event(s->read))) return NULL;
   c->next = (c->next + 1) % SLOTS;
-  return event_new(&s->read) ? s : NULL;
+  return ty_cuda_make_event(&s->read) ? s : NULL;
 }
 
 static bool in_slots(struct Copies *c, char *to, const char *from, i64 bytes) {
@@ -124,7 +120,7 @@ static bool await_mark(struct Copies *c, u64 of_block) {
   const u64 now = ++ty_cuda_marks[ty_cuda.ordinal], oldest = now < MARKS ? 1 : now - MARKS + 1,
             mark = TY_MAX(TY_MIN(of_block, now), oldest);
   CUevent *e = &c->mark[now % MARKS];
-  if (!event_new(e) || !record(*e, ty_cuda.stream)) return false;
+  if (!ty_cuda_make_event(e) || !record(*e, ty_cuda.stream)) return false;
   c->counts.beside++;
   c->counts.ahead += of_block < now;
   return of_block == MARK_NONE || await(ty_cuda.copies, c->mark[mark % MARKS]);
@@ -133,7 +129,7 @@ static bool await_mark(struct Copies *c, u64 of_block) {
 /* Under the lock: by the stream of copies. */
 static bool in_beside(void *to, const void *from, i64 bytes, u64 mark) {
   struct Copies *c = own();
-  if (!pinned(&c->slot[0].at, SLOT) || !event_new(&c->made)) return false;
+  if (!pinned(&c->slot[0].at, SLOT) || !ty_cuda_make_event(&c->made)) return false;
   if (!ty_cuda_make_stream(&ty_cuda.copies) || !await_mark(c, mark)) return false;
   const i32 span = ty_cuda_span_on(ty_cuda.copies, SPAN_IN, &ty_cuda_label, bytes);
   bool ok = in_slots(c, to, from, bytes);
@@ -251,12 +247,8 @@ static void meet(Cuda *other) {
 
 /* The device's stream up to here, as what another's may wait for; its context is current. */
 static CUevent mark(void) {
-  if (!ty_cuda.event &&
-      !ty_cuda_ok(ty_cuda.event_create(&ty_cuda.event, EVENT_WITHOUT_TIME), "cuEventCreate"))
-    return NULL;
-  return ty_cuda_ok(ty_cuda.event_record(ty_cuda.event, ty_cuda.stream), "cuEventRecord")
-             ? ty_cuda.event
-             : NULL;
+  const bool ok = ty_cuda_make_event(&ty_cuda.event) && record(ty_cuda.event, ty_cuda.stream);
+  return ok ? ty_cuda.event : NULL;
 }
 
 /* The thread's device waits for that event. */

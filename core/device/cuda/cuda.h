@@ -215,8 +215,9 @@ bool ty_cuda_settle_event(CUevent e); /* the same, up to the event */
 void ty_cuda_may_wait(void);
 void ty_cuda_watch(int n, void (*wait)(int n, int (*idle)(int n)));
 char *ty_cuda_side_text(void);
-/* A stream, if it is not made yet; the device's that waits for nobody, or NULL; what stands there now, by that one. */
+/* A stream, an event without a time, if it is not made yet; the device's stream that waits for nobody, or NULL; what stands there now, by that one. */
 bool ty_cuda_make_stream(CUstream *s);
+bool ty_cuda_make_event(CUevent *e);
 CUstream ty_cuda_apart(void);
 bool ty_cuda_look_apart(CUdeviceptr p, void *y, i64 n);
 

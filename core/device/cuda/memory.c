@@ -301,8 +301,7 @@ void ty_cuda_note(const Stream *s) {
   if (!ty_cuda_enter()) return;
   ty_lock(&lock);
   struct Watched *w = watched_of(s);
-  const bool ok = (w->noted_at || ty_cuda_ok(ty_cuda.event_create(&w->noted_at, EVENT_WITHOUT_TIME),
-                                             "cuEventCreate")) &&
+  const bool ok = ty_cuda_make_event(&w->noted_at) &&
                   ty_cuda_ok(ty_cuda.event_record(w->noted_at, ty_cuda.stream), "cuEventRecord");
   if (ok) w->noted = last_check(w);
   ty_unlock(&lock);

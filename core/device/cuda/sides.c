@@ -27,10 +27,6 @@ static bool enter(int n) {
   return ty_cuda_enter();
 }
 
-static bool make_event(CUevent *e) {
-  return *e || ty_cuda_ok(ty_cuda.event_create(e, EVENT_WITHOUT_TIME), "cuEventCreate");
-}
-
 /* The word, which is 0. */
 static bool make_word(struct Beside *b) {
   if (b->broken) return true;
@@ -44,7 +40,8 @@ static bool make_word(struct Beside *b) {
 static void *open_side(int n, int i) {
   if (i < 0 || i >= SIDES_MOST || !enter(n)) return NULL;
   struct Beside *b = own();
-  const bool ok = make_word(b) && ty_cuda_make_stream(&b->stream[i]) && make_event(&b->ready) &&
+  const bool ok = make_word(b) && ty_cuda_make_stream(&b->stream[i]) &&
+                  ty_cuda_make_event(&b->ready) &&
                   ty_cuda_ok(ty_cuda.event_record(b->ready, ty_cuda.stream), "cuEventRecord") &&
                   ty_cuda_ok(ty_cuda.stream_await(b->stream[i], b->ready, 0), "cuStreamWaitEvent");
   return ok ? b->stream[i] : NULL;
@@ -54,7 +51,7 @@ static void *mark_side(int n, int i) {
   ty_cuda_use(&ty_cuda_all[n]);
   struct Beside *b = own();
   CUevent e = b->nspare ? b->spare[--b->nspare] : NULL;
-  if (!ty_cuda_enter() || !make_event(&e)) return NULL;
+  if (!ty_cuda_enter() || !ty_cuda_make_event(&e)) return NULL;
   return ty_cuda_ok(ty_cuda.event_record(e, b->stream[i]), "cuEventRecord") ? e : NULL;
 }
 

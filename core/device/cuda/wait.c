@@ -21,6 +21,10 @@ bool ty_cuda_make_stream(CUstream *s) {
   return *s || ty_cuda_ok(ty_cuda.stream_create(s, STREAM_NON_BLOCKING), "cuStreamCreate");
 }
 
+bool ty_cuda_make_event(CUevent *e) {
+  return *e || ty_cuda_ok(ty_cuda.event_create(e, EVENT_WITHOUT_TIME), "cuEventCreate");
+}
+
 CUstream ty_cuda_apart(void) {
   struct Waiting *w = own();
   return ty_cuda_make_stream(&w->apart) ? w->apart : NULL;
