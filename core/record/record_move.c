@@ -382,8 +382,7 @@ bool ty_record_fft(State *S, const char *who, const Tensor *x, int dim, int kind
     if (a < 0) return false;
     Node node = ty_node_new(OP_FFT, &t, a, -1, -1);
     node.arg.k = dim;
-    const bool fast = t.device && S->reduced && kind <= FFT_REAL;
-    node.arg.k2 = kind + 8 * norm + (fast ? FFT_LIBRARY : 0);
+    node.arg.k2 = kind + 8 * norm + (t.device && S->reduced ? FFT_LIBRARY : 0);
     if (!ty_record_finish(S, b, ty_node_append(b, &node), y, who)) return false;
   }
   if (TY_LIKELY(!S->tracks)) return true;

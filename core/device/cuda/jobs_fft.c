@@ -337,6 +337,20 @@ static void put_scales(const Fft *f, i64 *block, double weight) {
   block[FFT_ALONE / 8] = f->shape.n % 2 ? -1 : f->shape.n / 2;
 }
 
+bool ty_cuda_fft_half(const FftShape *s, void *from, void *to, double weight, Stream *stream) {
+  Fft f = {.dtype = s->dtype,
+           .size = ty_dtypes[s->dtype].bytes,
+           .shape = *s,
+           .stream = stream,
+           .ok = true};
+  const i64 h = s->n / 2 + 1;
+  Block b = {[FFT_COLS / 8] = s->inner, [FFT_N / 8] = h};
+  put_scales(&f, b, weight);
+  step(&f, FFT_HALF_LINES, 0, 0, s->outer * h * s->inner, (Parts){from, (char *)from + f.size},
+       (Parts){to, (char *)to + f.size}, b);
+  return f.ok;
+}
+
 /* Lines first to first + cols. */
 static void lines(Fft *f, FftStep which, void *t, i64 count, bool real, bool paired, i64 first,
                   i64 cols, Parts a, bool inverse, double weight) {

@@ -25,7 +25,7 @@ LibraryResult ty_cuda_lt_product(const Gemm *g, const char *a, const char *b, vo
 /* A line, once, where an exact product runs at a small part of what tensor cores give. */
 void ty_cuda_lt_hint(const Gemm *g);
 
-/* --- cufft.c: numbers there and back, and real ones, as FftShape says. FAILED: out of memory. */
+/* --- cufft.c: transforms as FftShape says. FAILED: out of memory. */
 LibraryResult ty_cuda_fft_by_library(const FftShape *f, void *from, void *to, Stream *s);
 
 /* --- cusolver.c: SOLVE. False: out of memory, or *err says what else. */
