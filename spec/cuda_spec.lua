@@ -512,6 +512,51 @@ describe("what depends on data, on cuda,", function()
   end)
 end)
 
+describe("long loop programs on cuda", function()
+  local pipe = cuda.soft and io.popen "command -v ptxas || ls /usr/local/cuda/bin/ptxas 2>/dev/null"
+  local there = pipe and pipe:read "*l"
+  if pipe then pipe:close() end
+  local claim = there and it or pending -- ptxas comes with NVIDIA's toolkit
+  claim("take few registers and spill none, rows of many sums and maps of many operands, in graphs, too", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    assert(os.execute(("mkdir '%s'"):format(folder)))
+    cuda.gives("^same\nstatus 0", ("TYCHO_CUDA_PTX='%s'"):format(folder), [[
+      require "spec.cuda"
+      local ty = require "tycho"
+      local x, k, there = {}, {}, {}
+      for i = 1, 18 do
+        x[i], k[i] = ((ty.arange(192, { dtype = "f64" }) * i + 0.5):sin()):reshape(4, 48), i / 8
+        there[i] = x[i]:to "cuda"
+      end
+      local function rows(a, b)
+        local z = (a[1] * b[1] + a[2]):cos()
+        local y = z:sum(2)
+        for i = 3, 18 do y = y * b[i] + (z * a[i] * b[i - 1]):sum(2) end
+        return y, a[1]:sum(1), (a[2] * b[2]):sum(1), (a[3] * 2):sum(1) -- enough for a graph
+      end
+      local function map(a, b)
+        local y = a[1] * b[1]
+        for i = 2, 13 do y = y * b[i] + a[i] end
+        return y
+      end
+      for _, f in ipairs { rows, map } do
+        local g = ty.compile(f)
+        for n = 1, 4 do
+          k[3] = n
+          local want = { f(x, k) }
+          for i, y in ipairs { g(there, k) } do assert(y:to "cpu":equal(want[i])) end
+        end
+      end
+      print "same"]])
+    local assembled = io.popen(("luajit spec/ptxas.lua '%s' 75 90"):format(folder))
+    local text = assembled:read "*a"
+    assembled:close()
+    os.execute(("rm -r '%s'"):format(folder))
+    assert.truthy(text:find "sm_75: (%d+) of %1 texts, at most %d+ registers, 0 bad\n.*sm_90: (%d+) of %2 texts, at most %d+ registers, 0 bad", text)
+  end)
+end)
+
 describe("on the software GPU, accesses are what they must be:", function()
   local soft = cuda.loaded and cuda.driver and cuda.driver:find "spec/libcuda.so" and require "spec.soft_gpu"
   --- Sectors by their ideal, wavefronts of shared memory by theirs, requests and warp instructions for 32 elements of x.
