@@ -219,8 +219,6 @@ local M = {
     from = "(t.device && S->reduced ? FFT_LIBRARY : 0)", to = "(t.device ? FFT_LIBRARY : 0)" },
   { file = "core/device/cuda/ptx_program.c", what = "cuda: long loop programs take all registers that two blocks may have",
     from = "G->E.blocks = ty_ptx_live(p, &G->C) <= LIVE_MOST ? PROGRAM_BLOCKS : PROGRAM_BLOCKS - 1;", to = "G->E.blocks = 2;" },
-  { file = "core/device/cuda/machine.c", what = "cuda: a thread has four neighbours of any number of operands",
-    from = "if (!stores || held(p, v, FOURS) > HELD_MOST) {", to = "if (!stores) {" },
   { file = "core/device/cuda/cufft.c", what = "cuda: cuFFT destroys the half that real numbers come from",
     from = "y = transform(&key, f, gives ? copy : from, to);", to = "y = transform(&key, f, from, to);" },
   { file = "core/device/cuda/ptx_fft.c", what = "cuda: cuFFT reads imaginary parts where there are none",
