@@ -1,8 +1,8 @@
 /*
 ** cufft.c -- Fourier transforms under ty.precision "fast", by cuFFT.
 ** In:  lines of complex numbers, there or back, of real ones and halves.  Out: work on the stream. Its file is found by dlopen
-** (TYCHO_CUFFT names another one, `off` does without). NONE where there is none, or it refuses a plan: the caller computes it.
-** Real numbers come from a copy of the half, as the library destroys it and may read imaginary parts where there are none.
+** (TYCHO_CUFFT names another one, `off` does without). NONE where it refuses a plan: the caller computes it. Nothing is scaled; a half
+** that real numbers come from is destroyed.
 ** A plan belongs to a length, where numbers lie, and how many lines there are; its workspace is the device's, for each call.
 */
 #include "base/system.h"
@@ -165,28 +165,19 @@ static LibraryResult transform(const PlanKey *key, const FftShape *f, char *from
   return !e ? LIBRARY_DONE : e == ALLOC_FAILED ? LIBRARY_FAILED : LIBRARY_NONE;
 }
 
-/* What the library gives becomes the transform of that kind. */
-static bool finish(const FftShape *f, void *to, Stream *s) {
-  const double scale = ty_fft_scale(f->norm, f->n);
-  if (f->kind == FFT_HALF_BACK) return ty_cuda_fft_half(f, to, to, ty_fft_weight(f->kind), s);
-  if (scale == 1 || ty_fft_gives_real(f->kind)) return true;
-  const i64 numbers = f->kind == FFT_REAL ? f->n / 2 + 1 : f->n;
-  return ty_cuda_scale_elements(f->dtype, 2 * f->outer * numbers * f->inner, scale, to, s);
-}
-
-/* Whether the library takes such lines from there. */
-static bool suits(const FftShape *f, const void *from, const void *to) {
+bool ty_cuda_fft_library_takes(const FftShape *f, const void *from, const void *to) {
   const bool real = f->kind != FFT_FORWARD && f->kind != FFT_INVERSE, side = f->inner > 1;
   const u64 number = 2 * (u64)ty_dtypes[f->dtype].bytes;
   if (((uintptr_t)from | (uintptr_t)to) % number || (side && f->outer > CALLS_MOST)) return false;
   if (real && side && f->n * f->inner % 2) return false; /* lines are aligned */
-  return !real || f->outer * (f->n / 2 + 1) * f->inner <= INT32_MAX;
+  if (real && f->outer * (f->n / 2 + 1) * f->inner > INT32_MAX) return false;
+  ty_once(&once, find_library);
+  return present;
 }
 
-LibraryResult ty_cuda_fft_by_library(const FftShape *f, void *from, void *to, Stream *s) {
+LibraryResult ty_cuda_fft_by_library(const FftShape *f, void *from, void *to) {
   const bool takes = ty_fft_takes_real(f->kind), gives = ty_fft_gives_real(f->kind),
              wide = f->dtype == T_F64;
-  const i64 bytes = f->outer * (f->n / 2 + 1) * f->inner * 2 * ty_dtypes[f->dtype].bytes;
   const PlanKey key = {.n = f->n,
                        .stride = f->inner,
                        .lines = f->inner > 1 ? f->inner : f->outer,
@@ -195,19 +186,10 @@ LibraryResult ty_cuda_fft_by_library(const FftShape *f, void *from, void *to, St
                                : wide  ? Z2Z
                                        : C2C,
                        .device = ty_cuda.ordinal};
-  if (!suits(f, from, to)) return LIBRARY_NONE;
-  ty_once(&once, find_library);
-  if (!present) return LIBRARY_NONE;
-  char *copy = gives ? ty_cuda_allocate(bytes) : NULL;
-  const bool ready = !gives || (copy && ty_cuda_fft_half(f, from, copy, ty_fft_weight(f->kind), s));
-  LibraryResult y = ready ? LIBRARY_DONE : LIBRARY_FAILED;
-  ty_cuda_flush();                /* what is gathered comes before */
-  if (ready && ty_cuda_enter()) { /* else the next wait says why */
-    ty_lock(&lock);
-    y = transform(&key, f, gives ? copy : from, to);
-    ty_unlock(&lock);
-    if (y == LIBRARY_DONE && !finish(f, to, s)) y = LIBRARY_FAILED;
-  }
-  if (copy) ty_cuda_free(copy, bytes);
+  ty_cuda_flush();                           /* what is gathered comes before */
+  if (!ty_cuda_enter()) return LIBRARY_DONE; /* the next wait says why */
+  ty_lock(&lock);
+  const LibraryResult y = transform(&key, f, from, to);
+  ty_unlock(&lock);
   return y;
 }

@@ -70,9 +70,6 @@ bool ty_cuda_attend(const Attend *d, void *const *x, char *y, Stream *s);
 /* jobs_fft.c */
 bool ty_cuda_fft_takes(const Job *j);
 bool ty_cuda_fft(const Job *j, void *const *buf, Stream *s);
-/* Halves of transforms of n real numbers, times the shape's scale and, what stands for two, times weight; what stands for itself
-** becomes real. `from` may be `to`. False: out of memory. */
-bool ty_cuda_fft_half(const FftShape *s, void *from, void *to, double weight, Stream *stream);
 
 /* --- jobs_copy.c */
 
