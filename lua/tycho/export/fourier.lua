@@ -6,7 +6,8 @@
 -- Roots of
 -- unity are in tables that the first call makes.
 
-require "tycho.export.butterflies"
+require "tycho.export.long_transforms"
+require "tycho.export.real_transforms"
 local primitives = require "tycho.export.primitives"
 local sizes = require "tycho.export.sizes"
 
@@ -138,7 +139,7 @@ end
 function Job:lay(p, w, room)
   local t = p.t
   for _, q in ipairs(p) do
-    self:use("pass", t)
+    self:use("factors", t)
     self:add("ty_fft_factors_%s(%s + %d, %d, %d, %d, %d);", t, w, q.at, q.r, q.m, q.s, q.flat and 1 or 0)
   end
   if p.way == "split" then
@@ -175,10 +176,9 @@ end
 function Job:run(p, w, aside, cols)
   local t = p.t
   for _, q in ipairs(p) do
-    local odd = q.r % 2 == 1 and q.r > 5
-    local name = (q.flat and "flat" or "pass") .. (odd and "_odd" or q.r)
+    local name = (q.flat and "flat" or "pass") .. q.r
     self:use(name, t)
-    self:add("ty_fft_%s_%s(&s, %s%d, %s, %s + %d);", name, t, odd and q.r .. ", " or "", q.m,
+    self:add("ty_fft_%s_%s(&s, %d, %s, %s + %d);", name, t, q.m,
       cols == "1" and q.s or ("%d * %s"):format(q.s, cols), w, q.at)
   end
   if p.way == "split" then
@@ -249,7 +249,8 @@ function Job:forward(passes, i, x, step)
     return
   end
   local own = ("%s + %d * cols"):format(x, p.n)
-  self:add("ty_fft_real_%s(0, %d, %d, cols, %s, %s, ur, ui, %d * cols, w + %d, 1);", t, p.r, p.m, x, own, p.rows, p.at)
+  self:use("halve" .. p.r, t)
+  self:add("ty_fft_halve%d_%s(%d, cols, %s, %s, ur, ui, %d * cols, w + %d);", p.r, t, p.m, x, own, p.rows, p.at)
   self:add("for (int k = 1; k <= %d; k++) {", floor(p.r / 2))
   self.depth = "      "
   self:add("ty_fft_%s s = {ur + (k - 1) * %d * cols, ui + (k - 1) * %d * cols, more, more + %d * cols};", t, p.rows,
@@ -290,8 +291,8 @@ function Job:back(passes, i, x, step)
   self:add("for (int64_t l = 0; s.ai != re && l < %d * cols; l++) re[l] = s.ai[l], im[l] = s.ar[l];", p.m)
   self.depth = "    "
   self:add "}"
-  self:add("ty_fft_real_%s(1, %d, %d, cols, %s, %s, ur, ui, %d * cols, w + %d, %s * 2);", t, p.r, p.m, x, own, p.rows,
-    p.at,
+  self:use("unite" .. p.r, t)
+  self:add("ty_fft_unite%d_%s(%d, cols, %s, %s, ur, ui, %d * cols, w + %d, %s * 2);", p.r, t, p.m, x, own, p.rows, p.at,
     self.one)
 end
 
