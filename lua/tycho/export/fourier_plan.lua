@@ -160,8 +160,8 @@ end
 ---   passes over an odd number of real ones, and `last`, the plan of the `rest` of the length, if it is not 1;
 ---   one: whether lines go one by one, else `cols` of them side by side;
 ---   size: elements of tables; half_at: where the roots of `halves` are;
----   each: numbers from one of the four arrays to the next. Behind them are the half of an odd transform, `reals`, twice
----   `outputs` of passes, and two arrays of the `widest` pass; then, from `aside` on, so many elements `beside`.
+---   each: numbers from one of the four arrays to the next. Behind them are the half of an odd transform, `reals`,
+---   `outputs` of a pass twice, and two arrays of the `widest`; then, from `aside` on, so many elements `beside`.
 function M.lines(t, n, real, lines, neighbours)
   local L = { n = n, h = floor(n / 2), halves = real and n % 2 == 0, size = 0 }
   local function take(elements)
