@@ -1552,6 +1552,8 @@ local M = {
     from = "if (done && !d->direct && ty_file_stops()) {", to = "if (false) {" },
   { file = "core/lua/lua_compile.c", what = "jit.check keeps what a function releases",
     from = " ||\n         fn == ty_lua_protected;", to = ";" },
+  { file = "core/lua/lua_protect.c", what = "a signal's hook that lost its events to the collector is kept without them",
+    from = "if (p->hook && !p->mask) p->mask = LUA_MASKCOUNT;", to = "" },
   { file = "core/lua/lua_linalg.c", what = "matrices are tried for which Lua has no userdata",
     from = "if (n > (i64)(MOST / bytes))", to = "if (n > INT64_MAX / 8)" },
   { file = "core/file/file_zip.c", what = "an archive that finds no memory cannot be written for no reason",

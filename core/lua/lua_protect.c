@@ -15,7 +15,9 @@
 **    goes on for ever by protected calls, ours counts in small steps and adds them up over all calls. Where a hook is
 **    called for other events too, which sets the count anew, the steps are of one instruction.
 ** 4. Signals wait while we look at a hook and set another one: theirs would be lost.
-** 5. A hook of C's may yield, as those of schedulers do. It cannot where calls are protected, which raises: that is no
+** 5. LuaJIT's collector keeps the mask while it calls a finaliser and sets it again: one that a signal sets in between
+**    is lost, which leaves a hook for no event. Lua's own calls make none such: it gets its instructions back.
+** 6. A hook of C's may yield, as those of schedulers do. It cannot where calls are protected, which raises: that is no
 **    error of the hook's. From then on such a hook waits until the call is over.
 ** Hooks do not run inside of hooks, so one protected call stands in for all that it makes; what a hook calls may make
 ** others of its own.
@@ -48,6 +50,7 @@ static void stand_in(lua_State *L, Protect *p) {
   p->hook = lua_gethook(L);
   p->mask = lua_gethookmask(L);
   p->count = lua_gethookcount(L);
+  if (p->hook && !p->mask) p->mask = LUA_MASKCOUNT;
   if (p->hook) lua_sethook(L, watch, p->mask, step_of(p));
   else lua_sethook(L, NULL, 0, COUNT_NONE);
   ty_signals_restore(&before);
