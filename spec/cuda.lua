@@ -30,8 +30,10 @@ end
 local M = { loaded = false, why = "the software GPU was not built (make gpu)" }
 
 --- What a program prints in a process of its own on this driver, and its exit status. environment: more variables, as the
---- shell has them.
-function M.run(environment, program) return require("spec.helper").script(program, environment .. " timeout 60") end
+--- shell has them. What it makes lies on the CPU, unless it says otherwise.
+function M.run(environment, program)
+  return require("spec.helper").script(program, ("env -u CUDA_DEFAULT %s timeout 60"):format(environment))
+end
 
 --- The same where that, with a line "status 0" behind it, fits the pattern.
 function M.gives(want, environment, program)

@@ -123,18 +123,37 @@ describe("A Fourier transform on cuda under ty.precision \"fast\"", function()
           near(n, 1, fft.fft, z, nil, 2, norm)
           near(n, 1, fft.ifft, z, nil, 2, norm)
           near(n, 1, fft.rfft, z:real(), nil, 2, norm)
+          near(n, 1, fft.irfft, z, 2 * n - 1, 2, norm) -- imaginary parts of the first, and the last, do not count
+          if n > 1 then near(n, 1, fft.irfft, z, 2 * n - 2, 2, norm) end
         end
       end
       local z = pairs_of(dtype, 3, 6, 4, 2)
       near("middle", 3, fft.fft, z, nil, 2)
       near("middle, real", 3, fft.rfft, z:real(), nil, 2)
+      near("middle, to real", 3, fft.irfft, z, 10, 2)
       near("first", 1, fft.ifft, z, nil, 1)
+      near("first, to real", 1, fft.irfft, z, 4, 1)
     end
   end)
 
-  soft_probe("is ours for what cuFFT is not asked: halves, numbers that are not aligned", function()
-    near("halves", 0, fft.irfft, pairs_of("f32", 3, 5, 2), 8)
+  soft_probe("is cuFFT's in gradients, and leaves what it reads as it was", function()
+    for _, n in ipairs { 1, 2, 7, 16 } do
+      local weights = ty.arange(n) + 1
+      local function slope(x) return ty.grad(function(p) return (as_reals(fft.rfft(p)):square():sum(-1):exp()):sum() end)(x) end
+      near("rfft", 2, slope, ty.randn(3, n) / n)
+      local half = ty.randn(3, math.floor(n / 2) + 1, 2)
+      near("irfft", 2, ty.grad(function(p)
+        return (fft.irfft(ty.view_as_complex(p), n):square() * weights:to(p.device)):sum()
+      end), half)
+      local there = half:to "cuda"
+      fast(function() return fft.irfft(ty.view_as_complex(there), n) end)
+      H.same(half, there:to "cpu")
+    end
+  end)
+
+  soft_probe("is ours for what cuFFT is not asked: numbers that are not aligned", function()
     near("odd lines", 0, fft.rfft, ty.randn(3, 5, 3), nil, 2)
+    near("odd lines, back", 0, fft.irfft, pairs_of("f32", 3, 3, 3, 2), 5, 2)
     near("not aligned", 0, function(x) return fft.rfft(x[{ { 2, 17 } }]) end, ty.randn(17))
   end)
 
@@ -154,7 +173,8 @@ describe("A Fourier transform on cuda under ty.precision \"fast\"", function()
       local x = ty.arange(16) / 7
       local want = ty.view_as_real(ty.fft.rfft(x))
       ty.precision "fast"
-      print(ty.view_as_real(ty.fft.rfft(x:to "cuda")):to "cpu":equal(want))
+      print(ty.view_as_real(ty.fft.rfft(x:to "cuda")):to "cpu":equal(want) and ty.fft.irfft(ty.fft.rfft(x)):equal(
+        ty.fft.irfft(ty.fft.rfft(x):to "cuda"):to "cpu"))
     ]]
     cuda.gives("^true\nstatus 0", "TYCHO_CUFFT=off", program)
     cuda.gives("^true\nstatus 0", "SOFT_CUFFT_FAIL=-1", program)

@@ -339,6 +339,34 @@ describe("moves on cuda give the CPU's:", function()
       end, H.mixed(dtype, { 3, 40 }, 4))
     end
   end)
+  probe("several index tensors in one key, read, written, in gradients, and beside masks", function()
+    local function long(...) return ty.tensor({ ... }, { dtype = "i64" }) end
+    local i, j, k = long(1, 3, -1, 1), long(4, -4, 2, 4), long(5, 1, -2, 5)
+    for _, dtype in ipairs { "f32", "f64", "bf16", "i32", "u8", "bool" } do
+      same(dtype, function(x, a, b, c)
+        local y, z = x:clone(), x:clone()
+        y[{ a, b, c }] = 1
+        z[{ a, {}, c }] = x[{ b, {}, a }]
+        return x[{ a, b, c }], x[{ a:reshape(4, 1), b }], x[{ a, {}, c }], x[{ 2, b, c }], y, z
+      end, numbers("i32", 5, 5, 5):to(dtype), i, j, k)
+    end
+    same("masks", function(x, a, m) return x[{ m:gt(0), a }], x[{ {}, m:gt(0)[1], a[{ { 1, 2 } }] }] end, numbers("f32", 4, 4, 5), k,
+      ty.tensor { { 1, 0, 0, 1 }, { 0, 1, 0, 0 }, { 0, 0, 0, 0 }, { 0, 0, 1, 0 } })
+    same("gradient", function(x, a, b)
+      x = x:clone():requires_grad_()
+      ;(x[{ a, b }] * x[{ a, {}, b }]:sum(1)):sum():backward()
+      return x.grad
+    end, numbers("f32", 3, 4, 4), i, long(4, -4, 2, 4))
+  end)
+  probe("of several index tensors the one that is out of range is named by its dim", function()
+    local x, one = ty.ones(3, 5):to "cuda", ty.ones({ 2 }, { dtype = "i64", device = "cuda" })
+    local f = ty.compile(function(t, i, j) return t[{ i, j }] + 1 end)
+    for _ = 1, 3 do
+      raises("index %(dim 2%): index 9 at %(1%) is out of range 1%.%.5", function() return x[{ one, one + 8 }]:sum():item() end)
+      raises("index %(dim 1%): index 4 at %(1%) is out of range 1%.%.3", function() return f(x, one + 3, one):sum():item() end)
+      assert.equal(4, f(x, one, one + 4):sum():item())
+    end
+  end)
   probe("an index that is out of range is raised by who reads, and leaves what was there", function()
     local x, w = ty.ones(3, { device = "cuda" }), ty.zeros(3, { device = "cuda" })
     w:add_(1)
@@ -464,6 +492,14 @@ describe("what depends on data, on cuda,", function()
       nonzero = function() return x:nonzero() end,
       mask = function() return x[x:gt(1)] end,
       row = function() return x:reshape(2, 35000)[{ 2, x[{ { 1, 35000 } }]:gt(1) }] end,
+      rows_and_columns = function()
+        local m, at = x:reshape(35000, 2), x[{ { 1, 35000 } }]:to "i64" % 2 + 1
+        m[{ at, at }] = m[{ at + 1, at }]
+        return m[{ 2, at }]
+      end,
+      mask_and_columns = function()
+        return x:reshape(35000, 2)[{ x[{ { 1, 35000 } }]:gt(1), ty.ones({ 1 }, { dtype = "i64", device = "cuda" }) }]
+      end,
       masked_select = function() return x:masked_select(x:gt(1)) end,
     } do
       ty.synchronize()
@@ -472,6 +508,54 @@ describe("what depends on data, on cuda,", function()
       ty.synchronize()
       assert.equal("cuda", y.device)
       assert.truthy(soft.count "copied_bytes" < 200, name .. tostring(soft.count "copied_bytes"))
+    end
+  end)
+end)
+
+describe("long loop programs on cuda", function()
+  local pipe = cuda.soft and io.popen "command -v ptxas || ls /usr/local/cuda/bin/ptxas 2>/dev/null"
+  local there = pipe and pipe:read "*l"
+  if pipe then pipe:close() end
+  local claim = there and it or pending -- ptxas comes with NVIDIA's toolkit
+  claim("take few registers and spill none, rows of many sums and maps of many operands, in graphs, too, and keep their bits", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    assert(os.execute(("mkdir '%s'"):format(folder)))
+    cuda.gives("^same\nstatus 0", ("TYCHO_CUDA_PTX='%s'"):format(folder), [[
+      require "spec.cuda"
+      local ty = require "tycho"
+      local x, k, there = {}, {}, {}
+      for i = 1, 18 do
+        x[i], k[i] = ((ty.arange(192, { dtype = "f64" }) * i + 0.5):sin()):reshape(4, 48), i / 8
+        there[i] = x[i]:to "cuda"
+      end
+      local function rows(a, b)
+        local z = (a[1] * b[1] + a[2]):cos()
+        local y = z:sum(2)
+        for i = 3, 18 do y = y * b[i] + (z * a[i] * b[i - 1]):sum(2) end
+        return y, a[1]:sum(1), (a[2] * b[2]):sum(1), (a[3] * 2):sum(1) -- enough for a graph
+      end
+      local function map(a, b)
+        local y, all = {}, a[1] * b[1]
+        for i = 2, 8 do all = all * b[i] + a[i] end
+        for i = 1, 8 do y[i] = all * a[i] end -- all are held until then
+        return unpack(y)
+      end
+      for _, f in ipairs { rows, map } do
+        local g = ty.compile(f)
+        for n = 1, 4 do
+          k[3] = n
+          local want = { f(x, k) }
+          for i, y in ipairs { g(there, k) } do assert(y:to "cpu":equal(want[i])) end
+        end
+      end
+      print "same"]])
+    local assembled = io.popen(("luajit spec/ptxas.lua '%s' 75 90"):format(folder))
+    local text = assembled:read "*a"
+    assembled:close()
+    os.execute(("rm -r '%s'"):format(folder))
+    for _, processor in ipairs { 75, 90 } do
+      assert.truthy(text:find(("sm_%d: (%%d+) of %%1 texts, at most %%d+ registers, 0 bad\n"):format(processor)), text)
     end
   end)
 end)

@@ -61,6 +61,15 @@ local cells = {
     local at = m:argmax() - 1
     return m[at:floor_divide(3) + 1], m:t()[at % 3 + 1]
   end },
+  { "row and column in one key", function(x)
+    local m, at = x:reshape(2, 3), x:argmax() - 1
+    return m[{ at:floor_divide(3) + 1, at % 3 + 1 }], m[{ at:floor_divide(3) - 2, x:reshape(3, 2):argmax(1, true) }]
+  end },
+  { "an assignment at row and column", function(x)
+    local m, at = x:reshape(2, 3) * 2, x:argmax() - 1
+    m[{ at:floor_divide(3) + 1, at % 3 + 1 }] = 7
+    return m
+  end },
   { "positions of positions", function(x) return x:gather(1, x:argsort():gather(1, x:argsort())) end },
   { "ranks, by scatter", function(x)
     local order = x:argsort()
@@ -173,6 +182,7 @@ describe("positions that may be out of range", function()
       at[1] = x:to("i64"):max()
       return x[at]
     end },
+    { "in one of two index tensors", function(x) return x:reshape(2, 3)[{ x:argmax() % 2 + 1, x:argmax() }] end },
     { "at places beside searched ones", function(x) return x[ty.tensor({ 1, 2, 3, 4, 5, 6 }):searchsorted(x)] end },
     { "of a sum of positions", function(x) return x[x:argsort():sum()] end },
     { "of a position from the end that may be none", function(x) return x[1 - x:argmax()] end },
@@ -190,6 +200,90 @@ describe("positions that may be out of range", function()
       assert.truthy(raised > 0, "none was out of range")
     end)
   end
+end)
+
+describe("several index tensors in one key", function()
+  --- x[{ a, b, c }] of a cube, each element by its own numbers; what is no list of numbers is one for all.
+  local function by_numbers(x, n, ...)
+    local y, key = {}, { ... }
+    for k = 1, n do
+      local at = {}
+      for d, entry in ipairs(key) do at[d] = type(entry) == "table" and entry[(k - 1) % #entry + 1] or entry end
+      y[k] = x:get(unpack(at))
+    end
+    return y
+  end
+  local function at(list, dtype) return ty.tensor(list, { dtype = dtype or "i64" }) end
+  local x = ty.arange(0, 60):reshape(3, 4, 5)
+  local a, b, c = { 1, 3, -1, 2 }, { 4, -4, 2, 2 }, { 5, 1, -2, 3 }
+
+  it("are the elements that each by itself names, of any integers, eagerly and compiled", function()
+    local f = ty.compile(function(t, i, j, k) return t[{ i, j, k }], t[{ 2, j, k }], t[{ i, -1, k }], t[{ i, j, 3 }] end)
+    for _, dtype in ipairs { "i64", "i32", "i8" } do
+      for _, g in ipairs { function(t, i, j, k) return t[{ i, j, k }], t[{ 2, j, k }], t[{ i, -1, k }], t[{ i, j, 3 }] end, f, f, f } do
+        local all, second, third, first = g(x, at(a, dtype), at(b, "i64"), at(c, dtype))
+        assert.same(by_numbers(x, 4, a, b, c), H.list(all))
+        assert.same(by_numbers(x, 4, 2, b, c), H.list(second))
+        assert.same(by_numbers(x, 4, a, -1, c), H.list(third))
+        assert.same(by_numbers(x, 4, a, b, 3), H.list(first))
+      end
+    end
+    assert.falsy(tostring(ty.explain(f)):find "reads the elements")
+  end)
+
+  it("broadcast, beside ranges and masks", function()
+    local grid = x[{ at(a):reshape(4, 1), at { 2, 1 } }]
+    assert.same({ 4, 2, 5 }, grid.shape)
+    for i = 1, 4 do
+      for j = 1, 2 do assert.same(H.list(x[a[i]][3 - j]), H.list(grid[{ i, j }])) end
+    end
+    H.same(x[{ at { 1, 3, 1 }, {}, at { 2, 5, 4 } }], ty.stack({ x[{ 1, {}, 2 }], x[{ 3, {}, 5 }], x[{ 1, {}, 4 }] }, 1))
+    local holds = ty.tensor { true, false, true, true }
+    H.same(x[{ {}, holds, at { 5, 1, 2 } }], ty.stack({ x[{ {}, 1, 5 }], x[{ {}, 3, 1 }], x[{ {}, 4, 2 }] }, 2))
+    local plane = (x[{ {}, {}, 1 }] % 2):eq(0) -- 6 of 12
+    H.same(x[{ plane, at { 1, 2, 3, 4, 5, 1 } }], x:masked_select(plane:reshape(3, 4, 1)):reshape(6, 5):gather(2, at { 1, 2, 3, 4, 5, 1 }
+      :reshape(6, 1)):reshape(6))
+    assert.same({ 0, 5 }, x[{ at {}, at {} }].shape)
+  end)
+
+  it("take assignments, the last of equal places, and gradients, which add up", function()
+    local y = ty.zeros(3, 4)
+    y[{ at { 1, 1, 3 }, at { 2, 2, -1 } }] = ty.tensor { 5, 6, 7 }
+    assert.same({ 0, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7 }, H.list(y))
+    local w = ty.ones(3, 4):requires_grad_()
+    local f = ty.compile(function(t, i, j) return (t[{ i, j }] * ty.tensor { 1, 10, 100 }):sum() end)
+    for _ = 1, 3 do
+      w.grad = nil
+      f(w, at { 1, 1, 3 }, at { 2, 2, -1 }):backward()
+      assert.same({ 0, 11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 100 }, H.list(w.grad))
+    end
+  end)
+
+  it("are looked at, each along its own dim", function()
+    local f = ty.compile(function(t, i, j) return t[{ i, {}, j }] end)
+    for _, g in ipairs { function(t, i, j) return t[{ i, {}, j }] end, f, f, f } do
+      assert.equal("index (dim 1): index 4 at (2) is out of range 1..3", H.raises(g, x, at { 1, 4 }, at { 1, 1 }))
+      assert.equal("index (dim 3): index -6 at (1) is out of range 1..5", H.raises(g, x, at { 1, 3 }, at { -6, 1 }))
+      assert.equal("index (dim 3): index 0 at (1) is out of range 1..5", H.raises(g, x, at { 1, 3 }, at { 0, 6 }))
+      g(x, at { 1, 3 }, at { 1, 5 })
+    end
+    local y = ty.zeros(3, 4)
+    assert.equal("assign (dim 2): index 5 at (1) is out of range 1..4", H.raises(function() y[{ at { 1 }, at { 5 } }] = 1 end))
+    assert.equal(0, y:sum():item())
+  end)
+
+  it("may be of each example of a vmap, or of all", function()
+    local down, columns = at { { 1, 2 }, { 3, 3 }, { -1, 1 } }, at { { 1, 4 }, { 2, 2 }, { -1, 3 } }
+    local m = ty.arange(0, 12):reshape(3, 4)
+    local each = ty.vmap(function(i, j) return m[{ i, j }] end)(down, columns)
+    local one = ty.vmap(function(i) return m[{ i, columns[1] }] end)(down)
+    local of = ty.vmap(function(t) return t[{ down[1], columns[1] }] end)(ty.stack { m, m + 20 })
+    for k = 1, 3 do
+      H.same(each[k], m[{ down[k], columns[k] }])
+      H.same(one[k], m[{ down[k], columns[1] }])
+      if k < 3 then H.same(of[k], (m + 20 * (k - 1))[{ down[1], columns[1] }]) end
+    end
+  end)
 end)
 
 describe("one position out of range among many", function()

@@ -69,7 +69,7 @@ enum { FFT_FORWARD, FFT_INVERSE, FFT_REAL, FFT_REAL_BACK, FFT_HALF, FFT_HALF_BAC
 /* Numbers of a transform: what is padded for Bluestein's sum is split once. */
 enum { FFT_MOST = 1 << 27 };
 enum { FFT_AS_IT_IS, FFT_BY_N, FFT_BY_ROOT, FFT_NORMS }; /* divided by nothing, n, its root */
-enum { FFT_LIBRARY = 32 }; /* by a library of the device: FORWARD, INVERSE, REAL */
+enum { FFT_LIBRARY = 32 }; /* by a library of the device, where it has one */
 enum { CALL_BEGINS, CALL_AWAITED };
 enum { RANDOM_WORDS = 4, DROP_ONE = 1 << 30 };
 

@@ -8,8 +8,9 @@
 ** How index tensors work. All of them broadcast to common dims B, as in NumPy. Their dims of x
 ** become one dim P, which is gathered from or scattered to by one line of positions; that dim of
 ** the result then falls apart into B. B stands where the first index tensor stood when the index
-** tensors and numbers of the key lie side by side, else in front. A mask counts as one index tensor
-** for each of its dims.
+** tensors and numbers of the key lie side by side, else in front. A mask is the index tensor of the
+** places where it holds, into its dims as one. Several index tensors become the line by the operations
+** of record.c, on x's device, and pending, as one is.
 */
 #include <math.h>
 #include "engine/remade.h"
@@ -87,13 +88,10 @@ const Tensor *ty_lua_view_indices(lua_State *L, State *S, const char *who, int i
 /* --- keys */
 
 typedef struct Adv { /* an index tensor, or a mask */
-  const Tensor *t;
-  int dim;       /* its first dim in the view */
-  int user;      /* its first dim in x, for error texts */
-  int ndim;      /* dims of x that it stands for */
-  const i64 *at; /* mask: positions, ndim numbers each */
-  i64 count;
-  bool placed; /* t has become the places where a mask holds */
+  const Tensor *t;   /* a mask becomes the places where it holds */
+  int dim;           /* its first dim in the view */
+  int user;          /* its first dim in x, for error texts */
+  int ndim;          /* dims of x that it stands for */
 } Adv;
 
 typedef struct Key {
@@ -347,17 +345,9 @@ static void gathering_dims(lua_State *L, State *S, Key *k, const Tensor *x, Gath
   g->b.dtype = T_I64;
   for (int i = 0; i < k->nadv; i++) {
     Adv *a = &k->adv[i];
-    Type t = a->t->type;
-    if (t.dtype == T_BOOL && k->nadv == 1 && a->t->type.device == x->type.device &&
-        ty_lua_select_elsewhere(S, a->t)) {
-      a->t = ty_lua_select_places(L, a->t), a->placed = true;
-      t = a->t->type;
-    } else if (t.dtype == T_BOOL) {
-      a->at = ty_lua_select_nonzero(L, S, a->t, &a->count);
-      t = (Type){.rank = 1, .dims = {a->count}};
-    }
-    if (!ty_type_broadcast(&g->b, &t)) {
-      Type own = t;
+    if (a->t->type.dtype == T_BOOL) a->t = ty_lua_select_places(L, S, a->t, x->type.device);
+    if (!ty_type_broadcast(&g->b, &a->t->type)) {
+      Type own = a->t->type;
       own.dtype = T_I64;
       const char *b = ty_lua_view_text(L, &g->b);
       ty_lua_error(L, "%s: index tensors do not broadcast, %s and %s", k->who, b,
@@ -408,58 +398,44 @@ static void gathering_dims(lua_State *L, State *S, Key *k, const Tensor *x, Gath
   }
 }
 
-/* Adds to each of the n positions what index tensor a says, as its dims follow in the merged one.
- */
-static void add_positions(lua_State *L, State *S, const Key *k, const Adv *a, const Gathering *g,
-                          i64 *line) {
-  i64 n = ty_type_numel(&g->b);
-  if (a->at) { /* a mask: one dim of its own, the last of b, or it repeats */
-    i64 last = g->b.dims[g->b.rank - 1];
-    for (int d = 0; d < a->ndim; d++) {
-      i64 size = k->v.t.dims[a->dim + d];
-      for (i64 i = 0; i < n; i++) {
-        i64 row = a->count == 1 ? 0 : i % last;
-        line[i] = line[i] * size + a->at[row * a->ndim + d];
-      }
-    }
-    return;
-  }
-  const Type *t = &a->t->type;
-  i64 size = k->v.t.dims[a->dim], steps[MAX_RANK] = {0};
-  int bytes = ty_dtypes[t->dtype].bytes;
-  ty_type_expand(&g->b, t, a->t->strides, steps);
-  const char *p = ty_tensor_read(S, a->t);
-  if (!p) ty_lua_fail(L, S);
-  Walk w = {0};
-  for (i64 i = 0; i < n; i++) {
-    double v = ty_elem_load(t->dtype, p + w.offset * bytes);
-    line[i] = line[i] * size + place(L, k, v, size, a->user);
-    ty_walk_next(&w, &g->b, steps);
-  }
+/* Pushes line op number, or line op p. */
+static Tensor *with(lua_State *L, State *S, const Key *k, int op, const Tensor *line,
+                    const Given *p) {
+  const Given src[2] = {{.kind = O_TENSOR, .t = line}, *p};
+  Tensor *y = ty_lua_push(L);
+  TY_LUA_MUST(L, S, ty_record(S, k->who, op, 2, src, y));
+  return y;
 }
 
-/* Pushes the positions in the merged dim, seen with dims g->line. *base: 0-based or the user's own.
-** One index tensor whose dim has the same number in x goes to the core as it is, which may then
-** wait for its value. */
+/* Pushes the positions in the merged dim of several index tensors: each counts along its own dims, which stand in the merged
+** one as digits in a number. */
+static const Tensor *push_joint(lua_State *L, State *S, const Key *k) {
+  const Tensor *line = NULL;
+  for (int i = 0; i < k->nadv; i++) {
+    const Adv *a = &k->adv[i];
+    const char *who = lua_pushfstring(L, "%s (dim %d)", k->who, a->user + 1);
+    Tensor *p = ty_lua_push(L);
+    i64 size = 1;
+    for (int d = 0; d < a->ndim; d++) size *= k->v.t.dims[a->dim + d];
+    TY_LUA_MUST(L, S, ty_record_positions(S, who, a->t, size, 1, p));
+    if (line) {
+      const Given by = {.kind = O_NUMBER, .v = (double)size}, own = {.kind = O_TENSOR, .t = p};
+      line = with(L, S, k, OP_ADD, with(L, S, k, OP_MUL, line, &by), &own);
+    } else line = p;
+  }
+  return line;
+}
+
+/* Pushes the positions in the merged dim, seen with dims g->line. *base: what they count from. One index tensor goes to the core
+** as it is. */
 static const Tensor *push_positions(lua_State *L, State *S, const Key *k, const Gathering *g,
                                     int *base) {
-  const Adv *a = &k->adv[0];
-  Type flat = ty_type_line(T_I64, g->line.device, ty_type_numel(&g->b));
-  const Tensor *line;
-  *base = a->placed || (k->nadv == 1 && !a->at && a->user == g->at);
-  if (*base) {
-    flat.dtype = a->t->type.dtype;
-    line = ty_lua_view_reshape(L, S, a->t, &flat);
-  } else {
-    i64 *at = lua_newuserdata(L, sizeof(i64) * (size_t)(flat.dims[0] + 1));
-    memset(at, 0, sizeof(i64) * (size_t)flat.dims[0]);
-    for (int i = 0; i < k->nadv; i++) add_positions(L, S, k, &k->adv[i], g, at);
-    Tensor *y = ty_lua_push(L);
-    TY_LUA_MUST(L, S, ty_tensor_from(S, y, &flat, at));
-    line = y;
-  }
+  const Tensor *line = k->nadv == 1 ? k->adv[0].t : push_joint(L, S, k);
+  const Type flat = ty_type_line(line->type.dtype, line->type.device, ty_type_numel(&g->b));
+  *base = k->nadv == 1 ? 1 : POSITIONS_KNOWN;
+  line = ty_lua_view_reshape(L, S, line, &flat);
   View v = {.t = g->line, .offset = line->offset};
-  v.t.dtype = flat.dtype;
+  v.t.dtype = flat.dtype, v.t.device = flat.device;
   v.strides[g->at] = line->strides[0];
   return ty_lua_view_push(L, line, &v);
 }
@@ -477,6 +453,17 @@ static int gather(lua_State *L, State *S, const Tensor *x, Key *k) {
   return 1;
 }
 
+/* Whether the key at stack index 2 is a table with several tensors: it is read by several operations. */
+static bool has_several(lua_State *L) {
+  int n = 0;
+  for (int i = lua_type(L, 2) == LUA_TTABLE ? (int)lua_objlen(L, 2) : 0; i > 0 && n < 2; i--) {
+    lua_rawgeti(L, 2, i);
+    n += lua_type(L, -1) == LUA_TUSERDATA;
+    lua_pop(L, 1);
+  }
+  return n > 1;
+}
+
 int ty_lua_index(lua_State *L) {
   State *S = ty_lua_enter(L);
   const Tensor *x = ty_lua_check(L, READ, 1);
@@ -488,7 +475,7 @@ int ty_lua_index(lua_State *L) {
     ty_lua_view_push(L, x, &k.v);
     return 1;
   }
-  if (ty_lua_test(L, 2)) TY_LUA_ANSWERED(L, S, READ);
+  if (ty_lua_test(L, 2) || has_several(L)) TY_LUA_ANSWERED(L, S, READ);
   Key k;
   key_read(L, S, x, &k, READ);
   if (k.nadv) return gather(L, S, x, &k);

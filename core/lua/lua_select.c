@@ -22,7 +22,7 @@ int ty_lua_select_with(lua_State *L) {
   return 0;
 }
 
-bool ty_lua_select_elsewhere(const State *S, const Tensor *x) {
+static bool is_elsewhere(const State *S, const Tensor *x) {
   return x->type.device && !S->level && !ty_is_complex(x->type.dtype);
 }
 
@@ -39,13 +39,6 @@ static int by_lua(lua_State *L, const char *name, int n, int results) {
 static int all_by_lua(lua_State *L, const char *name, int n) {
   lua_settop(L, n);
   return by_lua(L, name, n, LUA_MULTRET);
-}
-
-const Tensor *ty_lua_select_places(lua_State *L, const Tensor *x) {
-  const View v = ty_lua_view_of(x);
-  ty_lua_view_push(L, x, &v);
-  by_lua(L, "places", 1, 1);
-  return ty_lua_test(L, -1);
 }
 
 /* --- what is not zero */
@@ -178,23 +171,11 @@ static void positions(const Tensor *x, const char *p, i64 base, i64 *y, i64 coun
   }
 }
 
-const i64 *ty_lua_select_nonzero(lua_State *L, State *S, const Tensor *x, i64 *count) {
-  const int rank = x->type.rank;
-  Type t = {.dtype = T_I64, .rank = 2, .dims = {0, rank}};
-  Tensor *y = ty_lua_push(L);
-  TY_LUA_MUST(L, S, found_room(S, x, &x->type, x->strides, &t, y));
-  *count = t.dims[0];
-  i64 *at = ty_tensor_write(S, y);
-  if (!at) ty_lua_fail(L, S);
-  if (rank) positions(x, ty_tensor_read(S, x), 0, at, *count);
-  return at;
-}
-
 /* One row of positions for each element that is not zero: i64 [count, rank]. */
 static int l_nonzero(lua_State *L) {
   State *S = ty_lua_enter(L);
   const Tensor *x = ty_lua_check(L, "nonzero", 1);
-  if (ty_lua_select_elsewhere(S, x)) return all_by_lua(L, "nonzero", 1);
+  if (is_elsewhere(S, x)) return all_by_lua(L, "nonzero", 1);
   if (TY_UNLIKELY(ty_is_complex(x->type.dtype))) {
     ty_lua_complex(L, S, "nonzero", "nonzero", 1, &(Given){.kind = O_TENSOR, .t = x});
     return 1;
@@ -224,18 +205,37 @@ static int gather_at(lua_State *L, State *S, const char *who, const Tensor *x, c
   return 1;
 }
 
+/* Pushes the row-major positions, counted from `base`, where a mask that is seen with dims t holds: i64 [count], on the CPU. */
+static Tensor *push_places(lua_State *L, State *S, const Tensor *mask, const Type *t,
+                           const i64 *steps, i64 base) {
+  Type line = ty_type_line(T_I64, 0, 0);
+  Tensor *places = ty_lua_push(L);
+  TY_LUA_MUST(L, S, found_room(S, mask, t, steps, &line, places));
+  i64 *at = ty_tensor_write(S, places), k = 0, n = ty_type_numel(t);
+  if (!at) ty_lua_fail(L, S);
+  RowWalk m = rows_of(t, steps, ty_tensor_read(S, mask), T_BOOL, is_flat(t, steps));
+  for (i64 i = 0; i < n; i += m.row.n, next_row(&m))
+    k += row_fns[1].places(&m.row, base + i, at + k, 1, line.dims[0] - k);
+  return places;
+}
+
+const Tensor *ty_lua_select_places(lua_State *L, State *S, const Tensor *mask, u8 device) {
+  if (is_elsewhere(S, mask) && mask->type.device == device) {
+    const View v = ty_lua_view_of(mask);
+    ty_lua_view_push(L, mask, &v);
+    by_lua(L, "places", 1, 1);
+  } else {
+    push_places(L, S, mask, &mask->type, mask->strides, 1);
+    to_device(L, S, device);
+  }
+  return ty_lua_test(L, -1);
+}
+
 /* Where the mask holds. steps: of x and of the mask. */
 static int gather_selected(lua_State *L, State *S, const char *who, const Tensor *x,
                            const Tensor *mask, const Type *t, i64 (*steps)[MAX_RANK]) {
-  Type line = ty_type_line(T_I64, 0, 0);
-  Tensor *places = ty_lua_push(L);
-  TY_LUA_MUST(L, S, found_room(S, mask, t, steps[1], &line, places));
-  i64 *at = ty_tensor_write(S, places), k = 0, n = ty_type_numel(t);
-  if (!at) return ty_lua_fail(L, S);
-  RowWalk m = rows_of(t, steps[1], ty_tensor_read(S, mask), T_BOOL, is_flat(t, steps[1]));
-  for (i64 i = 0; i < n; i += m.row.n, next_row(&m))
-    k += row_fns[1].places(&m.row, i, at + k, 1, line.dims[0] - k);
-  return gather_at(L, S, who, x, t, steps[0], at, k);
+  const Tensor *at = push_places(L, S, mask, t, steps[1], 0);
+  return gather_at(L, S, who, x, t, steps[0], ty_tensor_read(S, at), at->type.dims[0]);
 }
 
 static bool needs_gradient(const State *S, const Tensor *x) {
@@ -256,8 +256,7 @@ static int l_masked_select(lua_State *L) {
     return ty_lua_error(L, "%s: sizes do not broadcast, %s and %s", who, a,
                         ty_lua_view_text(L, &mask->type));
   }
-  if (ty_lua_select_elsewhere(S, x) && mask->type.device == x->type.device)
-    return all_by_lua(L, who, 2);
+  if (is_elsewhere(S, x) && mask->type.device == x->type.device) return all_by_lua(L, who, 2);
   const Tensor *both[2] = {x, mask};
   i64 steps[2][MAX_RANK] = {{0}};
   for (int k = 0; k < 2; k++) ty_type_expand(&t, &both[k]->type, both[k]->strides, steps[k]);
@@ -333,7 +332,7 @@ static int l_unique(lua_State *L) {
   State *S = ty_lua_enter(L);
   const Tensor *x = ty_lua_check(L, who, 1);
   TY_LUA_MUST(L, S, ty_complex_refuse(S, who, x));
-  if (ty_lua_select_elsewhere(S, x)) return all_by_lua(L, who, 1);
+  if (is_elsewhere(S, x)) return all_by_lua(L, who, 1);
   if (!ty_tensor_read(S, x)) return ty_lua_fail(L, S); /* computed here, and by no other name */
   Type it = x->type, line = ty_type_line(T_I64, 0, ty_type_numel(&x->type));
   const i64 n = line.dims[0];

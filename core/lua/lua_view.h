@@ -51,11 +51,7 @@ static inline bool ty_elem_true(int dtype, const void *p) {
 /* x:slice(dim, a, b, step): the range of one dim, by the rules of indexing. */
 int ty_lua_view_slice(lua_State *L);
 
-/* 0-based positions of x's elements that are not zero, `rank` numbers each, row-major: pushes a userdata that
-** holds them and gives it; *count of them. Computes x. */
-const i64 *ty_lua_select_nonzero(lua_State *L, State *S, const Tensor *x, i64 *count);
-/* Whether such results are made on x's own device; pushes row-major positions from 1 where x holds, i64 [count], there. */
-bool ty_lua_select_elsewhere(const State *S, const Tensor *x);
-const Tensor *ty_lua_select_places(lua_State *L, const Tensor *x);
+/* Pushes the row-major positions from 1 where a mask holds: i64 [count], on that device. Computes the mask. */
+const Tensor *ty_lua_select_places(lua_State *L, State *S, const Tensor *mask, u8 device);
 
 #endif

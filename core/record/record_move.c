@@ -174,6 +174,7 @@ bool ty_record_check_index(State *S, const char *who, const Tensor *index, i64 s
   int d = index->type.dtype;
   Tensor from;
   *later = false;
+  if (base == POSITIONS_KNOWN) return true;
   if (!ty_is_int(d))
     return ty_fail(S, "%s: the index must be of integers, got %s%s", who, ty_dtypes[d].name,
                    ty_is_float(d) ? " (use :to(\"i64\"))" : "");
@@ -197,7 +198,7 @@ bool ty_record_check_index(State *S, const char *who, const Tensor *index, i64 s
 static i32 index_node(State *S, Recording *b, const char *who, const Tensor *index, i64 size,
                       int base, bool later) {
   i32 i = ty_node_cast(b, ty_record_node(S, b, index), T_I64);
-  if (i < 0) return -1;
+  if (i < 0 || base == POSITIONS_KNOWN) return i;
   if (later) {
     char where[SHOWN] = "";
     if (S->where) S->where(S, where, sizeof where);
@@ -238,6 +239,23 @@ static Tensor index_once(const Tensor *index) {
   for (int d = 0; d < y.type.rank; d++)
     if (!y.strides[d] && y.type.dims[d] > 1) y.type.dims[d] = 1;
   return ty_type_numel(&index->type) ? y : *index;
+}
+
+bool ty_record_positions(State *S, const char *who, const Tensor *index, i64 size, int base,
+                         Tensor *y) {
+  const Given src = {.kind = O_TENSOR, .t = index};
+  Type t = index->type;
+  Recording *b;
+  bool later;
+  t.dtype = T_I64;
+  if (TY_UNLIKELY(index->st->batched != NULL))
+    return ty_vmap_record(S, who, OP_POSITIONS, 1, &src, (VmapArg){.base = base, .keep = size}, &t,
+                          y);
+  if (!ty_record_check_index(S, who, index, size, base, NULL, &later) ||
+      ty_record_start(S, who, index, index->type.dtype, &b) < 0)
+    return false;
+  const i32 i = index_node(S, b, who, index, size, base, later);
+  return i < 0 ? ty_record_cancel_memory(S, b, who) : ty_record_finish(S, b, i, y, who);
 }
 
 /* --- moves */
@@ -364,8 +382,7 @@ bool ty_record_fft(State *S, const char *who, const Tensor *x, int dim, int kind
     if (a < 0) return false;
     Node node = ty_node_new(OP_FFT, &t, a, -1, -1);
     node.arg.k = dim;
-    const bool fast = t.device && S->reduced && kind <= FFT_REAL;
-    node.arg.k2 = kind + 8 * norm + (fast ? FFT_LIBRARY : 0);
+    node.arg.k2 = kind + 8 * norm + (t.device && S->reduced ? FFT_LIBRARY : 0);
     if (!ty_record_finish(S, b, ty_node_append(b, &node), y, who)) return false;
   }
   if (TY_LIKELY(!S->tracks)) return true;

@@ -317,9 +317,13 @@ bool ty_record_reduce(State *S, const char *who, int op, const Tensor *x, u32 di
 bool ty_record_scan(State *S, const char *who, int op, const Tensor *x, int dim, Tensor *y);
 /* index: any integer dtype; base: what the first position is called (1 for users); negative counts
 ** from the end. Checks every index, which demands its value, unless range.c knows that all are in
-** range. */
+** range. POSITIONS_KNOWN: it is made of what ty_record_positions gave, i64 from 0, and no check is due. */
+enum { POSITIONS_KNOWN = -1 };
 bool ty_record_gather(State *S, const char *who, const Tensor *x, int dim, const Tensor *index,
                       int base, Tensor *y);
+/* The positions among `size` ones that an index names, as gather checks them: i64 from 0. */
+bool ty_record_positions(State *S, const char *who, const Tensor *index, i64 size, int base,
+                         Tensor *y);
 /* The first element that is no position among `size` ones, in row-major order; -1: none. p: its
  * address. skip, or NULL: what names nothing and is right anywhere. */
 i64 ty_record_bad_index(const Tensor *index, const char *p, i64 size, int base, const double *skip);

@@ -283,6 +283,7 @@ bool ty_vmap_record(State *S, const char *who, int op, int n, const Given *src, 
     case OP_FFT: ok = ty_record_fft(S, who, p, d, arg.base, arg.norm, arg.keep, &x); break;
     case OP_GATHER: ok = ty_record_gather(S, who, p, d, p + 1, arg.base, &x); break;
     case OP_SEARCHSORTED: ok = ty_record_searchsorted(S, p, p + 1, arg.base, &x); break;
+    case OP_POSITIONS: ok = ty_record_positions(S, who, p, arg.keep, arg.base, &x); break;
     case OP_SCATTER:
     case OP_SCATTER_ADD:
       ok = ty_record_scatter(S, who, op, p, d, p + 1, arg.base, p + 2, &x);

@@ -63,8 +63,8 @@ bool ty_vmap_lift(State *S, const Tensor *x, u32 level, i64 count, int rank, Ten
 typedef struct VmapArg {
   u32 dims; /* REDUCE */
   i32 dim;  /* SCAN, FFT, ARGSORT, GATHER, SCATTER: dim; CAST: the dtype, -1 for a copy */
-  i32 base; /* FFT: kind; GATHER, SCATTER: of the index; ARGSORT: descending; SEARCHSORTED: right */
-  i64 keep; /* ARGSORT; FFT: n */
+  i32 base; /* FFT: kind; GATHER, SCATTER, POSITIONS: of the index; ARGSORT: descending; SEARCHSORTED: right */
+  i64 keep; /* ARGSORT; FFT: n; POSITIONS: how many there are */
   i32 norm; /* FFT */
 } VmapArg;
 

@@ -1,7 +1,8 @@
 /*
 ** cufft.c -- Fourier transforms under ty.precision "fast", by cuFFT.
-** In:  lines of complex numbers, there or back, and of real ones.  Out: work on the stream. Its file is found by dlopen (TYCHO_CUFFT
-** names another one, `off` does without). NONE where there is none, or it refuses a plan: the caller computes it.
+** In:  lines of complex numbers, there or back, of real ones and halves.  Out: work on the stream. Its file is found by dlopen
+** (TYCHO_CUFFT names another one, `off` does without). NONE where it refuses a plan: the caller computes it. Nothing is scaled; a half
+** that real numbers come from is destroyed.
 ** A plan belongs to a length, where numbers lie, and how many lines there are; its workspace is the device's, for each call.
 */
 #include "base/system.h"
@@ -22,12 +23,16 @@
   _(c2c, "cufftExecC2C", (int plan, void *from, void *to, int direction)) \
   _(z2z, "cufftExecZ2Z", (int plan, void *from, void *to, int direction)) \
   _(r2c, "cufftExecR2C", (int plan, void *from, void *to)) \
-  _(d2z, "cufftExecD2Z", (int plan, void *from, void *to))
+  _(d2z, "cufftExecD2Z", (int plan, void *from, void *to)) \
+  _(c2r, "cufftExecC2R", (int plan, void *from, void *to)) \
+  _(z2d, "cufftExecZ2D", (int plan, void *from, void *to))
 
 enum { /* cufft.h */
        R2C = 0x2a,
+       C2R = 0x2c,
        C2C = 0x29,
        D2Z = 0x6a,
+       Z2D = 0x6c,
        Z2Z = 0x69,
        FORWARD = -1,
        INVERSE = 1,
@@ -85,14 +90,18 @@ static void drop(struct Made *m) {
   m->used = 0;
 }
 
+static bool takes_real(const PlanKey *k) { return k->type == R2C || k->type == D2Z; }
+static bool gives_real(const PlanKey *k) { return k->type == C2R || k->type == Z2D; }
+
 /* The transform of a line of n numbers that are `stride` apart; lines lie behind each other, or side by side. */
 static bool make(struct Made *m) {
   const PlanKey *k = &m->key;
-  const bool real = k->type == R2C || k->type == D2Z, side = k->stride > 1;
-  long long n = k->n, to = real ? k->n / 2 + 1 : k->n;
+  const bool side = k->stride > 1;
+  long long n = k->n, half = k->n / 2 + 1, from = gives_real(k) ? half : n,
+            to = takes_real(k) ? half : n;
   if (cufft.create(&m->plan)) return false;
   if (!cufft.allocates(m->plan, 0) &&
-      !cufft.make(m->plan, 1, &n, &n, k->stride, side ? 1 : n, &to, k->stride, side ? 1 : to,
+      !cufft.make(m->plan, 1, &n, &from, k->stride, side ? 1 : from, &to, k->stride, side ? 1 : to,
                   (int)k->type, k->lines, &m->workspace) &&
       !cufft.set_stream(m->plan, ty_cuda.stream))
     return true;
@@ -125,6 +134,8 @@ static int run(const struct Made *m, void *from, void *to, int direction) {
   case C2C: return cufft.c2c(m->plan, from, to, direction);
   case Z2Z: return cufft.z2z(m->plan, from, to, direction);
   case R2C: return cufft.r2c(m->plan, from, to);
+  case C2R: return cufft.c2r(m->plan, from, to);
+  case Z2D: return cufft.z2d(m->plan, from, to);
   default: return cufft.d2z(m->plan, from, to);
   }
 }
@@ -132,9 +143,14 @@ static int run(const struct Made *m, void *from, void *to, int direction) {
 /* Under the lock. */
 static LibraryResult transform(const PlanKey *key, const FftShape *f, char *from, char *to) {
   const i64 size = ty_dtypes[f->dtype].bytes, calls = key->stride > 1 ? f->outer : 1;
-  const bool real = key->type == R2C || key->type == D2Z;
-  const i64 line = f->n * key->stride * size * (real ? 1 : 2),
-            made = (real ? f->n / 2 + 1 : f->n) * key->stride * size * 2;
+  const i64 real = f->n * key->stride * size, whole = 2 * real,
+            half = (f->n / 2 + 1) * key->stride * size * 2;
+  const i64 line = takes_real(key)   ? real
+                   : gives_real(key) ? half
+                                     : whole,
+            made = takes_real(key)   ? half
+                   : gives_real(key) ? real
+                                     : whole;
   void *workspace = NULL;
   const struct Made *m = find(key);
   if (!m) return LIBRARY_NONE;
@@ -149,29 +165,31 @@ static LibraryResult transform(const PlanKey *key, const FftShape *f, char *from
   return !e ? LIBRARY_DONE : e == ALLOC_FAILED ? LIBRARY_FAILED : LIBRARY_NONE;
 }
 
-LibraryResult ty_cuda_fft_by_library(const FftShape *f, void *from, void *to, Stream *s) {
-  const bool real = f->kind == FFT_REAL, wide = f->dtype == T_F64;
-  const i64 size = ty_dtypes[f->dtype].bytes, numbers = real ? f->n / 2 + 1 : f->n;
-  if (((uintptr_t)from | (uintptr_t)to) % (2 * (u64)size)) return LIBRARY_NONE;
-  if (f->inner > 1 && f->outer > CALLS_MOST) return LIBRARY_NONE;
-  if (real && f->inner > 1 && f->n * f->inner % 2) return LIBRARY_NONE; /* lines are aligned */
+bool ty_cuda_fft_library_takes(const FftShape *f, const void *from, const void *to) {
+  const bool real = f->kind != FFT_FORWARD && f->kind != FFT_INVERSE, side = f->inner > 1;
+  const u64 number = 2 * (u64)ty_dtypes[f->dtype].bytes;
+  if (((uintptr_t)from | (uintptr_t)to) % number || (side && f->outer > CALLS_MOST)) return false;
+  if (real && side && f->n * f->inner % 2) return false; /* lines are aligned */
+  if (real && f->outer * (f->n / 2 + 1) * f->inner > INT32_MAX) return false;
   ty_once(&once, find_library);
-  if (!present) return LIBRARY_NONE;
+  return present;
+}
+
+LibraryResult ty_cuda_fft_by_library(const FftShape *f, void *from, void *to) {
+  const bool takes = ty_fft_takes_real(f->kind), gives = ty_fft_gives_real(f->kind),
+             wide = f->dtype == T_F64;
   const PlanKey key = {.n = f->n,
                        .stride = f->inner,
                        .lines = f->inner > 1 ? f->inner : f->outer,
-                       .type = real   ? (wide ? D2Z : R2C)
-                               : wide ? Z2Z
-                                      : C2C,
+                       .type = takes   ? (wide ? D2Z : R2C)
+                               : gives ? (wide ? Z2D : C2R)
+                               : wide  ? Z2Z
+                                       : C2C,
                        .device = ty_cuda.ordinal};
   ty_cuda_flush();                           /* what is gathered comes before */
   if (!ty_cuda_enter()) return LIBRARY_DONE; /* the next wait says why */
   ty_lock(&lock);
-  LibraryResult y = transform(&key, f, from, to);
+  const LibraryResult y = transform(&key, f, from, to);
   ty_unlock(&lock);
-  const double scale = ty_fft_scale(f->norm, f->n);
-  if (y == LIBRARY_DONE && scale != 1 &&
-      !ty_cuda_scale_elements(f->dtype, 2 * f->outer * numbers * f->inner, scale, to, s))
-    y = LIBRARY_FAILED;
   return y;
 }

@@ -337,6 +337,39 @@ static void put_scales(const Fft *f, i64 *block, double weight) {
   block[FFT_ALONE / 8] = f->shape.n % 2 ? -1 : f->shape.n / 2;
 }
 
+/* Halves of transforms of real numbers, times the shape's scale and, what stands for two, times the kind's weight; what stands for
+** itself becomes real. */
+static void whole_halves(Fft *f, void *from, void *to) {
+  const FftShape *s = &f->shape;
+  const i64 h = s->n / 2 + 1;
+  Block b = {[FFT_COLS / 8] = s->inner, [FFT_N / 8] = h};
+  put_scales(f, b, ty_fft_weight(s->kind));
+  step(f, FFT_HALF_LINES, 0, 0, s->outer * h * s->inner, (Parts){from, (char *)from + f->size},
+       (Parts){to, (char *)to + f->size}, b);
+}
+
+/* Real numbers come from a copy of the half: the library destroys it, and may read imaginary parts where there are none. */
+static LibraryResult by_library(Fft *f, void *x, void *y) {
+  const FftShape *s = &f->shape;
+  const bool gives = ty_fft_gives_real(s->kind);
+  const i64 half = s->outer * (s->n / 2 + 1) * s->inner, bytes = 2 * half * f->size;
+  const double scale = ty_fft_scale(s->norm, s->n);
+  if (!ty_cuda_fft_library_takes(s, x, y)) return LIBRARY_NONE;
+  char *copy = gives ? ty_cuda_allocate(bytes) : NULL;
+  f->ok = !gives || copy;
+  if (copy) whole_halves(f, x, copy);
+  const LibraryResult done =
+      f->ok ? ty_cuda_fft_by_library(s, gives ? copy : x, y) : LIBRARY_FAILED;
+  if (copy) ty_cuda_free(copy, bytes);
+  if (done != LIBRARY_DONE || gives) return done;
+  if (s->kind == FFT_HALF_BACK) whole_halves(f, y, y);
+  else if (scale != 1)
+    f->ok = ty_cuda_scale_elements(s->dtype,
+                                   2 * (s->kind == FFT_REAL ? half : s->outer * s->n * s->inner),
+                                   scale, y, f->stream);
+  return f->ok ? LIBRARY_DONE : LIBRARY_FAILED;
+}
+
 /* Lines first to first + cols. */
 static void lines(Fft *f, FftStep which, void *t, i64 count, bool real, bool paired, i64 first,
                   i64 cols, Parts a, bool inverse, double weight) {
@@ -456,11 +489,11 @@ bool ty_cuda_fft(const Job *j, void *const *buf, Stream *s) {
   const i64 all = f.shape.outer * f.shape.inner, n = f.shape.n;
   const bool real = f.shape.kind != FFT_FORWARD && f.shape.kind != FFT_INVERSE;
   if (!all) return true;
+  f.dtype = f.shape.dtype, f.size = ty_dtypes[f.dtype].bytes;
   if (f.shape.library) {
-    const LibraryResult y = ty_cuda_fft_by_library(&f.shape, buf[0], buf[1], s);
+    const LibraryResult y = by_library(&f, buf[0], buf[1]);
     if (y != LIBRARY_NONE) return y == LIBRARY_DONE;
   }
-  f.dtype = f.shape.dtype, f.size = ty_dtypes[f.dtype].bytes;
   const FftPlan *p = ty_cuda_host->fft_plan(f.dtype, n, real);
   if (!p) return false;
   if (whole_lines(&f, p, buf[0], buf[1], all)) {

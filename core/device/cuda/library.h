@@ -25,8 +25,10 @@ LibraryResult ty_cuda_lt_product(const Gemm *g, const char *a, const char *b, vo
 /* A line, once, where an exact product runs at a small part of what tensor cores give. */
 void ty_cuda_lt_hint(const Gemm *g);
 
-/* --- cufft.c: numbers there and back, and real ones, as FftShape says. FAILED: out of memory. */
-LibraryResult ty_cuda_fft_by_library(const FftShape *f, void *from, void *to, Stream *s);
+/* --- cufft.c: transforms as FftShape says, but for scales. Of halves that real numbers come from, numbers that stand for themselves
+** must be real; they are destroyed. FAILED: out of memory. */
+bool ty_cuda_fft_library_takes(const FftShape *f, const void *from, const void *to);
+LibraryResult ty_cuda_fft_by_library(const FftShape *f, void *from, void *to);
 
 /* --- cusolver.c: SOLVE. False: out of memory, or *err says what else. */
 bool ty_cuda_solve_takes(const Job *j);

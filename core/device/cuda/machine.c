@@ -13,7 +13,8 @@ enum {
   TURN_LEAST = 16,  /* elements along either dim of tiles */
   TURN_BLOCKS = 16, /* of tiles that a multiprocessor has at a time */
   FOURS = 4,        /* neighbours that a thread of a map has, */
-  FOURS_MOST = 128  /* where its body is not longer */
+  FOURS_MOST = 128, /* where its body is not longer */
+  HELD_MOST = 64    /* and registers that hold what neighbours load and store are not more */
 };
 
 typedef struct Made {
@@ -185,6 +186,14 @@ static bool in_groups(const Program *p, const Shape *s, int operand, int dim, in
   return ok;
 }
 
+/* Registers that hold what so many neighbours load and store. */
+static i32 held(const Program *p, const Variant *v, i32 each) {
+  i32 n = 0;
+  for (int o = 0; o < p->noperands; o++)
+    if (v->flat >> o & 1) n += ty_ptx_wide(ty_dtypes[p->operand[o].dtype].ctype) ? 2 : 1;
+  return n * each;
+}
+
 /* Rows by groups of `each` neighbours, so many threads a row: whether all that goes along the rows lies so. */
 static bool in_parts(const Program *p, const Run *r, const Shape *s, Variant *v, i32 each,
                      i32 threads) {
@@ -198,7 +207,7 @@ static bool in_parts(const Program *p, const Run *r, const Shape *s, Variant *v,
     else return false;
   }
   v->each = (u8)each, v->threads = (u8)threads;
-  return v->flat != 0;
+  return v->flat != 0 && held(p, v, each) <= HELD_MOST;
 }
 
 /* Half a warp a row, or fewer threads where rows are short; all threads of a warp must have one. An odd number of rows goes by
@@ -235,7 +244,10 @@ static void by_fours(const Program *p, const Run *r, Shape *s, Variant *v) {
     if (!s->strides[operand][nd - 1]) v->same |= 1u << operand;
     stores |= op == P_STORE;
   }
-  if (!stores) return;
+  if (!stores || held(p, v, FOURS) > HELD_MOST) {
+    v->flat = v->same = 0;
+    return;
+  }
   v->four = last % FOURS ? FOUR_TAIL : FOUR_ALL;
   v->ni++;
   s->n[2]++;

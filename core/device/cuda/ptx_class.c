@@ -41,6 +41,36 @@ void ty_ptx_classify(const Program *p, Classes *C) {
   }
 }
 
+/* Of a value of that type. */
+static i32 words(int type) { return ty_ptx_wide(type) ? 2 : 1; }
+
+i32 ty_ptx_live(const Program *p, const Classes *C) {
+  i32 last[MAX_BODY] = {0}, all = 2 * p->noperands, now = 0, most = 0;
+  for (int i = 0; i < p->nbody; i++) {
+    const Instr *in = &p->body[i];
+    const i16 ops[3] = {in->a, in->b, in->c};
+    for (int k = 0; k < 3 && C->class[i]; k++)
+      if (ops[k] >= 0) last[ops[k]] = i;
+    if (!C->class[i] || in->op == P_STORE) continue;
+    if (ty_ptx_is_reduce(in->op))
+      all += ty_ptx_lanes(p, in) * words(in->type) + (ty_ptx_is_arg(in->op) ? 2 : 0);
+    else if (in->op == P_SCALAR) all += words(in->type);
+  }
+  for (int i = 0; i < p->nbody; i++) {
+    const Instr *in = &p->body[i];
+    if (C->class[i] != CLASS_ELEM || in->op == P_STORE) continue;
+    const i16 ops[3] = {in->a, in->b, in->c};
+    now += words(in->type);
+    most = TY_MAX(most, now);
+    for (int k = 0; k < 3; k++) {
+      bool ends = ops[k] >= 0 && C->class[ops[k]] == CLASS_ELEM && last[ops[k]] == i;
+      for (int j = 0; j < k; j++) ends &= ops[j] != ops[k];
+      if (ends) now -= words(p->body[ops[k]].type);
+    }
+  }
+  return all + most;
+}
+
 bool ty_ptx_is_split(const Program *p) {
   Classes *C = ty_mem_alloc(sizeof *C);
   if (!C) return false;

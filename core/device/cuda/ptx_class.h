@@ -17,6 +17,8 @@ typedef struct Classes {
   bool scans;
 } Classes;
 void ty_ptx_classify(const Program *p, Classes *C);
+/* About how many registers a thread holds at once: addresses, scalars, what reductions have come to, values of one element. */
+i32 ty_ptx_live(const Program *p, const Classes *C);
 /* The bits of what changes nothing when it is joined by op: -0, 1, the ends. */
 u64 ty_ptx_identity(int op, int ctype);
 

@@ -250,16 +250,26 @@ static Reg of_tensor(Fft *f, Reg *row) {
   return of_line(f, plus(f, column, param(&f->e.E, FFT_FIRST)), *row, FFT_INNER_STEP);
 }
 
-/* What a row's numbers are multiplied by. */
-static Reg scale_of(Fft *f, Reg row) {
+/* A predicate: the row's numbers stand for themselves alone. */
+static Reg is_alone(Fft *f, Reg row) {
   Ptx *E = &f->e.E;
-  const Reg y = ty_ptx_value(E, f->ctype), p = ty_ptx_reg(E, REG_PRED), q = ty_ptx_reg(E, REG_PRED);
+  const Reg p = ty_ptx_reg(E, REG_PRED), q = ty_ptx_reg(E, REG_PRED);
   ty_ptx(E, "setp.eq.s64 $, $, 0", p, row);
   ty_ptx(E, "setp.eq.s64 $, $, $", q, row, param(E, FFT_ALONE));
   ty_ptx(E, "or.pred $, $, $", p, p, q);
-  ty_ptx(E, "selp.~ $, $, $, $", bits_of(f), y, factor(f, FFT_SCALE), factor(f, FFT_SCALE_OTHERS),
-         p);
+  return p;
+}
+
+/* a where p holds, else b. */
+static Reg chosen(Fft *f, Reg p, Reg a, Reg b) {
+  const Reg y = ty_ptx_value(&f->e.E, f->ctype);
+  ty_ptx(&f->e.E, "selp.~ $, $, $, $", bits_of(f), y, a, b, p);
   return y;
+}
+
+/* What a row's numbers are multiplied by. */
+static Reg scale_of(Fft *f, Reg row) {
+  return chosen(f, is_alone(f, row), factor(f, FFT_SCALE), factor(f, FFT_SCALE_OTHERS));
 }
 
 static void gather(Fft *f, bool real) {
@@ -280,6 +290,16 @@ static void scatter(Fft *f, bool real) {
   if (real) return;
   ty_ptx_store(E, f->dtype, plus(f, param(E, FFT_Y + 8), at),
                times(f, load(f, FFT_X + 8, f->e.number), by));
+}
+
+static void half_lines(Fft *f) {
+  Reg row;
+  quotient(f, quotient(f, f->e.number, param(&f->e.E, FFT_COLS), NULL), param(&f->e.E, FFT_N),
+           &row);
+  const Reg at = product_number(f, f->e.number, 2);
+  Pair v = scaled(f, get(f, FFT_X, at), scale_of(f, row));
+  v.im = chosen(f, is_alone(f, row), number(f, 0), v.im);
+  put(f, FFT_Y, at, v);
 }
 
 /* --- factors */
@@ -617,6 +637,7 @@ Text ty_ptx_fft(FftStep step, int dtype, int radix, int flags) {
   switch (step) {
   case FFT_GATHER: gather(&f, flags & FFT_IS_REAL); break;
   case FFT_SCATTER: scatter(&f, flags & FFT_IS_REAL); break;
+  case FFT_HALF_LINES: half_lines(&f); break;
   case FFT_PASS: pass(&f, radix, flags & FFT_IS_LAST); break;
   case FFT_TURN: turn(&f); break;
   case FFT_TWIST: twist(&f); break;

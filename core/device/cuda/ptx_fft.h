@@ -13,6 +13,7 @@ enum { FFT_THREADS = 128 };
 **   GATHER   rows of y from a tensor's numbers: in x, of column c of all at c % inner INNER_STEP + c / inner OUTER_STEP, row by
 **            row ROW_STEP apart, in bytes; the same of SCATTER the other way round, whose row 0 and row ALONE take SCALE, the
 **            others SCALE_OTHERS. Without imaginary parts where REAL
+**   HALF_LINES   a tensor's numbers, lines of N rows of COLS: y from x times the scales of SCATTER; row 0 and row ALONE become real
 **   PASS     y from x, of a radix; LAST: no factors
 **   TURN     y in place times w; rows from N on become 0
 **   TWIST    y[j][k] = x[k][j] times u and v, k below M, j below N
@@ -22,6 +23,7 @@ enum { FFT_THREADS = 128 };
 typedef enum {
   FFT_GATHER,
   FFT_SCATTER,
+  FFT_HALF_LINES,
   FFT_PASS,
   FFT_TURN,
   FFT_TWIST,

@@ -74,6 +74,7 @@ Text ty_ptx_program(const Program *p, const Variant *v) {
   if (v->turn) ty_gen_turn_kernel(G);
   else if (p->kind == K_MAP) ty_gen_map_kernel(G);
   else reduce_kernel(G);
+  G->E.blocks = ty_ptx_live(p, &G->C) <= LIVE_MOST ? PROGRAM_BLOCKS : PROGRAM_BLOCKS - 1;
   const Text t = ty_ptx_end(&G->E, end, G->l.bytes, PROGRAM_THREADS);
   ty_mem_free(G);
   return t;

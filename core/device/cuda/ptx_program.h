@@ -6,7 +6,10 @@
 
 #include "device/cuda/ptx.h"
 
-enum { PROGRAM_THREADS = 128 };
+/* Threads of a block, and how many blocks a multiprocessor must hold: its 65,536 registers are 128 for each thread then. The
+** assembler keeps to that by loading later; else it takes all that it may, and few warps are there while memory is waited for. A
+** program that holds more than LIVE_MOST registers at once would spill (from 96 on, for sm_75): of its blocks there are three, of 168. */
+enum { PROGRAM_THREADS = 128, PROGRAM_BLOCKS = 4, LIVE_MOST = 90 };
 
 /* imm of an RSUM: its operand is a MUL, which is added by fma from +0, not rounded by itself. Products of one column are
 ** such rows. */

@@ -16,7 +16,8 @@ enum { TWIN_NONE, TWIN_LATE, TWIN_READY, TWIN_NEVER };
 #define READ "ld.param."
 #define BLOCK_AT "[block+"
 
-/* Reads of the block become reads of memory at %table. */
+/* Reads of the block become reads of memory at %table, which no kernel that reads it writes: where registers are few, the assembler
+** may then read once more what it would spill. */
 static Text text_of(const Text *text) {
   Text t = {0};
   const char *s = text->s, *entry = strstr(s, ENTRY), *close = strchr(entry, ')'),
@@ -33,7 +34,7 @@ static Text text_of(const Text *text) {
       ty_text_printf(&t, READ);
       continue;
     }
-    ty_text_printf(&t, "ld.global.");
+    ty_text_printf(&t, "ld.global.nc.");
     ty_text_add(&t, at, (size_t)(block - at));
     ty_text_printf(&t, "[%%table+");
     at = block + strlen(BLOCK_AT);

@@ -1,7 +1,8 @@
 /*
 ** cufft.c -- a stand-in of cuFFT for the software GPU: the calls that ty.fft needs, written from cufft.h.
 ** It checks plans, lengths, strides, types, workspaces and pointers, and computes sums in double when the stream comes to it, from
-** memory as it is then. Environment: SOFT_CUFFT_FAIL = n: the nth plan is refused (-1: all).
+** memory as it is then. Where real numbers come from a half it destroys that, as the manual says, and reads imaginary parts where a
+** half of real numbers has none, as a library may. Environment: SOFT_CUFFT_FAIL = n: the nth plan is refused (-1: all).
 */
 #include <complex.h>
 #include <math.h>
@@ -25,7 +26,7 @@ enum {
   INTERNAL_ERROR,
   EXEC_FAILED
 };
-enum { R2C = 0x2a, C2C = 0x29, D2Z = 0x6a, Z2Z = 0x69 };
+enum { R2C = 0x2a, C2R = 0x2c, C2C = 0x29, D2Z = 0x6a, Z2D = 0x6c, Z2Z = 0x69 };
 enum { MOST = 256, WORKSPACE = 512 };
 
 typedef struct Plan {
@@ -39,6 +40,9 @@ static Plan *plans[MOST]; /* numbers from 1 */
 
 static int transforms;
 EXPORT int soft_cufft_transforms(void) { return transforms; }
+
+static bool takes_real(int type) { return type == R2C || type == D2Z; }
+static bool gives_real(int type) { return type == C2R || type == Z2D; }
 
 static Plan *plan_of(int plan) {
   void *context = NULL;
@@ -79,12 +83,12 @@ CALL cufftMakePlanMany64(int plan, int rank, long long *n, long long *from, long
   static int count;
   const char *fails = getenv("SOFT_CUFFT_FAIL");
   Plan *p = plan_of(plan);
-  const bool real = type == R2C || type == D2Z;
+  const bool takes = takes_real(type), gives = gives_real(type);
   if (!p || p->made) return INVALID_PLAN;
-  if (type != C2C && type != Z2Z && !real) return INVALID_TYPE;
+  if (type != C2C && type != Z2Z && !takes && !gives) return INVALID_TYPE;
   if (rank != 1 || !n || n[0] < 1 || !from || !to || from_stride < 1 || to_stride < 1 ||
-      from_line < 1 || to_line < 1 || lines < 1 || !workspace || from[0] != n[0] ||
-      to[0] != (real ? n[0] / 2 + 1 : n[0]))
+      from_line < 1 || to_line < 1 || lines < 1 || !workspace ||
+      from[0] != (gives ? n[0] / 2 + 1 : n[0]) || to[0] != (takes ? n[0] / 2 + 1 : n[0]))
     return INVALID_VALUE;
   if (fails && (atoi(fails) == -1 || ++count == atoi(fails))) return INTERNAL_ERROR;
   p->made = true, p->type = type, p->n = n[0], p->lines = lines;
@@ -116,40 +120,54 @@ typedef struct Work {
   int direction;
 } Work;
 
+static bool is_wide(int type) { return type == D2Z || type == Z2Z || type == Z2D; }
+
 static double number(const void *p, bool wide, int64_t i) {
   return wide ? ((const double *)p)[i] : (double)((const float *)p)[i];
 }
+static void put(void *p, bool wide, int64_t i, double v) {
+  if (wide) ((double *)p)[i] = v;
+  else ((float *)p)[i] = (float)v;
+}
 
-static void line(const Work *w, const void *from, void *to, double complex *x) {
+static void line(const Work *w, void *from, void *to, double complex *x) {
   const Plan *p = &w->plan;
-  const bool wide = p->type == D2Z || p->type == Z2Z, real = p->type == R2C || p->type == D2Z;
-  const int64_t n = p->n, made = real ? n / 2 + 1 : n;
-  for (int64_t i = 0; i < n; i++) {
+  const bool wide = is_wide(p->type), takes = takes_real(p->type), gives = gives_real(p->type);
+  const int64_t n = p->n, made = takes ? n / 2 + 1 : n, given = gives ? n / 2 + 1 : n;
+  for (int64_t i = 0; i < given; i++) {
     const int64_t at = i * p->from_stride;
-    x[i] = real ? number(from, wide, at)
-                : number(from, wide, 2 * at) + I * number(from, wide, 2 * at + 1);
+    x[i] = takes ? number(from, wide, at)
+                 : number(from, wide, 2 * at) + I * number(from, wide, 2 * at + 1);
+    if (gives) put(from, wide, 2 * at, NAN), put(from, wide, 2 * at + 1, NAN);
   }
+  for (int64_t i = given; i < n; i++) x[i] = conj(x[n - i]);
   for (int64_t k = 0; k < made; k++) {
     double complex sum = 0;
     for (int64_t i = 0; i < n; i++)
       sum += x[i] * cexp(I * w->direction * 2 * M_PI * (double)(i * k % n) / (double)n);
-    const int64_t at = 2 * k * p->to_stride;
-    if (wide) ((double *)to)[at] = creal(sum), ((double *)to)[at + 1] = cimag(sum);
-    else ((float *)to)[at] = (float)creal(sum), ((float *)to)[at + 1] = (float)cimag(sum);
+    if (gives) {
+      put(to, wide, k * p->to_stride, creal(sum) + cimag(sum)); /* of a whole half this is 0 */
+      continue;
+    }
+    put(to, wide, 2 * k * p->to_stride, creal(sum));
+    put(to, wide, 2 * k * p->to_stride + 1, cimag(sum));
   }
 }
 
 static void run(void *user) {
   Work *w = user;
   const Plan *p = &w->plan;
-  const bool wide = p->type == D2Z || p->type == Z2Z, real = p->type == R2C || p->type == D2Z;
-  const uint64_t size = wide ? 8 : 4, made = (uint64_t)(real ? p->n / 2 + 1 : p->n);
-  const uint64_t read = size * (real ? 1 : 2), written = size * 2;
+  const bool takes = takes_real(p->type), gives = gives_real(p->type);
+  const uint64_t size = is_wide(p->type) ? 8 : 4, half = (uint64_t)(p->n / 2 + 1),
+                 made = takes ? half : (uint64_t)p->n, given = gives ? half : (uint64_t)p->n;
+  const uint64_t read = size * (takes ? 1 : 2), written = size * (gives ? 1 : 2);
   const uint64_t reads =
-      (uint64_t)((p->n - 1) * p->from_stride + (p->lines - 1) * p->from_line + 1) * read;
+      ((given - 1) * (uint64_t)p->from_stride + (uint64_t)((p->lines - 1) * p->from_line) + 1) *
+      read;
   const uint64_t writes =
       ((made - 1) * (uint64_t)p->to_stride + (uint64_t)((p->lines - 1) * p->to_line) + 1) * written;
-  const char *from = soft_gpu_reach(w->from, reads, false, "cuFFT");
+  char *from = soft_gpu_reach(w->from, reads, false, "cuFFT");
+  if (from && gives) from = soft_gpu_reach(w->from, reads, true, "cuFFT");
   char *to = from ? soft_gpu_reach(w->to, writes, true, "cuFFT") : NULL;
   void *workspace = to ? soft_gpu_reach(p->workspace, WORKSPACE, true, "cuFFT") : NULL;
   double complex *x = malloc(sizeof *x * (size_t)p->n);
@@ -165,7 +183,7 @@ static int ask(int plan, void *from, void *to, int direction, int type) {
   Plan *p = plan_of(plan);
   if (!p || !p->made) return INVALID_PLAN;
   if (p->type != type) return INVALID_TYPE;
-  const uint64_t pair = type == D2Z || type == Z2Z ? 16 : 8;
+  const uint64_t pair = is_wide(type) ? 16 : 8;
   if (!p->own && !soft_gpu_live(p->workspace, WORKSPACE)) return INVALID_VALUE;
   if (!from || !to || (uintptr_t)from % pair || (uintptr_t)to % pair ||
       (direction != 1 && direction != -1))
@@ -180,3 +198,5 @@ CALL cufftExecC2C(int plan, void *from, void *to, int way) { return ask(plan, fr
 CALL cufftExecZ2Z(int plan, void *from, void *to, int way) { return ask(plan, from, to, way, Z2Z); }
 CALL cufftExecR2C(int plan, void *from, void *to) { return ask(plan, from, to, -1, R2C); }
 CALL cufftExecD2Z(int plan, void *from, void *to) { return ask(plan, from, to, -1, D2Z); }
+CALL cufftExecC2R(int plan, void *from, void *to) { return ask(plan, from, to, 1, C2R); }
+CALL cufftExecZ2D(int plan, void *from, void *to) { return ask(plan, from, to, 1, Z2D); }
