@@ -326,6 +326,10 @@ describe("exported operations", function()
       { ty.randn(17280), ty.randn(8209) })
     check(function(v, w) return ty.view_as_real(ty.fft.rfft(v, nil, 1)), ty.fft.irfft(ty.view_as_complex(w), 177, 1) end,
       { ty.randn(177, 5, { dtype = "f64" }), ty.randn(89, 5, 2, { dtype = "f64" }) })
+    check(function(v, w) -- passes of 7, 11 and 13 over lines side by side, with factors and without
+      return ty.view_as_real(ty.fft.fft(ty.view_as_complex(w), nil, 1)), ty.view_as_real(ty.fft.rfft(v, nil, 1)),
+        ty.fft.irfft(ty.view_as_complex(w), 1001, 1)
+    end, { ty.randn(1001, 35), ty.randn(501, 35, 2) })
   end)
 
   it("attend in the canonical order", function()

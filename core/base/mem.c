@@ -8,7 +8,7 @@
 **           which nothing lives stays with its class, but any class of the same kind may take it
 **           over before fresh memory is mapped: what is held follows the most that was ever live
 **           at once, not the number of distinct sizes.
-**   large   mappings of their own, with huge pages from HUGE; freed ones wait in their class.
+**   large   mappings of their own, with huge pages from about HUGE; freed ones wait in their class.
 ** What waits (large buffers, empty slabs) is `spare`. It is bounded by the cap and by twice what
 ** was lately in use, so that sizes that went out of fashion do not stay for ever; the least
 ** recently used goes first, large ones before slabs. Live or half-empty slabs never move.
@@ -292,7 +292,7 @@ void ty_arena_free(Arena *A) {
 #define SLAB_MAX MB         /* slots of slabs of MEDIUM_SLAB bytes; above: large */
 #define SMALL_SLAB (256 * KB)
 #define MEDIUM_SLAB (4 * MB)
-#define HUGE (2 * MB)       /* from here aligned to, and made of, huge pages */
+#define HUGE (2 * MB)       /* of a huge page; sizes from three quarters on are made of them */
 #define SPARE_MIN (16 * MB) /* never give memory back below this */
 #define BUF_MAX ((i64)1 << 47)
 
@@ -583,8 +583,14 @@ static void slab_free(void *p, int class) {
 
 /* ---- buffers: large, and the door ------------------------------------------------------------ */
 
-static void *large_alloc(int class, i64 bytes) {
+/* Of a class: whole huge pages, rather than nearly one. */
+static i64 large_bytes(int class) {
   i64 size = class_bytes(class);
+  return size >= HUGE / 4 * 3 ? TY_MAX(size, HUGE) : size;
+}
+
+static void *large_alloc(int class, i64 bytes) {
+  i64 size = large_bytes(class);
   Spare *s = NULL;
   pool_lock();
   if (!pool.ready) pool_start();
@@ -611,7 +617,7 @@ static void *large_alloc(int class, i64 bytes) {
 
 static void large_free(void *p, int class) {
   Spare *s = p;
-  i64 size = class_bytes(class);
+  i64 size = large_bytes(class);
   UNPOISON(p, sizeof *s);
   POISON(s + 1, (size_t)size - sizeof *s);
   pool_lock();

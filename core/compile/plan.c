@@ -33,6 +33,7 @@ typedef struct Home {
   i32 owner;       /* that output, or -1 */
   i32 slot;
   u8 device;
+  bool sent; /* see find_sent */
   i64 bytes, offset;
 } Home;
 
@@ -54,6 +55,7 @@ typedef struct Make {
   i32 *last_input; /* per input that stands for a buffer: the last position that reads it */
   i32 *order;      /* groups as they run */
   bool *copies;    /* per group: the base is copied first */
+  bool *sent;      /* per node: a call reads it; see find_sent */
   Home *homes;
   i32 nhomes;
   u8 device; /* of the arena: that of the last group */
@@ -321,8 +323,26 @@ static i32 write_operand(const Make *M, i32 gi, i32 node, i32 h) {
   return -1;
 }
 
+/* What a call reads stays in another processor's cache until it is written anew, and a store waits long for that: so nothing
+** else moves into its home, and no output's memory is its place, but where no cache holds it. A product made there does
+** not wait. */
+static bool find_sent(Make *M) {
+  enum { CACHE = 1 << 20 }; /* bytes of the second level */
+  M->sent = scratch(M, M->g->n, sizeof *M->sent);
+  if (!M->sent) return false;
+  memset(M->sent, 0, (size_t)M->g->n * sizeof *M->sent);
+  for (i32 gi = 0; gi < M->gs.n; gi++) {
+    const Group *gr = &M->gs.group[gi];
+    for (i32 j = 0; j < gr->nin; j++)
+      M->sent[gr->in[j]] |=
+          ty_node_begins(&M->g->node[gr->root]) && node_bytes(M->g, gr->in[j]) <= CACHE;
+  }
+  return true;
+}
+
 /* May node y, made by the group at position t, move into the home of its operand or base x? */
 static bool can_move(const Make *M, i32 gi, i32 t, i32 x, i32 y) {
+  if (M->sent[x]) return false;
   if (is_input(M, gi, x) || M->home[x] < 0 || M->last[x] != t) return false;
   const Home *h = &M->homes[M->home[x]];
   if (h->node != x || node_bytes(M->g, x) != node_bytes(M->g, y)) return false;
@@ -370,7 +390,7 @@ static bool plan_homes(Make *M) {
   M->home = scratch(M, M->g->n, sizeof(i32));
   M->homes = scratch(M, M->g->n, sizeof(Home));
   M->copies = scratch(M, M->gs.n, 1);
-  if (!M->home || !M->homes || !M->copies) return false;
+  if (!M->home || !M->homes || !M->copies || !find_sent(M)) return false;
   memset(M->home, -1, (size_t)M->g->n * sizeof(i32));
   for (i32 t = 0; t < M->gs.n; t++) {
     i32 gi = M->order[t];
@@ -379,6 +399,7 @@ static bool plan_homes(Make *M) {
       i32 y = gr->out[j], h = home_find(M, gi, t, y);
       M->home[y] = h;
       M->homes[h].node = y;
+      M->homes[h].sent |= M->sent[y];
       M->homes[h].last = TY_MAX(t, M->last[y]);
       if (M->primary[y] >= 0) M->homes[h].output = M->primary[y];
     }
@@ -494,7 +515,7 @@ static bool plan_arena(Make *M, i64 *total) {
     const Home *h = &M->homes[i];
     bool fresh = h->output >= 0 && !M->out[h->output].inplace && !M->task->choices;
     piece[i] = (Piece){.kind = h->device != M->device ? PIECE_NONE
-                               : h->output < 0        ? PIECE_GUEST
+                               : h->output < 0        ? h->sent ? PIECE_ARENA : PIECE_GUEST
                                : fresh                ? PIECE_OWNER
                                                       : PIECE_NONE,
                        .first = h->first,

@@ -98,9 +98,9 @@ typedef struct CallOrder {
 bool ty_plan_calls(Arena *A, const Graph *g, const Groups *gs, CallOrder *y);
 
 /* layout.c: pieces of memory by their lifetimes. */
-typedef enum { PIECE_NONE, PIECE_GUEST, PIECE_OWNER } PieceKind;
+typedef enum { PIECE_NONE, PIECE_GUEST, PIECE_ARENA, PIECE_OWNER } PieceKind;
 typedef struct Piece {
-  u8 kind;         /* GUEST: needs a place. HOST: memory of its own, free before `first` */
+  u8 kind; /* GUEST: needs a place. ARENA: one in the arena. OWNER: memory of its own, free before `first` */
   i32 first, last; /* positions: first write, last use */
   i32 owner;       /* out: the piece that a guest lies in, or -1: the arena */
   i64 bytes, offset;

@@ -37,7 +37,7 @@ static i64 place_in(const Layout *Y, const Piece *g, i32 owner, i64 room) {
 }
 
 static bool may_own(const Piece *h, const Piece *g) {
-  return h->bytes >= g->bytes && h->first > g->last;
+  return g->kind == PIECE_GUEST && h->bytes >= g->bytes && h->first > g->last;
 }
 
 static bool has_host(const Layout *Y, const Piece *g) {
@@ -100,7 +100,7 @@ bool ty_layout(Arena *A, Piece *piece, i32 n, i64 *total) {
   Layout Y = {.piece = piece, .order = space, .owner = space + n, .placed = space + 2 * n};
   for (i32 k = 0; k < n; k++) {
     piece[k].owner = -1;
-    if (piece[k].kind == PIECE_GUEST) Y.order[Y.n++] = k;
+    if (piece[k].kind == PIECE_GUEST || piece[k].kind == PIECE_ARENA) Y.order[Y.n++] = k;
     if (piece[k].kind != PIECE_OWNER || piece[k].bytes < OWNER_MIN) continue;
     i32 i = Y.nowners++;
     for (; i > 0 && piece[Y.owner[i - 1]].bytes > piece[k].bytes; i--) Y.owner[i] = Y.owner[i - 1];

@@ -20,10 +20,14 @@
 #include <stdio.h>
 
 enum { NOTICE_TAG = 0, NOTICE_TEXT = 240, RANKS_NAMED = 8 };
-enum { BUSY = 500, BUSY_CROWDED = 50 }; /* tests before a wait sleeps */
-#define LOOK_EVERY 2000000              /* nanoseconds */
-#define FILE_EVERY 20000000             /* nanoseconds between looks at the launcher's file */
-#define TOLD_WITHIN 500000000           /* by the launcher, behind an error of MPI's */
+enum {
+  BUSY = 5000,
+  BUSY_CROWDED = 50,
+  BRIEF = 500
+};                            /* tests before a wait sleeps, briefly at first */
+#define LOOK_EVERY 2000000    /* nanoseconds */
+#define FILE_EVERY 20000000   /* nanoseconds between looks at the launcher's file */
+#define TOLD_WITHIN 500000000 /* by the launcher, behind an error of MPI's */
 #define ENDED_GRACE 500000000 /* for messages of a rank that has ended, which are under way */
 
 World ty_world = {.piece = (i64)1 << 30};
@@ -232,13 +236,15 @@ static bool look(const Flight *w) {
   return false;
 }
 
-/* A message that is under way comes while tests spin, in some 50 microseconds. Else the other rank works, or another process
-** has its processor: then who sleeps lets others work, and goes on soon when he wakes, where a yield may cost a whole turn of
-** another process. Ranks may outnumber processors. */
+/* A message that is under way comes while tests spin, and so does that of a rank which is some hundred microseconds behind in
+** the same step: a sleep takes 70 at least, by which the others then wait longer. Else the other rank works, or another
+** process has its processor: then who sleeps lets others work, and goes on soon when he wakes, where a yield may cost a
+** whole turn of another process. Ranks may outnumber processors. */
+static bool is_busy(int spins) { return spins < (ty_world.crowded ? BUSY_CROWDED : BUSY); }
+
 static void pause_after(int spins) {
-  const int busy = ty_world.crowded ? BUSY_CROWDED : BUSY;
-  if (spins < busy) ty_relax();
-  else ty_dist_sleep(spins < 2 * BUSY ? 20000 : 200000);
+  if (is_busy(spins)) ty_relax();
+  else ty_dist_sleep(is_busy(spins - BRIEF) ? 20000 : 200000);
 }
 
 /* Takes out what is done. False: MPI has an error. */
@@ -266,7 +272,7 @@ static bool finish(Flight *w) {
     if (moves) w->moved = next_look - LOOK_EVERY, spins = 0;
     if (!w->n) break;
     pause_after(spins);
-    if (spins % 64 && spins < BUSY) continue;
+    if (spins % 64 && is_busy(spins)) continue;
     if (ty_system_now() < next_look) continue;
     next_look = ty_system_now() + LOOK_EVERY;
     if (!look(w)) return false;

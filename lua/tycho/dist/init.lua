@@ -230,18 +230,25 @@ local BLOCK = 2 ^ 22 -- bytes of a slice that is exchanged, summed, given to all
 local FEW = 4096 -- elements for which no plan is made
 local PAIR = 2 ^ 20 -- bytes that two ranks give each other whole
 
---- Functions (to, own, others), views that are released: what rank `index` of so many folds from its own elements and
---- those of the others, [ranks - 1, n]. Compiled it is one kernel, which reads each of them once.
+--- Functions (to, own, others), views that are released: what rank `index` of so many folds from its own elements, in
+--- any dims, and those of the others, [ranks - 1, n]. Compiled it is one kernel, which reads each of them once.
 local folds = {}
 
 local function fold_of(op, ranks, index)
   local key = format("%s %d %d", op, ranks, index)
   if folds[key] then return folds[key] end
   local step, is_mean = steps[op], op == "mean"
+  local is_power = is_mean and math.frexp(ranks) == 0.5 -- of 2: the product has the quotient's bits
+  local function mean(y)
+    if is_power and not ty.is_complex(y) then return y * (1 / ranks) end
+    return y / ranks
+  end
   local function fold(to, own, others)
-    local y = index == 1 and own or others[1]
-    for i = 2, ranks do y = step(y, i == index and own or others[i < index and i or i - 1]) end
-    to:copy_(is_mean and y / ranks or y)
+    local dims = own.shape
+    local function part(i) return i == index and own or others[i < index and i or i - 1]:reshape(dims) end
+    local y = part(1)
+    for i = 2, ranks do y = step(y, part(i)) end
+    to:copy_(is_mean and mean(y) or y)
   end
   folds[key] = { plain = fold, compiled = ty.internals.compile(fold) }
   return folds[key]
@@ -322,10 +329,12 @@ local function sum_of(who, group, x, op)
   local ranks, n = #group.ranks, x:numel()
   if n == 0 then return x:clone() end
   local result = ty.empty(x.shape, { dtype = x.dtype, device = x.device })
-  x = x:reshape(-1)
+  local whole = x:contiguous()
+  x = whole:reshape(-1)
   if goes_whole(x, ranks) then
     local others = others_of(who, group, x, function() return 0, n end)
-    fold(op, group, result:reshape(-1), x:narrow(1, 1, n), others)
+    if W.records() then fold(op, group, result, whole, others) -- in its dims it fuses with what reads it
+    else fold(op, group, result:reshape(-1), x:narrow(1, 1, n), others) end
   else
     local block = math.max(1, math.floor(BLOCK * ranks * n / x.nbytes))
     if x.device ~= "cpu" then block = n - n % ranks end -- in equal slices, then the few that are left

@@ -82,13 +82,16 @@ M.head = [[
 #else
 #define TY_ROLLED
 #endif
-#if defined(__clang__) /* of a loop whose rounds have nothing to do with each other */
+#if defined(__clang__) /* of a loop whose rounds have nothing to do with each other; of one of at most 32 rounds */
 #pragma clang diagnostic ignored "-Wpass-failed"
 #define TY_FREE _Pragma("clang loop vectorize(assume_safety) vectorize_width(8) interleave_count(2) unroll(disable)")
+#define TY_UNROLL _Pragma("clang loop unroll(full)")
 #elif defined(__GNUC__)
 #define TY_FREE _Pragma("GCC ivdep")
+#define TY_UNROLL _Pragma("GCC unroll 32")
 #else
 #define TY_FREE
+#define TY_UNROLL
 #endif
 #if defined(__FMA__) || defined(__AVX512F__) || defined(__ARM_FEATURE_FMA) || defined(__FP_FAST_FMAF)
 #define TY_HAS_FMA 1

@@ -91,7 +91,7 @@ enum { ty_w_f64 = 1, ty_rows_f64 = 2 };
 
 local FLOATS = prelude.FLOATS
 
-prelude.family("product_@S", FLOATS, { "vectors_@S", "unroll" }, [[
+prelude.family("product_@S", FLOATS, { "vectors_@S" }, [[
 /* Sums of `rows` rows by `vectors` vectors over one block of k; later blocks are added to what is there. */
 TY_INLINE void ty_block_@S(const int rows, const int vectors, int64_t k, const @T *a, int64_t ars, int64_t acs,
                            const @T *b, int64_t brs, @T *y, int64_t yrs, int adds) {

@@ -7,17 +7,7 @@ local ipairs, gsub = ipairs, string.gsub
 
 -- Vectors -------------------------------------------------------------------------------------------------------------
 
-prelude.piece("unroll", {}, [[
-#if defined(__clang__)
-#define TY_UNROLL _Pragma("clang loop unroll(full)")
-#elif defined(__GNUC__)
-#define TY_UNROLL _Pragma("GCC unroll 16")
-#else
-#define TY_UNROLL
-#endif
-]])
-
-prelude.piece("slides", { "unroll" }, [[
+prelude.piece("slides", {}, [[
 /* Vectors whose elements move, unless the compiler has none or TY_PLAIN is defined: the same bits.
 ** TY_SLIDE_n(a, b, k) is the last k of a, then the first n - k of b. */
 #if defined(__has_builtin) && !defined(TY_PLAIN)
