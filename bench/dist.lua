@@ -103,14 +103,19 @@ function GPT:forward(x)
   return self.head(h)
 end
 
+--- So many texts of 64 tokens, and what is to be predicted.
+local function texts(n)
+  return function() return ty.randint(1, 96, { n, 64 }), ty.randint(1, 96, { n, 64 }) end
+end
+
 -- One process alone, while the others sleep; all at once, each for itself: what they share, caches and memory, slows
 -- them down, and no exchange is quicker (the floor); all together.
 say("\ntraining step             rows a rank   one ms   %d apart ms   together ms   exchange x, of the processor   " ..
   "samples a second x, apart   together", size)
 for _, case in ipairs {
   { "MLP 784-128-10", mlp, mlp_loss, function() return ty.randn(1024, 784), ty.randint(1, 10, { 1024 }) end, 1024, 4 },
-  { "GPT, 3 blocks of 128", GPT, mlp_loss,
-    function() return ty.randint(1, 96, { 8, 64 }), ty.randint(1, 96, { 8, 64 }) end, 8, 2 },
+  { "GPT, 3 blocks of 128", GPT, mlp_loss, texts(8), 8, 2 },
+  { "GPT, 3 blocks of 128", GPT, mlp_loss, texts(16), 16, 2 },
 } do
   local name, make, loss_of, batch, rows, repeats = unpack(case)
   local x, y = batch()
