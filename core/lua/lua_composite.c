@@ -43,8 +43,8 @@ typedef struct Remembered {
 
 struct Composites {
   Remembered *way[SETS][WAYS];
-  u64 once
-      [SETS]; /* hash of a call that came once; numbers that change from call to call get no farther */
+  /* Hashes of calls that came once, the latest first; numbers that change from call to call get no farther. */
+  u64 once[SETS][WAYS];
   u64 changes; /* so many calls have been remembered */
 };
 
@@ -185,8 +185,11 @@ static Remembered *find(struct Composites *C, const Key *k) {
 
 /* Whether the call comes for the first time, for all that is known. */
 static bool is_first(struct Composites *C, const Key *k) {
-  u64 *once = &C->once[k->hash & (SETS - 1)];
-  const bool first = *once != k->hash;
+  u64 *once = C->once[k->hash & (SETS - 1)];
+  int i = 0;
+  while (i < WAYS - 1 && once[i] != k->hash) i++;
+  const bool first = once[i] != k->hash;
+  memmove(once + 1, once, (size_t)i * sizeof *once);
   *once = k->hash;
   return first;
 }
