@@ -20,12 +20,12 @@ local M = {}
 M.KIND = { POINTWISE = 0, ENGINE = 2, ENGINECFG = 3, ENGINEHEUR = 4, PLAN = 5, KNOB_CHOICE = 7, OP_POINTWISE = 13, GRAPH = 15, PACK = 16,
   TENSOR = 17, DEVICEPROP = 38, MATMUL = 18, OP_MATMUL = 19, REDUCTION = 21, OP_REDUCTION = 22 }
 
-M.TYPE = { HANDLE = 0, DATA_TYPE = 1, BOOLEAN = 2, INT64 = 3, FLOAT = 4, DOUBLE = 5, VOID_PTR = 6, HEUR_MODE = 8, KNOB_TYPE = 9,
+M.TYPE = { HANDLE = 0, DATA_TYPE = 1, BOOLEAN = 2, INT64 = 3, FLOAT = 4, DOUBLE = 5, VOID_PTR = 6, HEUR_MODE = 8, KNOB_TYPE = 9, NOTE = 11,
   NAN = 10, POINTWISE_MODE = 14, DESCRIPTOR = 15, REDUCTION_OPERATOR = 18, INT32 = 23 }
 local T = M.TYPE
 local ARRAY = { [T.HANDLE] = "void *[?]", [T.DATA_TYPE] = "int[?]", [T.BOOLEAN] = "bool[?]", [T.INT64] = "int64_t[?]",
   [T.FLOAT] = "float[?]", [T.DOUBLE] = "double[?]", [T.VOID_PTR] = "void *[?]", [T.HEUR_MODE] = "int[?]", [T.KNOB_TYPE] = "int[?]",
-  [T.NAN] = "int[?]", [T.POINTWISE_MODE] = "int[?]", [T.DESCRIPTOR] = "void *[?]", [T.REDUCTION_OPERATOR] = "int[?]",
+  [T.NAN] = "int[?]", [T.NOTE] = "int[?]", [T.POINTWISE_MODE] = "int[?]", [T.DESCRIPTOR] = "void *[?]", [T.REDUCTION_OPERATOR] = "int[?]",
   [T.INT32] = "int32_t[?]" }
 
 --- Attributes: number and type.
@@ -41,7 +41,7 @@ M.ATTR = {
   ALIGNMENT = { 900, T.INT64 }, DATA_TYPE = { 901, T.DATA_TYPE }, DIMS = { 902, T.INT64 }, STRIDES = { 903, T.INT64 },
   UID = { 906, T.INT64 }, VIRTUAL = { 907, T.BOOLEAN }, BY_VALUE = { 908, T.BOOLEAN },
   PACK_UIDS = { 1000, T.INT64 }, PACK_POINTERS = { 1001, T.VOID_PTR }, PACK_WORKSPACE = { 1003, T.VOID_PTR },
-  ENGINE_GRAPH = { 1300, T.DESCRIPTOR }, ENGINE_INDEX = { 1301, T.INT64 },
+  ENGINE_GRAPH = { 1300, T.DESCRIPTOR }, ENGINE_INDEX = { 1301, T.INT64 }, ENGINE_NOTES = { 1303, T.NOTE },
   MM_COMP = { 1500, T.DATA_TYPE }, MM_PADDING = { 1503, T.DOUBLE },
   OP_MM_A = { 1520, T.DESCRIPTOR }, OP_MM_B = { 1521, T.DESCRIPTOR }, OP_MM_C = { 1522, T.DESCRIPTOR }, OP_MM = { 1523, T.DESCRIPTOR },
   RED_OP = { 1600, T.REDUCTION_OPERATOR }, RED_COMP = { 1601, T.DATA_TYPE },
@@ -141,8 +141,10 @@ function M.packed(dims)
   return strides
 end
 
---- The operations of attention. o: b, h, hk (heads of k and v), n, m (queries, keys), d, dv, dtype, causal, stats; wrong: a function
---- that is called with each node's name and attributes before they are set. Returns operations and uids by tensor's name.
+--- The operations of attention. o: b, h, hk (heads of k and v), n, m (queries, keys), d, dv, dtype, causal, shift (the mask's corner
+--- is the last query and key), stats (bound; "none": not made), out (type of the output), qs ks vs os (strides), by_value (false: the
+--- scale is on the device); wrong: a function that is called with each node's name and attributes before they are set, and may return
+--- others. Returns operations and uids by tensor's name.
 function Library:attention(o)
   local D, P, R = M.DATA, M.PW, M.RED
   local io, b, h, hk, n, m, d = o.dtype or D.HALF, o.b or 1, o.h or 2, o.hk or o.h or 2, o.n or 16, o.m or o.n or 16, o.d or 64
@@ -164,8 +166,8 @@ function Library:attention(o)
     ops[#ops + 1] = node("OP_MATMUL", name, { { "OP_MM_A", x }, { "OP_MM_B", y }, { "OP_MM_C", z }, { "OP_MM", mm } })
     return z
   end
-  local function map(name, mode, x, y, z, t, axis)
-    local list = { { "PW_MODE", mode }, { "PW_PREC", D.FLOAT } }
+  local function map(name, mode, x, y, z, t, axis, prec)
+    local list = { { "PW_MODE", mode }, { "PW_PREC", prec or D.FLOAT } }
     if axis then list[#list + 1] = { "PW_AXIS", axis } end
     local pw = node("POINTWISE", name .. ".desc", list)
     list = { { "OP_PW", pw }, { "OP_PW_X", x }, { "OP_PW_Y", z } }
@@ -187,9 +189,14 @@ function Library:attention(o)
   local scale = tensor("scale", { 1, 1, 1, 1 }, D.FLOAT, nil, false, o.by_value ~= false)
   s = map("scaling", P.MUL, s, scale, virtual("scaled", score))
   if o.causal then
-    local i = map("rows", P.GEN_INDEX, s, nil, virtual("i", score, D.INT32), nil, 2)
-    local j = map("columns", P.GEN_INDEX, s, nil, virtual("j", score, D.INT32), nil, 3)
-    local seen = map("compare", P.CMP_GE, i, j, virtual("seen", score, D.BOOLEAN))
+    local i = map("rows", P.GEN_INDEX, s, nil, virtual("i", score, D.INT32), nil, 2, D.INT32)
+    local j = map("columns", P.GEN_INDEX, s, nil, virtual("j", score, D.INT32), nil, 3, D.INT32)
+    if o.shift then -- query i sees keys up to i + m - n
+      local function whole(name) return tensor(name, { 1, 1, 1, 1 }, D.INT32, nil, false, true) end
+      i = map("plus", P.ADD, i, whole "keys", virtual("i1", score, D.INT32), nil, nil, D.INT32)
+      i = map("minus", P.SUB, i, whole "queries", virtual("i2", score, D.INT32), nil, nil, D.INT32)
+    end
+    local seen = map("compare", P.CMP_GE, i, j, virtual("seen", score, D.BOOLEAN), nil, nil, D.BOOLEAN)
     local low = tensor("low", { 1, 1, 1, 1 }, D.FLOAT, nil, false, true)
     s = map("select", P.SELECT, s, low, virtual("masked", score), seen)
   end
@@ -201,7 +208,7 @@ function Library:attention(o)
     map("add", P.ADD, most, logs, tensor("stats", row, D.FLOAT, nil, not o.stats))
   end
   local p = map("div", P.DIV, e, sum, virtual("p", score, o.p_type or io))
-  product("values", p, v, tensor("o", { b, h, n, dv }, io, o.os))
+  product("values", p, v, tensor("o", { b, h, n, dv }, o.out or io, o.os))
   return ops, uids
 end
 

@@ -523,7 +523,7 @@ static int bind_tensor(Work *w, int i, void *pointer) {
   const uint64_t at = (uint64_t)(uintptr_t)pointer;
   const long long uid = t->uid;
   if (t->virtual) return fail(BAD_PARAM, "tensor %lld is virtual", uid);
-  if (at % (uint64_t)t->alignment)
+  if (at % (uint64_t)(t->by_value ? size_of(t->type) : t->alignment))
     return fail(MISALIGNED_POINTER, "tensor %lld is not aligned to %lld bytes", uid,
                 (long long)t->alignment);
   if (t->by_value) {

@@ -145,24 +145,34 @@ static float joined(int op, float y, float v) {
   }
 }
 
-static void reduce(const Graph *g, const Step *s, float **v) {
-  const Tensor *x = &g->tensors[s->x], *y = &g->tensors[s->y];
-  const float none[] = {[R_ADD] = 0, [R_MUL] = 1, [R_MIN] = INFINITY, [R_MAX] = -INFINITY};
-  const int64_t n = elements_of(x), m = elements_of(y);
-  int64_t i[RANK] = {0};
-  for (int64_t e = 0; e < m; e++) v[s->y][e] = none[s->mode];
-  for (int64_t e = 0; e < n; e++) {
-    float *to = &v[s->y][place(y, i)];
-    *to = joined(s->mode, *to, v[s->x][e]);
-    for (int k = x->rank - 1; k >= 0 && ++i[k] == x->dims[k]; k--) i[k] = 0;
-  }
-}
-
-/* Elements of k that are summed at once, exactly, as tensor cores nearly do: engines and their knobs differ in it. */
+/* How many elements of a matmul are summed at once, exactly, as tensor cores nearly do, and how many sums a reduction keeps: engines and
+** their knobs differ in it. */
 static int64_t block_of(const Config *c) {
   int64_t block = 4 + c->engine;
   for (int i = 0; i < c->knobs; i++) block += c->value[i] % 7;
   return block;
+}
+
+/* Elements go to the sums in turn, which are joined at the end. */
+static void reduce(const Graph *g, const Step *s, const Config *c, float **v) {
+  const Tensor *x = &g->tensors[s->x], *y = &g->tensors[s->y];
+  const float none[] = {[R_ADD] = 0, [R_MUL] = 1, [R_MIN] = INFINITY, [R_MAX] = -INFINITY};
+  const int64_t n = elements_of(x), m = elements_of(y), sums = block_of(c);
+  float *sum = malloc((size_t)(m * sums) * sizeof *sum);
+  int64_t *count = calloc((size_t)m, sizeof *count), i[RANK] = {0};
+  for (int64_t e = 0; e < m * sums; e++) sum[e] = none[s->mode];
+  for (int64_t e = 0; e < n; e++) {
+    const int64_t to = place(y, i);
+    float *part = &sum[to * sums + count[to]++ % sums];
+    *part = joined(s->mode, *part, v[s->x][e]);
+    for (int k = x->rank - 1; k >= 0 && ++i[k] == x->dims[k]; k--) i[k] = 0;
+  }
+  for (int64_t e = 0; e < m; e++) {
+    v[s->y][e] = none[s->mode];
+    for (int64_t k = 0; k < sums; k++) v[s->y][e] = joined(s->mode, v[s->y][e], sum[e * sums + k]);
+  }
+  free(sum);
+  free(count);
 }
 
 /* The matrix of b that goes with matrix i of the result: b may have one for several heads in a row. */
@@ -204,7 +214,7 @@ static bool step_run(const Work *w, const Step *s, float **v) {
   const int64_t n = elements_of(y);
   v[s->y] = malloc((size_t)n * sizeof(float));
   if (s->kind == OP_MATMUL) product(&w->graph, s, &w->config, v);
-  else if (s->kind == OP_REDUCTION) reduce(&w->graph, s, v);
+  else if (s->kind == OP_REDUCTION) reduce(&w->graph, s, &w->config, v);
   else map(&w->graph, s, v);
   for (int64_t i = 0; i < n; i++) v[s->y][i] = rounded(v[s->y][i], y->type);
   return y->virtual || move(y, w->at[s->y], v[s->y], true);
