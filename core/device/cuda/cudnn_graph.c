@@ -89,17 +89,17 @@ enum { /* cudnn_graph.h */
        HEUR_A = 3,
        NOTE_NONDETERMINISTIC = 4,
        NOTES = 10,
-       P_ADD_ = 0,
-       P_MUL_ = 1,
-       P_DIV_ = 6,
-       P_SUB_ = 9,
-       P_EXP_ = 13,
-       P_LOG_ = 14,
-       P_GE_ = 303,
-       P_INDEX_ = 501,
-       P_SELECT_ = 601,
-       R_ADD = 0,
-       R_MAX = 3
+       MODE_ADD = 0,
+       MODE_MUL = 1,
+       MODE_DIV = 6,
+       MODE_SUB = 9,
+       MODE_EXP = 13,
+       MODE_LOG = 15,
+       MODE_GE = 303,
+       MODE_INDEX = 501,
+       MODE_SELECT = 601,
+       SUMS = 0,
+       MAXIMA = 3
 };
 
 /* --- descriptors: the first status that is no success stays, and nothing is done after it */
@@ -247,20 +247,20 @@ static const struct Row {
   u8 precision, axis; /* axis: of positions */
 } rows[] = {
     {ALWAYS, MATMUL, 0, Q, K, NONE, SCORES, DATA_FLOAT, 0},
-    {ALWAYS, POINTWISE, P_MUL_, SCORES, SCALE, NONE, SCALED, DATA_FLOAT, 0},
-    {CAUSAL, POINTWISE, P_INDEX_, SCALED, NONE, NONE, ROW, DATA_FLOAT, 2},
-    {SHIFTED, POINTWISE, P_ADD_, ROW, KEYS, NONE, ROW_KEYS, DATA_INT32, 0},
-    {SHIFTED, POINTWISE, P_SUB_, ROW_KEYS, QUERIES, NONE, ROW_SEES, DATA_INT32, 0},
-    {CAUSAL, POINTWISE, P_INDEX_, SCALED, NONE, NONE, COLUMN, DATA_FLOAT, 3},
-    {CAUSAL, POINTWISE, P_GE_, ROW_SEES, COLUMN, NONE, SEEN, DATA_BOOLEAN, 0},
-    {CAUSAL, POINTWISE, P_SELECT_, SCALED, HIDDEN, SEEN, SHOWN, DATA_FLOAT, 0},
-    {ALWAYS, REDUCTION, R_MAX, SHOWN, NONE, NONE, MAX, DATA_FLOAT, 0},
-    {ALWAYS, POINTWISE, P_SUB_, SHOWN, MAX, NONE, BELOW, DATA_FLOAT, 0},
-    {ALWAYS, POINTWISE, P_EXP_, BELOW, NONE, NONE, EXP, DATA_FLOAT, 0},
-    {ALWAYS, REDUCTION, R_ADD, EXP, NONE, NONE, SUM, DATA_FLOAT, 0},
-    {ALWAYS, POINTWISE, P_LOG_, SUM, NONE, NONE, LOG, DATA_FLOAT, 0},
-    {ALWAYS, POINTWISE, P_ADD_, MAX, LOG, NONE, LOGSUM, DATA_FLOAT, 0},
-    {ALWAYS, POINTWISE, P_DIV_, EXP, SUM, NONE, WEIGHTS, DATA_FLOAT, 0},
+    {ALWAYS, POINTWISE, MODE_MUL, SCORES, SCALE, NONE, SCALED, DATA_FLOAT, 0},
+    {CAUSAL, POINTWISE, MODE_INDEX, SCALED, NONE, NONE, ROW, DATA_FLOAT, 2},
+    {SHIFTED, POINTWISE, MODE_ADD, ROW, KEYS, NONE, ROW_KEYS, DATA_INT32, 0},
+    {SHIFTED, POINTWISE, MODE_SUB, ROW_KEYS, QUERIES, NONE, ROW_SEES, DATA_INT32, 0},
+    {CAUSAL, POINTWISE, MODE_INDEX, SCALED, NONE, NONE, COLUMN, DATA_FLOAT, 3},
+    {CAUSAL, POINTWISE, MODE_GE, ROW_SEES, COLUMN, NONE, SEEN, DATA_BOOLEAN, 0},
+    {CAUSAL, POINTWISE, MODE_SELECT, SCALED, HIDDEN, SEEN, SHOWN, DATA_FLOAT, 0},
+    {ALWAYS, REDUCTION, MAXIMA, SHOWN, NONE, NONE, MAX, DATA_FLOAT, 0},
+    {ALWAYS, POINTWISE, MODE_SUB, SHOWN, MAX, NONE, BELOW, DATA_FLOAT, 0},
+    {ALWAYS, POINTWISE, MODE_EXP, BELOW, NONE, NONE, EXP, DATA_FLOAT, 0},
+    {ALWAYS, REDUCTION, SUMS, EXP, NONE, NONE, SUM, DATA_FLOAT, 0},
+    {ALWAYS, POINTWISE, MODE_LOG, SUM, NONE, NONE, LOG, DATA_FLOAT, 0},
+    {ALWAYS, POINTWISE, MODE_ADD, MAX, LOG, NONE, LOGSUM, DATA_FLOAT, 0},
+    {ALWAYS, POINTWISE, MODE_DIV, EXP, SUM, NONE, WEIGHTS, DATA_FLOAT, 0},
     {ALWAYS, MATMUL, 0, WEIGHTS, V, NONE, O, DATA_FLOAT, 0},
 };
 
@@ -391,7 +391,8 @@ static bool read_engine(Making *M, DnnDesc config, DnnEngine *e) {
   const i64 n = get(M, engine, ENGINE_NOTES, TYPE_NOTE, NOTES, notes);
   for (i64 i = 0; i < TY_MIN(n, NOTES); i++) fixed &= notes[i] != NOTE_NONDETERMINISTIC;
   for (int i = 0; i < DNN_KNOBS; i++) knobs[i] = make(M, KNOB_CHOICE);
-  e->n = (i32)TY_MIN(get(M, config, CONFIG_KNOBS, TYPE_DESC, DNN_KNOBS, knobs), DNN_KNOBS);
+  const i64 chosen = get(M, config, CONFIG_KNOBS, TYPE_DESC, DNN_KNOBS, knobs);
+  e->n = (i32)TY_MIN(chosen, DNN_KNOBS);
   for (i32 i = 0; i < e->n; i++) {
     get(M, knobs[i], KNOB_TYPE, TYPE_KNOB, 1, &e->knob[i]);
     get(M, knobs[i], KNOB_VALUE, TYPE_INT64, 1, &e->value[i]);
