@@ -27,11 +27,10 @@ typedef struct Handle { /* of the device that was current when it was made */
   void *context, *stream;
 } Handle;
 
-static int executions, asked, plans, compiled;
+static int executions, asked, plans;
 EXPORT int soft_cudnn_executions(void) { return executions; }
 EXPORT int soft_cudnn_asked(void) { return asked; }
 EXPORT int soft_cudnn_plans(void) { return plans; }
-EXPORT int soft_cudnn_compiled(void) { return compiled; } /* kernels, which a cache keeps */
 
 /* --- errors */
 
@@ -160,8 +159,6 @@ static const Attribute attributes[] = {
     {GRAPH, GRAPH_HANDLE, T_HANDLE, 1, 0, 0},
     {GRAPH, GRAPH_OPS, T_DESCRIPTOR, STEPS, -1, NEEDED},
     {GRAPH, GRAPH_ENGINES, T_INT64, 1, 0, GIVEN},
-    {GRAPH, GRAPH_DYNAMIC, T_BOOLEAN, 1, 0, 0},
-    {CACHE, CACHE_GRAPH, T_DESCRIPTOR, 1, GRAPH, NEEDED},
     {ENGINEHEUR, HEUR_GRAPH, T_DESCRIPTOR, 1, GRAPH, NEEDED},
     {ENGINEHEUR, HEUR_MODE, T_HEUR_MODE, 1, 0, NEEDED},
     {ENGINEHEUR, HEUR_RESULTS, T_DESCRIPTOR, 64, ENGINECFG, GIVEN},
@@ -175,7 +172,6 @@ static const Attribute attributes[] = {
     {ENGINECFG, CFG_KNOBS, T_DESCRIPTOR, 64, KNOB_CHOICE, 0},
     {PLAN, PLAN_HANDLE, T_HANDLE, 1, 0, NEEDED},
     {PLAN, PLAN_CFG, T_DESCRIPTOR, 1, ENGINECFG, NEEDED},
-    {PLAN, PLAN_CACHE, T_DESCRIPTOR, 1, CACHE, 0},
     {PLAN, PLAN_WORKSPACE, T_INT64, 1, 0, GIVEN},
     {PACK, PACK_UIDS, T_INT64, TENSORS, 0, NEEDED},
     {PACK, PACK_POINTERS, T_VOID_PTR, TENSORS, 0, NEEDED},
@@ -353,31 +349,6 @@ static int finalize_config(Descriptor *d) {
   return SUCCESS;
 }
 
-/* Graphs that kernels are the same for: they differ in batch, heads and positions. */
-static bool is_same_but_sizes(const Graph *a, const Graph *b) {
-  bool same = a->n == b->n && a->steps == b->steps;
-  for (int i = 0; same && i < a->n; i++) {
-    const Tensor *x = &a->tensors[i], *y = &b->tensors[i];
-    same = x->type == y->type && x->virtual == y->virtual && x->by_value == y->by_value &&
-           x->rank == y->rank;
-  }
-  for (int i = 0; same && i < a->steps; i++)
-    same = a->step[i].kind == b->step[i].kind && a->step[i].mode == b->step[i].mode;
-  return same;
-}
-
-/* Kernels of sizes that may change are in the cache from the first plan on. */
-static int compile_plan(Descriptor *d) {
-  Descriptor *cache = (Descriptor *)(uintptr_t)descriptor_of(d, PLAN_CACHE);
-  if (!cache) return compiled++, SUCCESS;
-  if (!is_same_but_sizes(&cache->graph->graph, &d->graph->graph))
-    return fail(BAD_PARAM, "a plan with the cache of another graph");
-  const int64_t bit = (int64_t)1 << d->config.engine;
-  compiled += !(cache->workspace & bit);
-  cache->workspace |= bit;
-  return SUCCESS;
-}
-
 static int finalize_plan(Descriptor *d) {
   static int count;
   const Descriptor *cfg = descriptor_of(d, PLAN_CFG);
@@ -391,7 +362,7 @@ static int finalize_plan(Descriptor *d) {
     return fail(UNSUPPORTED_LAYOUT, "engine %d takes what is packed", (int)d->config.engine);
   d->workspace = setting("SOFT_CUDNN_WORKSPACE", d->config.engine == 5 ? 1024 : 0);
   plans++;
-  return compile_plan(d);
+  return SUCCESS;
 }
 
 static int finalize_pack(Descriptor *d) {
@@ -423,7 +394,6 @@ static int finalize_of(Descriptor *d) {
   case ENGINECFG: return finalize_config(d);
   case PLAN: return finalize_plan(d);
   case PACK: return finalize_pack(d);
-  case CACHE: hold(d, descriptor_of(d, CACHE_GRAPH)->graph); return SUCCESS;
   default: return SUCCESS;
   }
 }

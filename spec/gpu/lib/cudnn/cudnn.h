@@ -51,8 +51,7 @@ enum Kind {
   MATMUL = 18,
   OP_MATMUL = 19,
   REDUCTION = 21,
-  OP_REDUCTION = 22,
-  CACHE = 34
+  OP_REDUCTION = 22
 };
 
 enum Type { /* of attributes */
@@ -87,7 +86,6 @@ enum Name { /* of attributes */
             PLAN_HANDLE = 400,
             PLAN_CFG = 401,
             PLAN_WORKSPACE = 402,
-            PLAN_CACHE = 406,
             KNOB_TYPE = 600,
             KNOB_VALUE = 601,
             OP_PW = 750,
@@ -100,7 +98,6 @@ enum Name { /* of attributes */
             GRAPH_HANDLE = 800,
             GRAPH_OPS = 801,
             GRAPH_ENGINES = 802,
-            GRAPH_DYNAMIC = 803,
             TENSOR_ALIGNMENT = 900,
             TENSOR_TYPE = 901,
             TENSOR_DIMS = 902,
@@ -111,7 +108,6 @@ enum Name { /* of attributes */
             PACK_UIDS = 1000,
             PACK_POINTERS = 1001,
             PACK_WORKSPACE = 1003,
-            CACHE_GRAPH = 2400,
             ENGINE_GRAPH = 1300,
             ENGINE_INDEX = 1301,
             ENGINE_NUMERICAL_NOTE = 1303,
