@@ -41,7 +41,9 @@ local function tensor(L, uid, dims, more)
   return L:make("TENSOR", changed(list, more or {}))
 end
 
-local function tensors(name, changes) sequence("tensor: " .. name, function(L) return (status_of(L, "TENSOR", changed(TENSOR, changes))) end) end
+local function tensors(name, changes)
+  sequence("tensor: " .. name, function(L) return (status_of(L, "TENSOR", changed(TENSOR, changes))) end)
+end
 tensors("as it should be", {})
 tensors("virtual", { VIRTUAL = true })
 tensors("by value", { BY_VALUE = true, DIMS = { 1, 1, 1, 1 }, STRIDES = { 1, 1, 1, 1 } })
@@ -236,6 +238,21 @@ ops_of("operations in another order", function(_, add, t)
   local v = t(3, true)
   return { add(v, t(2), t(4)), add(t(1), t(2), v) }
 end)
+
+local function cache(name, attributes)
+  sequence("cache of kernels: " .. name, function(L)
+    local list = {}
+    if attributes then
+      local graph = { { "GRAPH_OPS", (L:attention { n = 8 }) } }
+      for _, a in ipairs(attributes) do graph[#graph + 1] = a end
+      list[1] = { "CACHE_GRAPH", L:make("GRAPH", graph) }
+    end
+    return (status_of(L, "KERNEL_CACHE", list))
+  end)
+end
+cache("of dynamic shapes", { { "GRAPH_DYNAMIC", true } })
+cache("of one size", {})
+cache("without a graph", nil)
 
 --- Attention as a device's heuristics see it: options of cudnn_graph's attention. alone: the library is not asked, it ends the process.
 local function graph(name, o, alone) C.graphs[#C.graphs + 1] = { name = name, options = o, alone = alone } end

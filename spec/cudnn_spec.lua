@@ -18,7 +18,7 @@ if built then
   local path = module.root .. (os.getenv "TYCHO_BUILD" or "build") .. "/spec/soft_cudnn.so"
   L, fake = assert(M.load(path)), ffi.load(path)
   pcall(ffi.cdef, "int setenv(const char *name, const char *value, int overwrite);")
-  ffi.cdef "int soft_cudnn_executions(void); int soft_cudnn_asked(void); int soft_cudnn_plans(void);"
+  ffi.cdef "int soft_cudnn_executions(void); int soft_cudnn_asked(void); int soft_cudnn_plans(void); int soft_cudnn_compiled(void);"
 end
 
 local function set(name, value) ffi.C.setenv("SOFT_CUDNN_" .. name, tostring(value), 1) end
@@ -215,9 +215,10 @@ local FORMS = {
   ["more keys than queries, the mask at the first query"] = { n = 4, m = 11, d = 8, causal = true },
   ["heads in groups"] = { h = 4, hk = 2, n = 6, d = 16 },
   ["one head of keys and values"] = { b = 2, h = 3, hk = 1, n = 6, d = 16 },
-  ["positions before heads"] = { h = 2, n = 6, m = 10, d = 16, qs = { 192, 16, 32, 1 }, ks = { 320, 16, 1, 32 }, vs = { 320, 16, 32, 1 },
-    os = { 192, 16, 32, 1 } },
-  ["operands within a wider matrix"] = { h = 2, n = 6, d = 16, qs = { 6 * 96, 16, 96, 1 }, ks = { 6 * 96, 16, 1, 96 }, vs = { 6 * 96, 16, 96, 1 } },
+  ["positions before heads"] = { h = 2, n = 6, m = 10, d = 16, qs = { 192, 16, 32, 1 }, ks = { 320, 16, 1, 32 },
+    vs = { 320, 16, 32, 1 }, os = { 192, 16, 32, 1 } },
+  ["operands within a wider matrix"] = { h = 2, n = 6, d = 16, qs = { 576, 16, 96, 1 }, ks = { 576, 16, 1, 96 },
+    vs = { 576, 16, 96, 1 } },
 }
 
 describe("the stand-in of cuDNN", function()
@@ -361,6 +362,28 @@ describe("the stand-in of cuDNN", function()
     assert.equal(1, (select(2, L:get(engine[0], "ENGINE_NOTES", 8))))
   end)
 
+  probe("makes kernels once for all sizes of a topology, where a plan has their cache", function()
+    local function graph(o, dynamic)
+      return L:make("GRAPH", { { "GRAPH_HANDLE", handle }, { "GRAPH_DYNAMIC", dynamic }, { "GRAPH_OPS", (L:attention(o)) } })
+    end
+    local function plan(g, cache)
+      local _, _, results = L:ask(g)
+      local list = { { "PLAN_HANDLE", handle }, { "PLAN_CFG", results[0] } }
+      if cache then list[3] = { "PLAN_CACHE", cache } end
+      local before = fake.soft_cudnn_compiled()
+      local ok, why = pcall(L.make, L, "PLAN", list)
+      return ok and fake.soft_cudnn_compiled() - before or why
+    end
+    local first = graph({ n = 8 }, true)
+    local cache = L:make("KERNEL_CACHE", { { "CACHE_GRAPH", first } })
+    assert.equal(1, plan(first, cache))
+    assert.equal(0, plan(graph({ n = 24, m = 40 }, true), cache))
+    assert.equal(1, plan(first))
+    assert.equal(1, plan(first, L:make("KERNEL_CACHE", { { "CACHE_GRAPH", first } })))
+    assert.truthy(plan(graph({ n = 8, causal = true }, true), cache):find("another topology", 1, true))
+    assert.truthy(plan(graph({ n = 8 }, false), cache):find("without dynamic shapes", 1, true))
+  end)
+
   probe("fails where it is told to", function()
     local o = { n = 8, d = 16 }
     local A = operands(o)
@@ -402,6 +425,7 @@ local STRICTER = {
   "op map: shapes that do not broadcast", "op map: exp with b", "op map: exp of another shape", "op map: add with a condition",
   "op reduction: to a size that is neither", "op reduction: without a descriptor", "graph: a virtual tensor that nothing makes",
   "graph: an id of two tensors", "graph: operations in another order", "attention: a stride of queries that is no multiple of 8",
+  "cache of kernels: of one size",
 }
 
 --- The library and the folder of the toolkit's stub of the driver; nil: they are not there.
@@ -424,8 +448,8 @@ describe("cuDNN itself", function()
       local folder = module.root .. (os.getenv "TYCHO_BUILD" or "build") .. "/spec/stub"
       module.make_folder(folder)
       assert(module.shell(("ln -sf '%s' '%s/libcuda.so.1'"):format(stub, folder)))
-      local text, status = module.run(("LD_LIBRARY_PATH='%s' timeout 60 luajit '%sspec/cudnn_cases.lua' '%s' %d"):format(folder, module.root,
-        library, capability * 10))
+      local text, status = module.run(("LD_LIBRARY_PATH='%s' timeout 60 luajit '%sspec/cudnn_cases.lua' '%s' %d"):format(folder,
+        module.root, library, capability * 10))
       assert.equal(0, status, text)
       local answers, n = {}, 0
       for name, answer in text:gmatch "([^\n]*): ([^\n:]*)\n" do answers[name] = answer end

@@ -1,8 +1,8 @@
 /*
 ** cudnn.c -- a stand-in of cuDNN's graph API for the software GPU, written from cudnn_graph_v9.h and NVIDIA's documents: handles,
 ** descriptors and their attributes, heuristics, plans, execution when the stream comes to it, from memory as it is then.
-** It is stricter than the library: see graph.c. Folder cudnn: graph.c checks descriptors, support.c says what engines take, run.c
-** computes. Engines and knobs differ in the order of sums, so another one shows in bits.
+** It is stricter than the library: see graph.c. Folder cudnn: graph.c checks descriptors, support.c says what engines take, plan.c
+** lists them and makes plans, run.c computes. Engines and knobs differ in the order of sums, so another one shows in bits.
 ** Environment, read at each call; n = 0: never, -1: always, n: the nth time; n:status: that status in place of the usual one:
 **   SOFT_CUDNN_CREATE  a handle        SOFT_CUDNN_NONE  no engine is found        SOFT_CUDNN_PLAN  a plan is not supported
 **   SOFT_CUDNN_FINALIZE  any descriptor is not finalized                          SOFT_CUDNN_FAIL  an execution fails
@@ -27,10 +27,8 @@ typedef struct Handle { /* of the device that was current when it was made */
   void *context, *stream;
 } Handle;
 
-static int executions, asked, plans;
+static int executions;
 EXPORT int soft_cudnn_executions(void) { return executions; }
-EXPORT int soft_cudnn_asked(void) { return asked; }
-EXPORT int soft_cudnn_plans(void) { return plans; }
 
 /* --- errors */
 
@@ -44,13 +42,13 @@ int fail(int status, const char *format, ...) {
   return status;
 }
 
-static int setting(const char *name, int otherwise) {
+int setting(const char *name, int otherwise) {
   const char *text = getenv(name);
   return text && *text ? atoi(text) : otherwise;
 }
 
 /* The status of a failure that the environment asks for; 0: none. */
-static int injected(const char *name, int *count, int status) {
+int injected(const char *name, int *count, int status) {
   const char *text = getenv(name), *colon = text ? strchr(text, ':') : NULL;
   const int n = text ? atoi(text) : 0;
   if (n != -1 && !(n > 0 && ++*count == n)) return SUCCESS;
@@ -159,6 +157,8 @@ static const Attribute attributes[] = {
     {GRAPH, GRAPH_HANDLE, T_HANDLE, 1, 0, 0},
     {GRAPH, GRAPH_OPS, T_DESCRIPTOR, STEPS, -1, NEEDED},
     {GRAPH, GRAPH_ENGINES, T_INT64, 1, 0, GIVEN},
+    {GRAPH, GRAPH_DYNAMIC, T_BOOLEAN, 1, 0, 0},
+    {KERNEL_CACHE, CACHE_GRAPH, T_DESCRIPTOR, 1, GRAPH, NEEDED},
     {ENGINEHEUR, HEUR_GRAPH, T_DESCRIPTOR, 1, GRAPH, NEEDED},
     {ENGINEHEUR, HEUR_MODE, T_HEUR_MODE, 1, 0, NEEDED},
     {ENGINEHEUR, HEUR_RESULTS, T_DESCRIPTOR, 64, ENGINECFG, GIVEN},
@@ -172,6 +172,7 @@ static const Attribute attributes[] = {
     {ENGINECFG, CFG_KNOBS, T_DESCRIPTOR, 64, KNOB_CHOICE, 0},
     {PLAN, PLAN_HANDLE, T_HANDLE, 1, 0, NEEDED},
     {PLAN, PLAN_CFG, T_DESCRIPTOR, 1, ENGINECFG, NEEDED},
+    {PLAN, PLAN_CACHE, T_DESCRIPTOR, 1, KERNEL_CACHE, 0},
     {PLAN, PLAN_WORKSPACE, T_INT64, 1, 0, GIVEN},
     {PACK, PACK_UIDS, T_INT64, TENSORS, 0, NEEDED},
     {PACK, PACK_POINTERS, T_VOID_PTR, TENSORS, 0, NEEDED},
@@ -221,7 +222,7 @@ int64_t number_of(const Descriptor *d, int name, int64_t otherwise) {
   return bytes == 8 ? *(int64_t *)v->data : bytes == 1 ? *(uint8_t *)v->data : *(int32_t *)v->data;
 }
 
-static void put(Descriptor *d, int name, int64_t n, const void *values) {
+void put(Descriptor *d, int name, int64_t n, const void *values) {
   int slot;
   const Attribute *a = attribute_of(d->kind, name, &slot);
   Value *v = &d->values[slot];
@@ -234,9 +235,9 @@ static void put(Descriptor *d, int name, int64_t n, const void *values) {
 
 /* --- descriptors */
 
-static bool is_live(const Descriptor *d) { return d && d->magic == IS_DESCRIPTOR; }
+bool is_live(const Descriptor *d) { return d && d->magic == IS_DESCRIPTOR; }
 
-static void hold(Descriptor *d, Shared *graph) {
+void hold(Descriptor *d, Shared *graph) {
   d->graph = graph;
   graph->holders++;
 }
@@ -298,72 +299,7 @@ CALL cudnnBackendSetAttribute(Descriptor *d, int name, int type, int64_t n, cons
   return SUCCESS;
 }
 
-/* --- engines: in the order of the heuristics' list, with their knobs */
-
-static const Config engines[] = {{5, 2, {24, 14}, {10, 2}}, {1, 1, {24}, {7}}, {0, 0, {0}, {0}}};
-enum { LISTED = sizeof engines / sizeof *engines };
-
-static int rank_of(int64_t engine) {
-  for (int i = 0; i < LISTED; i++)
-    if (engines[i].engine == engine) return i;
-  return LISTED;
-}
-
-static int finalize_heuristics(Descriptor *d) {
-  static int count;
-  const int64_t mode = number_of(d, HEUR_MODE, 0);
-  asked++;
-  if (mode < 0 || mode > 3) return fail(BAD_PARAM, "heuristics of mode %d", (int)mode);
-  hold(d, descriptor_of(d, HEUR_GRAPH)->graph);
-  /* the library says what is wrong by an empty list */
-  if (injected("SOFT_CUDNN_NONE", &count, NOT_SUPPORTED) || graph_supported(&d->graph->graph))
-    d->config.engine = -1;
-  return SUCCESS;
-}
-
-static int finalize_engine(Descriptor *d) {
-  const int64_t engine = number_of(d, ENGINE_INDEX, 0);
-  hold(d, descriptor_of(d, ENGINE_GRAPH)->graph);
-  if (engine < 0 || engine >= ENGINES)
-    return fail(NOT_SUPPORTED, "no engine of number %lld", (long long)engine);
-  d->config.engine = engine;
-  return graph_supported(&d->graph->graph);
-}
-
-static int finalize_config(Descriptor *d) {
-  const Descriptor *engine = descriptor_of(d, CFG_ENGINE);
-  const Value *knobs = value_of(d, CFG_KNOBS);
-  hold(d, engine->graph);
-  d->config = (Config){.engine = engine->config.engine};
-  for (int64_t i = 0; knobs && i < knobs->n; i++) {
-    const Descriptor *k = ((Descriptor **)knobs->data)[i];
-    const int64_t type = number_of(k, KNOB_TYPE, 0), value = number_of(k, KNOB_VALUE, 0);
-    const bool known = type == 24 || (type == 14 && d->config.engine == 5);
-    if (!known || value < 0 || value > 31 || i >= KNOBS)
-      return fail(NOT_SUPPORTED, "knob %d of %lld", (int)type, (long long)value);
-    for (int64_t j = 0; j < i; j++)
-      if (d->config.type[j] == type) return fail(DUPLICATED_ENTRIES, "knob %d twice", (int)type);
-    d->config.type[i] = (int)type, d->config.value[i] = value;
-    d->config.knobs++;
-  }
-  return SUCCESS;
-}
-
-static int finalize_plan(Descriptor *d) {
-  static int count;
-  const Descriptor *cfg = descriptor_of(d, PLAN_CFG);
-  const int e = injected("SOFT_CUDNN_PLAN", &count, NOT_SUPPORTED);
-  if (e) return e;
-  hold(d, cfg->graph);
-  d->config = cfg->config;
-  if (rank_of(d->config.engine) < setting("SOFT_CUDNN_REFUSE", 0))
-    return fail(UNSUPPORTED_SHAPE, "engine %d has no plan for it", (int)d->config.engine);
-  if (setting("SOFT_CUDNN_STRIDED", 0) && !graph_packed(&d->graph->graph))
-    return fail(UNSUPPORTED_LAYOUT, "engine %d takes what is packed", (int)d->config.engine);
-  d->workspace = setting("SOFT_CUDNN_WORKSPACE", d->config.engine == 5 ? 1024 : 0);
-  plans++;
-  return SUCCESS;
-}
+/* --- finalize */
 
 static int finalize_pack(Descriptor *d) {
   const Value *uids = value_of(d, PACK_UIDS), *pointers = value_of(d, PACK_POINTERS);
@@ -392,6 +328,7 @@ static int finalize_of(Descriptor *d) {
   case ENGINEHEUR: return finalize_heuristics(d);
   case ENGINE: return finalize_engine(d);
   case ENGINECFG: return finalize_config(d);
+  case KERNEL_CACHE: return finalize_cache(d);
   case PLAN: return finalize_plan(d);
   case PACK: return finalize_pack(d);
   default: return SUCCESS;
@@ -406,8 +343,10 @@ CALL cudnnBackendFinalize(Descriptor *d) {
     const Attribute *a = &attributes[i];
     const Value *v = a->kind == d->kind ? value_of(d, a->name) : NULL;
     if (a->kind == d->kind && a->flags & NEEDED && !v)
-      return fail(d->kind == OP_MATMUL ? NOT_SUPPORTED : BAD_PARAM, "attribute %d was not set",
-                  a->name);
+      return fail(d->kind == OP_MATMUL      ? NOT_SUPPORTED
+                  : d->kind == KERNEL_CACHE ? NOT_FINALIZED
+                                            : BAD_PARAM,
+                  "attribute %d was not set", a->name);
     if (v && a->type == T_DESCRIPTOR) { /* they may have been destroyed since */
       const int e = check_descriptors(a, v->n, v->data);
       if (e) return e;
@@ -422,51 +361,6 @@ CALL cudnnBackendFinalize(Descriptor *d) {
 }
 
 /* --- what is read */
-
-/* The nth descriptor that a caller gives to be filled in; NULL: it is not one of that kind, or is in use. */
-static Descriptor *fresh(void *values, int64_t i, int kind) {
-  Descriptor *d = ((Descriptor **)values)[i];
-  return is_live(d) && d->kind == kind && !d->final ? d : NULL;
-}
-
-static int give_engine(const Descriptor *cfg, int64_t n, int64_t *found, void *values) {
-  *found = 1;
-  if (n < 1) return SUCCESS;
-  Descriptor *d = fresh(values, 0, ENGINE);
-  if (!d) return fail(BAD_PARAM, "an engine goes to a descriptor of its kind, not finalized");
-  put(d, ENGINE_INDEX, 1, &cfg->config.engine);
-  d->config.engine = cfg->config.engine;
-  hold(d, cfg->graph);
-  d->final = true;
-  return SUCCESS;
-}
-
-static int give_knobs(const Descriptor *cfg, int64_t n, int64_t *found, void *values) {
-  *found = cfg->config.knobs;
-  for (int i = 0; i < cfg->config.knobs && i < n; i++) {
-    Descriptor *d = fresh(values, i, KNOB_CHOICE);
-    if (!d) return fail(BAD_PARAM, "a knob goes to a descriptor of its kind, not finalized");
-    put(d, KNOB_TYPE, 1, &cfg->config.type[i]);
-    put(d, KNOB_VALUE, 1, &cfg->config.value[i]);
-    d->final = true;
-  }
-  return SUCCESS;
-}
-
-static int give_results(const Descriptor *heur, int64_t n, int64_t *found, void *values) {
-  const int from = number_of(heur, HEUR_MODE, 0) == 2 ? LISTED - 1 : 0;
-  *found = heur->config.engine < 0 ? 0 : LISTED - from;
-  if (n == 0) return SUCCESS;
-  *found = *found < n ? *found : n;
-  for (int64_t i = 0; i < *found; i++) {
-    Descriptor *d = fresh(values, i, ENGINECFG);
-    if (!d) return fail(BAD_PARAM, "a result goes to a descriptor of its kind, not finalized");
-    d->config = engines[from + i];
-    hold(d, heur->graph);
-    d->final = true;
-  }
-  return SUCCESS;
-}
 
 static int give_numbers(const int *numbers, int64_t have, int64_t n, int64_t *found, int *values) {
   *found = have;

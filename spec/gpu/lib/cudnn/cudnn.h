@@ -51,7 +51,8 @@ enum Kind {
   MATMUL = 18,
   OP_MATMUL = 19,
   REDUCTION = 21,
-  OP_REDUCTION = 22
+  OP_REDUCTION = 22,
+  KERNEL_CACHE = 34
 };
 
 enum Type { /* of attributes */
@@ -86,6 +87,7 @@ enum Name { /* of attributes */
             PLAN_HANDLE = 400,
             PLAN_CFG = 401,
             PLAN_WORKSPACE = 402,
+            PLAN_CACHE = 406,
             KNOB_TYPE = 600,
             KNOB_VALUE = 601,
             OP_PW = 750,
@@ -98,6 +100,7 @@ enum Name { /* of attributes */
             GRAPH_HANDLE = 800,
             GRAPH_OPS = 801,
             GRAPH_ENGINES = 802,
+            GRAPH_DYNAMIC = 803,
             TENSOR_ALIGNMENT = 900,
             TENSOR_TYPE = 901,
             TENSOR_DIMS = 902,
@@ -122,7 +125,8 @@ enum Name { /* of attributes */
             RED_COMP = 1601,
             OP_RED_X = 1610,
             OP_RED_Y = 1611,
-            OP_RED = 1612
+            OP_RED = 1612,
+            CACHE_GRAPH = 2400
 };
 
 enum Mode { /* of maps */
@@ -178,6 +182,7 @@ typedef struct Step {
 
 typedef struct Graph {
   int n, steps;
+  bool dynamic; /* its sizes: kernels may be kept for others */
   Tensor tensors[TENSORS];
   Step step[STEPS];
 } Graph;
@@ -209,6 +214,7 @@ typedef struct Descriptor {
   Shared *graph;
   Config config;
   int64_t workspace;
+  uint64_t kernels; /* of a cache: a bit for each engine that has one */
 } Descriptor;
 
 /* cudnn.c */
@@ -216,6 +222,12 @@ int fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3
 const Value *value_of(const Descriptor *d, int name);
 const Descriptor *descriptor_of(const Descriptor *d, int name);
 int64_t number_of(const Descriptor *d, int name, int64_t otherwise);
+
+void put(Descriptor *d, int name, int64_t n, const void *values);
+bool is_live(const Descriptor *d);
+void hold(Descriptor *d, Shared *graph);
+int setting(const char *name, int otherwise);
+int injected(const char *name, int *count, int status);
 
 /* graph.c: what a descriptor says, checked when it is finalized */
 int finalize_tensor(Descriptor *d);
@@ -228,6 +240,17 @@ int finalize_graph(const Descriptor *d, Graph *g);
 /* support.c: whether an engine takes the graph */
 int graph_supported(const Graph *g);
 bool graph_packed(const Graph *g);
+
+/* plan.c: what is chosen, and what a caller's descriptors are filled with */
+int rank_of(int64_t engine);
+int finalize_heuristics(Descriptor *d);
+int finalize_engine(Descriptor *d);
+int finalize_config(Descriptor *d);
+int finalize_plan(Descriptor *d);
+int finalize_cache(Descriptor *d);
+int give_engine(const Descriptor *cfg, int64_t n, int64_t *found, void *values);
+int give_knobs(const Descriptor *cfg, int64_t n, int64_t *found, void *values);
+int give_results(const Descriptor *heur, int64_t n, int64_t *found, void *values);
 
 /* run.c */
 int64_t size_of(int type);

@@ -261,6 +261,7 @@ static int add_step(Graph *g, const Descriptor *op) {
 
 int finalize_graph(const Descriptor *d, Graph *g) {
   const Value *ops = value_of(d, GRAPH_OPS);
+  g->dynamic = number_of(d, GRAPH_DYNAMIC, 0) != 0;
   if (ops->n > STEPS) return fail(NOT_SUPPORTED, "more than %d operations", STEPS);
   for (int64_t i = 0; i < ops->n; i++) {
     const Descriptor *op = ((Descriptor **)ops->data)[i];
