@@ -60,8 +60,10 @@ static void find_library(void) {
   static const char *const usual[] = {"libcudnn.so.9", "libcudnn.so", NULL};
 #endif
   if ((present = ty_cuda_library("TYCHO_CUDNN", usual, take))) return;
-  ty_cuda_say("cuDNN 9.10.2 or newer was not found: attention of half floats at reduced precision runs on tensor cores by a "
-              "kernel of Tycho's, which is slower. The package nvidia-cudnn has it; TYCHO_CUDNN names its file, `off` does "
+  ty_cuda_say("cuDNN 9.10.2 or newer was not found: attention of half floats at reduced precision "
+              "runs on tensor cores by a "
+              "kernel of Tycho's, which is slower. The package nvidia-cudnn has it; TYCHO_CUDNN "
+              "names its file, `off` does "
               "without");
 }
 
@@ -193,7 +195,8 @@ static LibraryResult fail(int status, const char **err) {
 }
 
 static void say_refused(void) {
-  ty_cuda_say("cuDNN has no engine for some attention at reduced precision, which runs by a kernel of Tycho's");
+  ty_cuda_say("cuDNN has no engine for some attention at reduced precision, which runs by a kernel "
+              "of Tycho's");
 }
 
 /* Under the lock. at: of q, k, v, the result and its sums. */
