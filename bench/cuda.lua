@@ -22,6 +22,8 @@ if soft then
   ffi.C.setenv("TYCHO_CUDA_DRIVER", path, 1)
   ffi.C.setenv("TYCHO_CACHE", "off", 1)
   ffi.C.setenv("TYCHO_NVJITLINK", "off", 1)
+  ffi.C.setenv("TYCHO_CUDNN", "off", 0)
+  ffi.C.setenv("SOFT_GPU_APPROXIMATE", "1", 0) -- of fast kernels
   library = ffi.load(path)
 end
 local ty = require "tycho"
@@ -62,6 +64,16 @@ local function cases()
     return loss:detach()
   end)
   local map = ty.compile(function(u, v) return (u * 2 + v):tanh() end)
+  -- causal, of bf16, by cuDNN where there is one: half of the pairs count
+  local positions = soft and 64 or 2048
+  local heads = ty.randn(2, 16, positions, 64):to "bf16"
+  local attend = ty.compile(function(q) return ty.scaled_dot_product_attention(q, q, q, { causal = true }) end)
+  local function attention()
+    ty.precision "fast"
+    local result = attend(heads)
+    ty.precision "exact"
+    return result
+  end
   local bytes = rows * side * 4
   return {
     { "map", function() return map(x, y) end, 3 * bytes },
@@ -70,6 +82,7 @@ local function cases()
     { "softmax", function() return x:softmax(2) end, 2 * bytes },
     { "cumsum", function() return x:cumsum(2) end, 2 * bytes },
     { "matmul", function() return a:matmul(b) end, nil, 2 * side ^ 3 },
+    { "attention", attention, nil, 2 * 2 * 16 * positions ^ 2 * 64 },
     { "chain_of_10", function() return chain(short) end },
     { "train_mlp", function() return train(input, labels) end },
   }

@@ -47,6 +47,7 @@ def torch_cases():
     x, y = torch.randn(rows, side), torch.randn(rows, side)
     a, b = torch.randn(side, side), torch.randn(side, side)
     short = torch.randn(small)
+    heads = torch.randn(2, 16, 2048, 64).to(torch.bfloat16)
 
     def chain_of(v):
         for i in range(1, 11):
@@ -74,6 +75,7 @@ def torch_cases():
         "softmax": lambda: x.softmax(1),
         "cumsum": lambda: x.cumsum(1),
         "matmul": lambda: a @ b,
+        "attention": lambda: nn.functional.scaled_dot_product_attention(heads, heads, heads, is_causal=True),
         "chain_of_10": lambda: chain(short),
         "train_mlp": train,
     }, torch.cuda.synchronize)

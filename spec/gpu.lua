@@ -5,6 +5,7 @@
 -- Steps: device    what the card is
 --        bits      specs of the device, then of operations, matrix, training ... with all tensors on it: the CPU's bits
 --        ways      the same of the device with programs interpreted, plans launched call by call, kernels not kept
+--        attention attention by cuDNN, where it is found, and without: results, gradients, the same bits again
 --        fuzz      random programs: eager, compiled and the CPU agree
 --        sanitizer compute-sanitizer's memcheck, racecheck, initcheck, synccheck, where it is found
 --        bench     `make bench-cuda`: beside PyTorch and JAX where they are found
@@ -71,6 +72,15 @@ if wanted "ways" then
   step("ways: assembled beside", "TYCHO_CUDA_LATE=1 TYCHO_CACHE=off " .. spec "cuda")
   step("ways: kept", ("TYCHO_CUDA_LATE=1 TYCHO_CACHE='%s/%s/gpu/cache' "):format(here, BUILD) .. spec "cuda")
   step("ways: found", ("TYCHO_CACHE='%s/%s/gpu/cache' "):format(here, BUILD) .. spec "cuda")
+end
+
+-- --- attention
+
+if wanted "attention" then
+  local program = "luajit spec/gpu_attention.lua" .. (options.soft and " --soft" or "")
+  local library = options.soft and ("SOFT_GPU_APPROXIMATE=1 TYCHO_CUDNN='%s/%s/spec/soft_cudnn.so' "):format(here, BUILD) or ""
+  step("attention: by cuDNN where it is found", library .. "TYCHO_LOG= " .. program)
+  step("attention: by Tycho's own kernels", library .. "TYCHO_CUDNN=off " .. program)
 end
 
 -- --- fuzz
