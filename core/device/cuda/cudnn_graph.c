@@ -2,9 +2,9 @@
 ** cudnn_graph.c -- attention as a graph of cuDNN's operations: graph, engine, plan, execution.
 ** In:  a key.  Out: a plan that is carried out for addresses. Fails with the library's status.
 **
-** Operations are rows of a table over names of tensors; the library finds the whole pattern in them and has one kernel for it. All
-** tensors have four dims: batch, heads, positions, features (of scores: keys). What has no address is virtual: it is never in
-** memory. Numbers are tensors by value, whose addresses are the CPU's.
+** Operations are rows of a table over names of tensors; the library finds the whole pattern in them and has one kernel
+** for it. All tensors have four dims: batch, heads, positions, features (of scores: keys). What has no address is
+** virtual: it is never in memory. Numbers are tensors by value, whose addresses are the CPU's.
 */
 #include "device/cuda/cudnn.h"
 
@@ -198,7 +198,8 @@ static const struct {
     [WEIGHTS] = {OF_SCORES, OPERANDS},
 };
 
-/* Keys come as the second matrix of a product does, [features, keys]. Results lie as attend.c has them: positions, heads. */
+/* Keys come as the second matrix of a product does, [features, keys]. Results lie as attend.c has them: positions,
+** heads. */
 static void shape_of(const DnnKey *k, int name, i64 dims[4], i64 strides[4]) {
   const i64 b = k->batch, h = k->heads, n = k->n, m = k->m, d = k->d, dv = k->dv;
   const i64 kv = k->shared ? 1 : h, *at = k->steps[TY_MIN(name - Q, 2)];
@@ -325,17 +326,16 @@ static DnnDesc graph_of(Making *M, DnnHandle h, const DnnKey *k) {
   return g;
 }
 
-/* --- kernels that plans of other sizes share: a cache for each graph but for these */
+/* --- kernels that plans of other sizes share: a cache for each graph but for these. They stay for ever, so that a plan
+** may be dropped while its kernels run. */
 
-enum { CACHES = 128 };
 static struct Cache {
   i64 d, dv;
   u8 dtype, form, shared, device;
   DnnDesc desc;
-} caches[CACHES];
-static int ncaches;
+} * caches;
+static int ncaches, caches_cap;
 
-/* NULL: there are too many, and the plan compiles its own. */
 static DnnDesc cache_of(Making *M, const DnnKey *k, DnnDesc graph) {
   const struct Cache want = {k->d, k->dv, k->dtype, (u8)form_of(k), k->shared, k->device, NULL};
   for (int i = 0; i < ncaches; i++) {
@@ -344,7 +344,12 @@ static DnnDesc cache_of(Making *M, const DnnKey *k, DnnDesc graph) {
         c->shared == want.shared && c->device == want.device)
       return c->desc;
   }
-  if (ncaches == CACHES || M->status) return NULL;
+  if (M->status) return NULL;
+  if (ncaches == caches_cap) {
+    struct Cache *more = ty_mem_realloc(caches, (size_t)(caches_cap + 16) * sizeof *more);
+    if (!more) return M->status = DNN_HOST_MEMORY, NULL;
+    caches = more, caches_cap += 16;
+  }
   DnnDesc d = NULL;
   if ((M->status = ty_cuda_dnn.create(KERNEL_CACHE, &d))) return NULL;
   set_desc(M, d, CACHE_GRAPH, graph);
@@ -379,7 +384,7 @@ static void plan_by(Making *M, DnnHandle h, const DnnKey *k, DnnDesc graph, cons
   const DnnDesc cache = cache_of(M, k, graph), plan = make(M, PLAN);
   set(M, plan, PLAN_HANDLE, TYPE_HANDLE, 1, &h);
   set_desc(M, plan, PLAN_CONFIG, config);
-  if (cache) set_desc(M, plan, PLAN_KERNEL_CACHE, cache);
+  set_desc(M, plan, PLAN_KERNEL_CACHE, cache);
   finish(M, plan);
   get(M, plan, PLAN_WORKSPACE, TYPE_INT64, 1, &M->p->workspace);
   M->p->engine = *e;
