@@ -426,8 +426,6 @@ local M = {
     from = "fixed &= notes[i] != NOTE_NONDETERMINISTIC;", to = "fixed &= notes[i] >= 0;" },
   { file = "core/device/cuda/cudnn_graph.c", what = "cuda: operands that lie otherwise go by another engine of cuDNN",
     from = "  if (like) plan_by(&M, h, key, graph, like);", to = "  if (like && !key) plan_by(&M, h, key, graph, like);" },
-  { file = "core/device/cuda/cudnn_graph.c", what = "cuda: cuDNN's engines lose their knobs",
-    from = "  e->n = (i32)TY_MIN(chosen, DNN_KNOBS);", to = "  e->n = chosen < 0;" },
   { file = "core/device/cuda/cudnn_graph.c", what = "cuda: cuDNN compiles a kernel for each size",
     from = "  set_desc(M, plan, PLAN_KERNEL_CACHE, cache);\n", to = "  (void)cache;\n" },
   { file = "core/device/cuda/cudnn_graph.c", what = "cuda: plans of causal and other attention share cuDNN's kernels",
