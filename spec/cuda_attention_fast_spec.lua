@@ -3,6 +3,7 @@
 -- The device's own kernels are in cuda_fast_spec.lua.
 local H = require "spec.helper"
 local cuda = require "spec.cuda"
+local graph = require "tycho.graph"
 local ty = H.ty
 
 local probe = cuda.soft and it or pending
@@ -244,6 +245,25 @@ describe("attention by cuDNN", function()
       assert.equal(1, n)
       H.same((want * 2):to "cpu", y:to "cpu")
     end
+  end)
+
+  probe("is a node like any other: its graph is sound, is read from its text, runs, and so does its source", function()
+    local q, k = on "f16"(2, 3, 5, 16), on "f16"(2, 3, 9, 16)
+    local function f(a, b) return ty.scaled_dot_product_attention(a, b, b, { causal = true }) end
+    local _, want, g = at("fast", function() return f(q, k), assert(graph.record(f, q, k)) end)
+    assert.is_nil(g:lint())
+    local text = g:text()
+    assert.truthy(text:find("attend %%0 %%1 %%1", 1), text)
+    for what, run in pairs {
+      run = function() return g:run(q, k) end,
+      text = function() return graph.parse(text):run(q, k) end,
+      source = function() return loadstring(g:source())()(q, k) end,
+    } do
+      local n, y = at("exact", run)
+      assert.equal(1, n, what)
+      H.same(want:to "cpu", y:to "cpu", what)
+    end
+    assert.has_error(function() graph.parse((text:gsub("@cuda", ""))) end)
   end)
 
   probe("goes by each device's own handle", function()

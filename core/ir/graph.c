@@ -464,7 +464,7 @@ static const char *verify_move(const Graph *g, const Node *n) {
   const Type *y = &n->type, *a = &g->node[n->src[0]].type;
   const Type *b = n->src[1] < 0 ? NULL : &g->node[n->src[1]].type;
   const char *e;
-  bool keeps = ty_ops[n->op].rule == TR_KEEP;
+  bool keeps = ty_ops[n->op].rule == TR_KEEP && n->op != OP_ATTEND;
   if (keeps && a->dtype != y->dtype) return "move: dtype is not that of the operand";
   switch (n->op) {
   case OP_PUT:
