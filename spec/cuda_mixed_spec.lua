@@ -1,5 +1,5 @@
 -- cuda_mixed_spec.lua -- operands of which one lies on the CPU, the other on "cuda": an error that names both, eager and
--- compiled, and the device works on.
+-- compiled, and the device works on. What functions make themselves lies where their operands lie, whatever the default is.
 local H = require "spec.helper"
 local cuda = require "spec.cuda"
 local ty = H.ty
@@ -67,5 +67,52 @@ describe("operands of two devices raise, and both are named:", function()
       y:backward(ty.tensor({ 3, 4 }, { device = device == "cpu" and "cuda" or "cpu" }))
       assert.same({ 6, 8 }, x.grad:totable())
     end
+  end)
+end)
+
+describe("what functions make lies where their operands lie:", function()
+  local function on_both(f)
+    local want = f "cpu"
+    ty.manual_seed(5)
+    local got = f "cuda"
+    assert.equal(#want, #got)
+    for i = 1, #want do
+      assert.equal("cuda", got[i].device)
+      H.same(want[i], got[i]:to "cpu")
+    end
+  end
+
+  probe("numbers that a scan carries", function()
+    on_both(function(device)
+      local x = ty.arange(5):to(device)
+      local last, rows = ty.scan(function(c, r) return { c[1] + r, c[2] * 2 + r }, c[1] * r end, { 0, 1.5 }, x)
+      return { last[1], last[2], rows }
+    end)
+    on_both(function(device) return { (ty.scan(function(c, r) return c + r:sum() end, 0, ty.ones(4, 2):to(device))) } end)
+  end)
+
+  probe("averages of a model, and their count", function()
+    for _, opts in ipairs { {}, { decay = 0.9 }, { use_buffers = true } } do
+      on_both(function(device)
+        ty.manual_seed(5)
+        local m = ty.nn.Sequential(ty.nn.Linear(3, 2), ty.nn.BatchNorm1d(2)):to(device)
+        local averages = ty.optim.AveragedModel(m, opts)
+        for _ = 1, 3 do
+          ty.no_grad(function() m[1].weight:mul_(1.25) end)
+          averages:update_parameters(m)
+        end
+        return { averages.module[1].weight:detach(), averages.n_averaged }
+      end)
+    end
+  end)
+
+  probe("examples of other sizes, by which a model of ONNX is written", function()
+    local path = os.tmpname() .. ".onnx"
+    local m = ty.nn.Sequential(ty.nn.Conv2d(1, 2, 3, { padding = 1 }), ty.nn.Flatten(), ty.nn.Linear(32, 3)):eval():to "cuda"
+    local x = ty.randn(2, 1, 4, 4)
+    assert(ty.save(path, m, { x:to "cuda", dynamic = { x = { "batch" } } }))
+    local back = assert(ty.load(path))
+    os.remove(path)
+    assert.truthy(ty.allclose(m(x:to "cuda"):to "cpu", back(x), { rtol = 1e-5, atol = 1e-6 }))
   end)
 end)
