@@ -1,11 +1,12 @@
 --- cuda.lua -- speed of the device "cuda" beside the driver's copy, PyTorch and JAX: `make bench-cuda`.
 --    luajit bench/cuda.lua [--soft] [--small] [--only=map,matmul] [--python=python3] [--peers=cuda]
--- In: NVIDIA's driver and a card; a Python with torch or jax, where it is to be compared. Out: a row for each case of cuda_cases.lua as
--- soon as it is measured: microseconds of a call (median of rounds), GB/s or TFLOP/s, the marks. Then a line for each time of a peer, which
--- runs afterwards, in a process of its own, so that none shares the card; it is ended after ten minutes. Then the table of all, and how
--- many marks are met. A case that raises has its error for a row, and the exit status is 1. --peers=cpu: peers on the CPU, to prove this file.
--- --small: sizes that any device does in no time, to prove this file. --soft: the software GPU of spec/gpu with such sizes, and what can
--- be counted in the rows instead of times:
+-- In: NVIDIA's driver and a card; a Python with torch or jax, where it is to be compared. Out: a row for each case of
+-- cuda_cases.lua as soon as it is measured: microseconds of a call (median of rounds), GB/s or TFLOP/s, the marks.
+-- Then a line for each time of a peer, which runs afterwards, in a process of its own, so that none shares the card;
+-- it is ended after ten minutes. Then the table of all, and how many marks are met. A case that raises has its error
+-- for a row, and the exit status is 1.
+-- --small: sizes that any device does in no time, and --peers=cpu: peers on the CPU, both to prove this file. --soft:
+-- the software GPU of spec/gpu with such sizes, and what can be counted in the rows instead of times:
 --   singly     kernels that were launched by themselves          graphs  launches of a graph, which is many kernels
 --   kernels    that ran, by either way                           instructions  that warps executed
 --   sectors    of 32 bytes of global memory that were touched, by the least that would do: 1 is ideal
@@ -28,7 +29,7 @@ for _, word in ipairs(arg) do
   if word == "--soft" or word == "--small" then options[word:sub(3)] = true
   elseif name and options[name] then options[name] = value
   else
-    io.stderr:write(("bench/cuda.lua: unknown option %s; known: --soft --small --only= --python= --peers=\n"):format(word))
+    io.stderr:write(("bench/cuda.lua: unknown option %s; the head of this file has all\n"):format(word))
     os.exit(2)
   end
 end
@@ -52,11 +53,12 @@ end
 ty.manual_seed(1)
 assert(ty.device "cuda")
 
--- Sizes of a card; small ones. heads, length, width: attention's; texts: of the GPT's batch; images, channels: ResNet's.
-local sizes = (soft or options.small)
-  and { side = 128, rows = 64, small = 16, heads = 2, length = 128, width = 64, texts = 2, images = 2, channels = 8 }
-  or { side = 4096, rows = 8192, small = 128, heads = 32, length = 4096, width = 64, texts = 16, images = 128, channels = 64 }
-local ORDER = { "side", "rows", "small", "heads", "length", "width", "texts", "images", "channels" } -- as cuda_peers.py takes them
+-- Small sizes, and those of a card, in the order in which cuda_peers.py takes them. heads, length, width: attention's;
+-- texts: of the GPT's batch; images, channels: ResNet's.
+local ORDER = { "side", "rows", "small", "heads", "length", "width", "texts", "images", "channels" }
+local chosen, sizes = (soft or options.small) and { 128, 64, 16, 2, 128, 64, 2, 2, 8 }
+  or { 4096, 8192, 128, 32, 4096, 64, 16, 128, 64 }, {}
+for i, name in ipairs(ORDER) do sizes[name] = chosen[i] end
 
 local WALL, THREAD = 1, 3 -- clocks
 
@@ -77,7 +79,7 @@ end
 
 local ROUNDS, CALLS = 15, 10
 
---- Median of rounds, microseconds of a call: of the thread alone, while the device is not waited for, where cpu is true.
+--- Median of rounds, microseconds of a call; where cpu is true of the thread alone, while the device is not waited for.
 local function timed(f, cpu)
   warm(f)
   local times, clock = {}, cpu and THREAD or WALL
@@ -178,14 +180,16 @@ end
 local HEAD = ("%-20s %10s %14s %8s %8s  %s"):format("case", "us", "rate", "x torch", "x jax", "marks")
 
 local function count_all()
-  say(("%-20s %7s %7s %8s %13s %8s %8s %8s"):format("case", "singly", "graphs", "kernels", "instructions", "sectors", "shared", "copied"))
+  say(("%-20s %7s %7s %8s %13s %8s %8s %8s"):format("case", "singly", "graphs", "kernels", "instructions", "sectors",
+    "shared", "copied"))
   each(function(_, f) return counts_of(f) end)
-  say "sectors of global memory and passes of shared memory by the least that would do: 1.00 is ideal; the head of this file has all"
+  say "sectors of global memory, passes of shared memory: by the least that would do; bench/cuda.lua's head has all"
 end
 
 local function measure_all()
   local why_not
-  copy, why_not = require "bench.cuda_copy"(os.getenv "TYCHO_CUDA_DRIVER" or "libcuda.so.1", sizes.rows * sizes.side * 4)
+  local driver = os.getenv "TYCHO_CUDA_DRIVER" or "libcuda.so.1"
+  copy, why_not = require "bench.cuda_copy"(driver, sizes.rows * sizes.side * 4)
   say(copy and ("the driver's copy: %.0f GB/s read and written"):format(copy / 1e9) or "the driver's copy: " .. why_not)
   say(HEAD)
   each(function(case, f)
@@ -197,10 +201,10 @@ end
 
 --- Peers run; their times are told as they come.
 local function hear_peers()
-  local words, said = {}, {}
-  for i, name in ipairs(ORDER) do words[i] = sizes[name] end
+  local said = {}
   say "peers: torch, jax"
-  local p = io.popen(("timeout -k 5 600 %s bench/cuda_peers.py %s %s 2>&1"):format(options.python, table.concat(words, " "), options.peers))
+  local p = io.popen(("timeout -k 5 600 %s bench/cuda_peers.py %s %s 2>&1"):format(options.python,
+    table.concat(chosen, " "), options.peers))
   for line in p:lines() do
     local peer, name, time = line:match "^(%w+) ([%w_]+) ([%d.]+)$"
     if peer == "torch" or peer == "jax" then

@@ -1,8 +1,8 @@
 -- cuda_cases.lua -- what bench/cuda.lua measures, and what is to be reached.
--- In: a tycho module whose device is chosen; sizes. Out: a list of cases. A case is {name, make =}; make() gives a function that is called again
--- and again. Optional: bytes that a call moves at least, flops, precision (ty.precision), cpu (what counts is the thread's
--- time, not the device's), marks: a list of {of = "copy" | "torch" | "us", least = | most =}: part of the driver's copy, times as fast as
--- PyTorch, microseconds.
+-- In: a tycho module whose device is chosen; sizes. Out: a list of cases. A case is {name =, make =}; make() gives a
+-- function that is called again and again. Optional: bytes that a call moves at least, flops, precision
+-- (ty.precision), cpu (what counts is the thread's time, not the device's), marks: a list of {of = "copy" | "torch" |
+-- "us", least = | most =}: part of the driver's copy, times as fast as PyTorch, microseconds.
 -- cuda_peers.py has rows of the same names.
 
 return function(ty, sizes)
@@ -36,22 +36,26 @@ return function(ty, sizes)
 
   -- --- products, attention
 
-  for _, how in ipairs { { "matmul", "f32", "exact", 0.9 }, { "matmul_tf32", "f32", "tf32", 0.98 }, { "matmul_f16", "f16", "fast", 0.98 },
-    { "matmul_bf16", "bf16", "fast", 0.98 } } do
-    local name, dtype, precision, least = unpack(how)
-    case { name = name, flops = 2 * side ^ 3, precision = precision, marks = { { of = "torch", least = least } }, make = function()
+  local function product(name, dtype, precision, least)
+    local marks = { { of = "torch", least = least } }
+    case { name = name, flops = 2 * side ^ 3, precision = precision, marks = marks, make = function()
       local a, b = ty.randn(side, side):to(dtype), ty.randn(side, side):to(dtype)
       return function() return a:matmul(b) end
     end }
   end
+  product("matmul", "f32", "exact", 0.9)
+  product("matmul_tf32", "f32", "tf32", 0.98)
+  product("matmul_f16", "f16", "fast", 0.98)
+  product("matmul_bf16", "bf16", "fast", 0.98)
   local heads, length, width = sizes.heads, sizes.length, sizes.width
   for _, causal in ipairs { false, true } do
-    case { name = causal and "attention_causal" or "attention", flops = 4 * heads * length ^ 2 * width * (causal and 0.5 or 1),
-      precision = "fast", marks = { { of = "torch", least = 0.8 } }, make = function()
-        local q, k, v = ty.randn(1, heads, length, width):to "f16", ty.randn(1, heads, length, width):to "f16",
-          ty.randn(1, heads, length, width):to "f16"
-        return function() return ty.scaled_dot_product_attention(q, k, v, { causal = causal }) end
-      end }
+    local name, all = causal and "attention_causal" or "attention", 4 * heads * length ^ 2 * width
+    local flops = causal and all / 2 or all
+    case { name = name, flops = flops, precision = "fast", marks = { { of = "torch", least = 0.8 } }, make = function()
+      local function operand() return ty.randn(1, heads, length, width):to "f16" end
+      local q, k, v = operand(), operand(), operand()
+      return function() return ty.scaled_dot_product_attention(q, k, v, { causal = causal }) end
+    end }
   end
 
   -- --- what a call costs the CPU
@@ -65,7 +69,8 @@ return function(ty, sizes)
     return function() return f(short) end
   end
   case { name = "chain_of_10", make = chain }
-  case { name = "chain_of_10_cpu", cpu = true, make = chain, marks = { { of = "us", most = 5 }, { of = "torch", least = 1 } } }
+  local marks = { { of = "us", most = 5 }, { of = "torch", least = 1 } }
+  case { name = "chain_of_10_cpu", cpu = true, make = chain, marks = marks }
 
   -- --- training steps
 
@@ -119,8 +124,9 @@ return function(ty, sizes)
         from = c * 2 ^ stage
       end
     end
-    for _, layer in ipairs { nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(from, 10) } do layers[#layers + 1] = layer end
-    return step_of(nn.Sequential(unpack(layers)), ty.rand(sizes.images, 3, 32, 32), 10)
+    local blocks = nn.Sequential(unpack(layers))
+    local model = nn.Sequential(blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(from, 10))
+    return step_of(model, ty.rand(sizes.images, 3, 32, 32), 10)
   end, 0.5, 1.0)
   return cases
 end

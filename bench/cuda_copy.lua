@@ -1,5 +1,6 @@
 -- cuda_copy.lua -- the driver's own copy from device to device, what maps, rows and columns are held against.
--- In: the driver's file, bytes of the source. Out: bytes that a second reads and writes; nil and a text where the driver fails.
+-- In: the driver's file, bytes of the source. Out: bytes that are read and written in a second; nil and a text where
+-- the driver fails.
 
 local ffi = require "ffi"
 ffi.cdef [[

@@ -1,6 +1,6 @@
 --- gpu.lua -- all that a CUDA card is to prove, in one command: `make test-gpu GPU_OPTIONS="..."`, or
 --    luajit spec/gpu.lua [--minutes=10] [--only=bits,bench] [--jobs=8] [--programs=20000] [--seed=1] [--specs="ops nn"]
---      [--driver=libcuda.so.1] [--sanitizer=compute-sanitizer] [--folder=build/gpu] [--soft]
+--      [--groups="maps products"] [--driver=libcuda.so.1] [--sanitizer=compute-sanitizer] [--folder=build/gpu] [--soft]
 -- In: NVIDIA's driver and a card (--soft: the software GPU of spec/gpu, to prove this file; --sanitizer is then a stand-in). Out: a line
 -- when a step begins and when it ends, what failed with the end of its output; a table, the counts. FOLDER/results.txt has the lines so
 -- far, FOLDER/*.txt what each step printed, FOLDER/*.failed/ of what failed the program, both bits, the PTX of its kernels. Exit status 1
@@ -16,12 +16,13 @@
 --   ways       the device's spec with programs interpreted, launched call by call, assembled beside, kept on disk, found there
 --   sanitizer  the four tools over all groups of bits
 -- Kernels are assembled where they are first launched, and never interpreted (but by ways), so that the card runs them.
--- A step that does not end within its limit is ended, and has failed. jobs: steps at a time, half the processors unless said. minutes:
--- bits has until 35 % of them, sample 50 %, libraries 55 %, bench 90 %, the others the rest; what is then left is skipped.
+-- A step that does not end within its limit is ended, and has failed. groups: of bits, sample and sanitizer. jobs: steps at a time, half
+-- the processors unless said. minutes: bits has until 35 % of them, sample 50 %, libraries 55 %, bench 90 %, the others the rest; what
+-- is then left is skipped.
 
 local BUILD = os.getenv "TYCHO_BUILD" or "build"
-local options = { driver = "libcuda.so.1", programs = "20000", seed = "1", only = "", jobs = "", minutes = "", specs = "", sanitizer = "",
-  folder = BUILD .. "/gpu", soft = false }
+local options = { driver = "libcuda.so.1", programs = "20000", seed = "1", only = "", jobs = "", minutes = "", specs = "", groups = "",
+  sanitizer = "", folder = BUILD .. "/gpu", soft = false }
 
 local function refuse(text, ...)
   io.stderr:write("spec/gpu.lua: ", text:format(...), "\n")
@@ -150,7 +151,9 @@ end
 -- --- bits
 
 local GROUPS = {}
-for name in output_of(("env %s luajit spec/gpu_bits.lua list"):format(environment)):gmatch "[^\n]+" do GROUPS[#GROUPS + 1] = name end
+for name in output_of(("env %s luajit spec/gpu_bits.lua list"):format(environment)):gmatch "[^\n]+" do
+  if options.groups == "" or (" " .. options.groups .. " "):find(" " .. name .. " ", 1, true) then GROUPS[#GROUPS + 1] = name end
+end
 turn.share(0.35)
 if wanted "bits" then
   for _, name in ipairs(GROUPS) do bits("bits: " .. name, "", { name }, 300) end
@@ -159,7 +162,11 @@ end
 
 -- --- sample
 
-local SAMPLE = { "chains", "moves", "random", "convolutions", "training", "mapped and folded" } -- quick, and of every sort of kernel
+-- Quick, and of every sort of kernel.
+local QUICK, SAMPLE = { chains = true, moves = true, random = true, convolutions = true, training = true, ["mapped and folded"] = true }, {}
+for _, name in ipairs(GROUPS) do
+  if QUICK[name] then SAMPLE[#SAMPLE + 1] = name end
+end
 
 --- The four tools over these groups. Errors of the API are left out: Tycho asks for what may fail, and heeds the answers.
 local function sanitize(what, groups, limit)
@@ -175,7 +182,7 @@ local function sanitize(what, groups, limit)
   end
 end
 turn.share(0.5)
-if wanted "sample" then
+if wanted "sample" and SAMPLE[1] then
   sanitize("sample", SAMPLE, 300)
   turn.drain()
 end
@@ -236,8 +243,9 @@ end
 -- --- ways
 
 if wanted "ways" then
-  local cache = ("TYCHO_CACHE='%s/%s/cache'"):format(here, options.folder)
-  os.execute(("rm -rf '%s/%s/cache'"):format(here, options.folder))
+  local folder = (options.folder:sub(1, 1) == "/" and "" or here .. "/") .. options.folder .. "/cache"
+  local cache = ("TYCHO_CACHE='%s'"):format(folder)
+  os.execute(("rm -rf '%s'"):format(folder))
   spec("ways: programs are interpreted", "TYCHO_CUDA_INTERPRET=all", "cuda")
   spec("ways: launched call by call", "TYCHO_CUDA_GRAPHS=0", "cuda")
   spec("ways: assembled by the driver", "TYCHO_NVJITLINK=off TYCHO_CACHE=off", "cuda")

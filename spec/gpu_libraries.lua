@@ -33,7 +33,7 @@ local function largest(x) return x:abs():max():item() end
 local function off(got, want, bound)
   local by = wide(got) - want
   local worst = largest(by)
-  if not (worst <= bound) then return ("off by %g, more than %g"):format(worst, bound) end
+  if worst > bound or worst ~= worst then return ("off by %g, more than %g"):format(worst, bound) end
 end
 
 local checks = { cublaslt = {}, cusolver = {}, cufft = {} }

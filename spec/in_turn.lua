@@ -158,7 +158,7 @@ return function(folder, environment, options)
     M.drain()
     say("\n" .. table.concat(rows, "\n"))
     local text = ("%d passed, %d failed, %d skipped"):format(counts.passed, counts.FAILED, counts.skipped + counts["cut off"])
-    if counts["cut off"] > 0 then say(counts["cut off"] .. " of what was skipped had begun, and was cut off: --minutes= was too short for it") end
+    if counts["cut off"] > 0 then say(counts["cut off"] .. " of what was skipped had begun, and was cut off when the minutes were over") end
     results:write(text, "\n")
     say(text)
     os.exit(counts.FAILED == 0 and 0 or 1)
