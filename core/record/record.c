@@ -664,7 +664,8 @@ bool ty_record_attend(State *S, const char *who, int op, const Tensor *const *x,
   const int arity = ty_ops[op].arity;
   for (int i = 0; i < arity; i++)
     if (x[i] && !ty_complex_refuse(S, who, x[i])) return false;
-  const Type absent = {.dtype = T_BOOL}, flat = ty_type_line(as[0].dtype, as[0].device, numel);
+  const Type absent = {.dtype = T_BOOL},
+             flat = ty_type_line(ty_attend_dtype(as[0].dtype), as[0].device, numel);
   S->nops++;
   for (int i = 0; i < arity; i++)
     if (x[i] && !ty_record_settle(S, x[i])) return false;
