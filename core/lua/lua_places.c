@@ -111,9 +111,10 @@ static bool add_part(State *S, const Key *k, Tensor *sum, Tensor *part, i64 by) 
     const Given scaled[2] = {{.kind = O_TENSOR, .t = part}, {.kind = O_NUMBER, .v = (double)by}};
     ok = ty_record(S, k->who, OP_MUL, 2, scaled, &y);
     ty_tensor_release(part);
+    if (!ok) return false;
     *part = y;
   }
-  if (ok && sum->st) {
+  if (sum->st) {
     const Given both[2] = {{.kind = O_TENSOR, .t = sum}, {.kind = O_TENSOR, .t = part}};
     ok = ty_record(S, k->who, OP_ADD, 2, both, &y);
     ty_tensor_release(part);
@@ -153,7 +154,9 @@ static bool add_places(State *S, const Key *k, const Adv *a, const Line *l, int 
     for (first = d, size = dims[d]; first > 0 && step[first - 1] == step[first] * dims[first];)
       size *= dims[--first];
     Tensor digit = {0};
-    ok = split_digit(S, k, &p, size, first == 0, &digit) && add_part(S, k, sum, &digit, step[d]);
+    ok = split_digit(S, k, &p, size, first == 0, &digit);
+    if (ok) ok = add_part(S, k, sum, &digit, step[d]);
+    else ty_tensor_release(&digit);
   }
   ty_tensor_release(&p);
   return ok;
@@ -274,7 +277,9 @@ static bool read_line(State *S, const Key *k, const Gathering *g, const Line *l,
   bool ok = positions(S, k, g, l, line, &index) &&
             ty_record_gather(S, READ, l->to, l->dim, &index, POSITIONS_KNOWN, y);
   ty_tensor_release(&index);
-  return ty_lazy_joined(S, z, ok, NULL);
+  ok = ty_lazy_joined(S, z, ok, NULL);
+  if (!ok) ty_tensor_release(y); /* it waits for what is not computed */
+  return ok;
 }
 
 int ty_lua_places_read(lua_State *L, State *S, const Tensor *x, Key *k) {
