@@ -1,5 +1,5 @@
 -- Plants faults one by one and tells which of them the tests catch: `make mutate`, or
---   luajit spec/mutate.lua [only mutants whose file or number fits this, or numbers from-to]
+--   luajit spec/mutate.lua [only mutants whose file or number fits this, or numbers from-to] [only these tests, in this order]
 -- In: the table of mutants (mutants.lua), each an exact substitution. Out: a table of what caught each; fails when fewer
 -- than nine in ten are caught, when a substitution no longer fits its file, when a mutant does not build, and when the
 -- tests fail without any fault. All happens in a copy of the tree under build/mutate.
@@ -9,7 +9,7 @@ local mutants = dofile "spec/mutants.lua"
 local ROOT, MARK = "build/mutate", 0.9
 
 -- What is run, quickest first; the first that fails has caught the fault. A fault may hang: hence the limits of time.
-local BUSTED = "busted --lua=/usr/bin/luajit -o spec/report.lua --lpath='./?.lua' "
+local BUSTED = "busted --no-keep-going --lua=/usr/bin/luajit -o spec/report.lua --lpath='./?.lua' "
 local tests = { { "fuzz_cells", "luajit spec/fuzz_cells.lua 300 1" }, { "fuzz_alias", "luajit spec/fuzz_alias.lua 300 1" },
   { "fuzz_lifetimes", "luajit spec/fuzz_lifetimes.lua 1000 1" }, { "fuzz_sizes", "luajit spec/fuzz_sizes.lua 600 1" },
   { "fuzz_lua", "luajit spec/fuzz_lua.lua 400 1" }, { "fuzz_grad", "luajit spec/fuzz_grad.lua 150 1" },
@@ -112,10 +112,19 @@ local function try(m)
   return by
 end
 
-local only = arg[1]
+--- Of the tests those of these names, in their order.
+local function choose(names)
+  local by_name, chosen = {}, {}
+  for _, test in ipairs(tests) do by_name[test[1]] = test end
+  for name in names:gmatch "%S+" do chosen[#chosen + 1] = assert(by_name[name], "there is no test " .. name) end
+  tests = chosen
+end
+
+local only = arg[1] ~= "" and arg[1] or nil
 copy_tree()
 check_table()
 add_specs()
+if arg[2] then choose(arg[2]) end
 local before = caught_by()
 if before then
   io.write(read(log))
