@@ -137,7 +137,7 @@ SELDOM  := compile/lower_value device/cpu/x64_ops lua/lua_export lua/lua_linalg 
   lua/lua_capture lua/lua_range lua/lua_profile lua/lua_print lua/lua_account lua/lua_settings lua/lua_open device/cpu/x64_body \
   device/cpu/x64_asm engine/dump engine/shape_range engine/range_tape engine/range_decided engine/traced_plan lua/lua_random \
   record/vmap record/capture record/grad_attend device/cpu/fft_plan device/cpu/x64 device/cpu/blas engine/compile engine/remade \
-  engine/replace_graph lua/lua_vmap lua/lua_loop
+  engine/replace_graph lua/lua_vmap lua/lua_loop lua/lua_places lua/lua_index
 $(SELDOM:%=$(B)/obj/%.o): override CFLAGS += -Os
 
 $(B)/tycho/core.so: $(OBJ) | $(B)/tycho
@@ -410,8 +410,9 @@ $(GPU): $(GPU_OBJ)
 GPU_LIB := $(patsubst spec/gpu/lib/%.c,$(B)/spec/soft_%.so,$(wildcard spec/gpu/lib/*.c))
 $(B)/spec/soft_%.so: spec/gpu/lib/%.c spec/gpu/reach.h $(GPU) Makefile
 	@echo "cc  $<"
-	@$(CC) -std=c11 -D_GNU_SOURCE -O2 -g1 $(WARN) -ffp-contract=off -fPIC -fvisibility=hidden -shared -Wl,-z,nodelete $< \
+	@$(CC) -std=c11 -D_GNU_SOURCE -O2 -g1 $(WARN) -ffp-contract=off -fPIC -fvisibility=hidden -shared -Wl,-z,nodelete $(filter %.c,$^) \
 	  -L$(B)/spec -l:libcuda.so -Wl,-rpath,'$$ORIGIN' -o $@.new -lm -ldl && mv $@.new $@
+$(B)/spec/soft_cudnn.so: $(wildcard spec/gpu/lib/cudnn/*.[ch])
 gpu: $(GPU) $(GPU_LIB)
 -include $(GPU_OBJ:.o=.d)
 
@@ -576,7 +577,7 @@ pictures: build
 	@LUA_PATH="$(CURDIR)/?.lua;;" $(LUAJIT) docs/prompt.lua docs/pictures/prompt.svg
 
 lint: build
-	@clang-format --dry-run -Werror core/*/*.[ch] core/*/*/*.[ch] kernels/*.h bench/*.c spec/*.c spec/gpu/*.[ch] spec/gpu/*/*.c
+	@clang-format --dry-run -Werror core/*/*.[ch] core/*/*/*.[ch] kernels/*.h bench/*.c spec/*.c spec/gpu/*.[ch] spec/gpu/*/*.c spec/gpu/*/*/*.[ch]
 	@luacheck -q lua spec examples bench editors docs
 	@sh -n tycho && sh -n spec/fresh_debian.sh && sh -n spec/arm_root.sh && sh -n spec/hosts/install.sh && sh -n spec/windows/luajit.sh && sh -n spec/windows/test.sh && bash -n .ci/run
 	@echo "lint: clean"
