@@ -155,6 +155,7 @@ static bool add_places(State *S, const Key *k, const Adv *a, const Line *l, int 
     Tensor digit = {0};
     ok = split_digit(S, k, &p, size, first == 0, &digit) && add_part(S, k, sum, &digit, step[d]);
   }
+  if (!a->ndim) return add_part(S, k, sum, &p, 1); /* a mask without dims: place 0, once or never */
   ty_tensor_release(&p);
   return ok;
 }
