@@ -520,9 +520,10 @@ hosts: build
 	@sh spec/hosts/install.sh $(B)/hosts
 	@LUA_PATH="./?.lua;;" $(LUAJIT) spec/hosts.lua
 
-# Faults planted one by one in a copy of the tree: which of them do the tests catch?
+# Faults planted one by one in a copy of the tree: which of them do the tests catch? ONLY=core/device/cuda or ONLY=10-20 for some of
+# them, TESTS="cuda_fast cuda" for some tests.
 mutate: build
-	@$(LUAJIT) spec/mutate.lua $(ONLY)
+	@$(LUAJIT) spec/mutate.lua "$(ONLY)" $(if $(TESTS),"$(TESTS)")
 
 bench: build $(B)/bench/floor.so $(B)/bench/inside.so
 	@$(RUN) $(LUAJIT) bench/run.lua
