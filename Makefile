@@ -137,7 +137,7 @@ SELDOM  := compile/lower_value device/cpu/x64_ops lua/lua_export lua/lua_linalg 
   lua/lua_capture lua/lua_range lua/lua_profile lua/lua_print lua/lua_account lua/lua_settings lua/lua_open device/cpu/x64_body \
   device/cpu/x64_asm engine/dump engine/shape_range engine/range_tape engine/range_decided engine/traced_plan lua/lua_random \
   record/vmap record/capture record/grad_attend device/cpu/fft_plan device/cpu/x64 device/cpu/blas engine/compile engine/remade \
-  engine/replace_graph lua/lua_vmap lua/lua_loop
+  engine/replace_graph lua/lua_vmap lua/lua_loop lua/lua_places lua/lua_index
 $(SELDOM:%=$(B)/obj/%.o): override CFLAGS += -Os
 
 $(B)/tycho/core.so: $(OBJ) | $(B)/tycho
@@ -520,9 +520,10 @@ hosts: build
 	@sh spec/hosts/install.sh $(B)/hosts
 	@LUA_PATH="./?.lua;;" $(LUAJIT) spec/hosts.lua
 
-# Faults planted one by one in a copy of the tree: which of them do the tests catch?
+# Faults planted one by one in a copy of the tree: which of them do the tests catch? ONLY=core/device/cuda or ONLY=10-20 for some of
+# them, TESTS="cuda_fast cuda" for some tests.
 mutate: build
-	@$(LUAJIT) spec/mutate.lua $(ONLY)
+	@$(LUAJIT) spec/mutate.lua "$(ONLY)" $(if $(TESTS),"$(TESTS)")
 
 bench: build $(B)/bench/floor.so $(B)/bench/inside.so
 	@$(RUN) $(LUAJIT) bench/run.lua
