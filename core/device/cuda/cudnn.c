@@ -62,10 +62,9 @@ static void find_library(void) {
 #endif
   if ((present = ty_cuda_library("TYCHO_CUDNN", usual, take))) return;
   ty_cuda_say("cuDNN 9.10.2 or newer was not found: attention of half floats at reduced precision "
-              "runs on tensor cores by a "
-              "kernel of Tycho's, which is slower. The package nvidia-cudnn has it; TYCHO_CUDNN "
-              "names its file, `off` does "
-              "without");
+              "runs by a kernel of "
+              "Tycho's on tensor cores. The package nvidia-cudnn has it; TYCHO_CUDNN names its "
+              "file, `off` does without");
 }
 
 /* --- operands as they lie */
