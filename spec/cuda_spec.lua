@@ -195,6 +195,16 @@ describe("what is composed, or done by the CPU, on cuda:", function()
         ty.fft.irfft(ty.fft.rfft(y))
     end, numbers("f32", 12, 10), numbers("f32", 12, 10))
   end)
+  probe("numbers in place of tensors lie where these do", function()
+    for _, dtype in ipairs { "f32", "f64", "f16", "i64" } do
+      for _, v in ipairs { 2, 0.25, -1, 0, 0 / 0 } do
+        same(dtype, function(x)
+          return x:fmax(v), x:fmin(v), ty.fmax(v, x), x:xlogy(v), ty.xlogy(v, x), x:xlog1py(v), x:addcmul(v, 3),
+            x:addcdiv(3, v), x:addcmul(x, v), ty.hinge_embedding_loss(x:to "f32", v)
+        end, numbers(dtype, 30))
+      end
+    end
+  end)
 end)
 
 describe("products on cuda give the CPU's bits:", function()
@@ -429,6 +439,33 @@ describe("compiled functions on cuda", function()
       assert.same(a, b)
       assert.truthy(b[5] < b[1])
       for i = 1, #p do H.same(p[i]:detach(), q[i]:detach():to "cpu") end
+    end)
+  end
+end)
+
+describe("an index out of range on cuda", function()
+  local function bad(x, k) return x:add_(ty.arange(4, { device = "cuda" }):take(ty.full({ 3 }, k, { dtype = "i64", device = "cuda" }))) end
+  local add = ty.compile(function(x, y) return x + y:to "cpu" end)
+  local readers = {
+    ["a copy to the CPU"] = function(x) return x:to "cpu" end, ["a list"] = function(x) return x:tolist() end,
+    ["a text"] = tostring, ["a sum"] = function(x) return x:sum():item() end,
+    ["a compiled function"] = function(x) return add(ty.ones(3), x) end,
+    ["a comparison"] = function(x) return x:equal(x) end, ["a mask"] = function(x) return x[x:gt(0)] end,
+    ["a write from it"] = function(x) return ty.zeros(3):copy_(x:to "cpu" * 2) end,
+    ["a loop"] = function(x)
+      local y = ty.zeros(3)
+      for _ = 1, 3 do y = add(y, x) end
+      return y
+    end,
+  }
+  for what, read in pairs(readers) do
+    probe("is told by " .. what .. ", each time, and what was to be written is as it was", function()
+      local x = ty.arange(3, { device = "cuda" })
+      for i = 1, 6 do
+        raises("take: index 5 at %(1%) is out of range 1..4", function() return read(bad(x, 5)) end)
+        H.same(ty.arange(3), x:to "cpu", what .. i)
+        read(x)
+      end
     end)
   end
 end)

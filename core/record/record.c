@@ -429,7 +429,8 @@ bool ty_record_contract(State *S, const char *who, const Tensor *a, const Tensor
                {.dtype = z->dtype, .device = z->device, .rank = (u8)lead}},
        r;
   char sa[SHOWN], sb[SHOWN];
-  if (!ty_complex_refuse_all(S, who, 2, src)) return false;
+  if (!ty_record_same_device(S, who, 2, src) || !ty_complex_refuse_all(S, who, 2, src))
+    return false;
   const int rows = x->rank - summed, most = TY_MIN(x->rank, z->rank);
   bool ok = lead >= 0 && summed >= 0 && lead <= MAX_RANK - 2 && lead + summed <= most;
   for (int d = 0; ok && d < summed; d++) ok = x->dims[rows + d] == z->dims[lead + d];
@@ -663,7 +664,8 @@ bool ty_record_attend(State *S, const char *who, int op, const Tensor *const *x,
   const int arity = ty_ops[op].arity;
   for (int i = 0; i < arity; i++)
     if (x[i] && !ty_complex_refuse(S, who, x[i])) return false;
-  const Type absent = {.dtype = T_BOOL}, flat = ty_type_line(as[0].dtype, as[0].device, numel);
+  const Type absent = {.dtype = T_BOOL},
+             flat = ty_type_line(ty_attend_dtype(as[0].dtype), as[0].device, numel);
   S->nops++;
   for (int i = 0; i < arity; i++)
     if (x[i] && !ty_record_settle(S, x[i])) return false;

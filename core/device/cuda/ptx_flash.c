@@ -99,7 +99,7 @@ static void begin_queries(Flash *F, Reg block) {
     for (int i = 0; i < 4; i++) {
       const Reg c = add(F, F->lane_t, 8 * k + 4 * (i / 2));
       E->guard = both(F, there[i % 2], below(F, c, d));
-      F->q[k][i] = ty_ptx_tf32(E, ty_ptx_load(E, T_F32, mad(E, c, cs, line[i % 2])));
+      F->q[k][i] = ty_ptx_tf32(E, ty_ptx_load(E, F->v->operands, mad(E, c, cs, line[i % 2])));
       E->guard = 0;
     }
   for (int i = 0; i < F->nv; i++)
@@ -135,7 +135,7 @@ static void bring(Flash *F, int x, bool vectors, int tiles, i32 features, i64 pi
     for (int i = 0; i < 4; i++) {
       const Reg c = add(F, column, i);
       E->guard = both(F, there, below(F, c, all));
-      if (!vectors) v[i] = ty_ptx_load(E, T_F32, i ? mad(E, constant(F, i), cs, at) : at);
+      if (!vectors) v[i] = ty_ptx_load(E, F->v->operands, i ? mad(E, constant(F, i), cs, at) : at);
       E->guard = 0;
       v[i] = ty_ptx_tf32(E, v[i]);
     }
