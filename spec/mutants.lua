@@ -106,7 +106,7 @@ local M = {
   { file = "core/lua/lua_seam.c", what = "what a file is given of a device's tensor is lost when others are read",
     from = "if (x->st->device) {", to = "if (x->st->device > 7) {" },
   { file = "core/record/loop.c", what = "turns of a loop copy what they only complete",
-    from = "if (n->op == OP_PUT && M->mark[i] & NEEDED && is_begun(M, n->src[0]))", to = "if (false)" },
+    from = "M->mark[i] & NEEDED && is_begun(M, n->src[0]))", to = "!M && is_begun(M, n->src[0]))" },
   { file = "core/device/cuda/assemble.c", what = "nvJitLink makes what an older driver refuses",
     from = " && (int)version[0] <= ty_cuda.driver / 1000", to = "" },
   { file = "core/device/cuda/launch.c", what = "TYCHO_DUMP=a does not print the PTX of searches and sorts",
