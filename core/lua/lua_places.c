@@ -150,6 +150,7 @@ static bool add_places(State *S, const Key *k, const Adv *a, const Line *l, int 
   for (int d = 0; d < behind; d++) t.dims[t.rank] = 1, strides[t.rank++] = 0;
   ty_tensor_view(&p, &own, &t, own.offset, strides);
   ty_tensor_release(&own);
+  if (!a->ndim) return add_part(S, k, sum, &p, 0); /* a 0-d mask */
   for (int d = a->ndim - 1, first; d >= 0 && ok; d = first - 1) { /* dims that merge are one digit */
     for (first = d, size = dims[d]; first > 0 && step[first - 1] == step[first] * dims[first];)
       size *= dims[--first];
