@@ -6,6 +6,7 @@
 local H = require "spec.helper"
 local cuda = require "spec.cuda"
 local ty = H.ty
+if cuda.soft then require("spec.soft_gpu").cu.soft_gpu_set("APPROXIMATE", 1) end -- fast kernels may take the processor's own exp2
 if not cuda.loaded then
   io.stderr:write("spec/gpu_libraries.lua: ", cuda.why, "\n")
   os.exit(1)
@@ -36,7 +37,7 @@ local function off(got, want, bound)
   if worst > bound or worst ~= worst then return ("off by %g, more than %g"):format(worst, bound) end
 end
 
-local checks = { cublaslt = {}, cusolver = {}, cufft = {} }
+local checks = { cublaslt = {}, cusolver = {}, cufft = {}, cudnn = {} }
 
 -- Products: as wide as a rounding of the result and those of sums in f32; operands of TF32 have 10 bits.
 for _, how in ipairs { { "f16", "fast", 2 ^ -11 }, { "bf16", "fast", 2 ^ -8 }, { "f32", "tf32", 2 ^ -10 } } do
@@ -120,6 +121,30 @@ for _, dtype in ipairs { "f32", "f64", "c64", "c128" } do
   end)
 end
 
+-- Attention: weights that are rounded to the dtype, or better; compiled equals eager, also backward.
+for _, dtype in ipairs { "f16", "bf16" } do
+  for _, causal in ipairs { false, true } do
+    checks.cudnn[dtype .. (causal and ", causal" or "")] = function()
+      local function normal() return ty.randn({ 2, 3, 128, 64 }, { dtype = "f64" }):to(dtype) end
+      local q, k, v = normal(), normal(), normal()
+      local function attend(a, b, c) return ty.scaled_dot_product_attention(a, b, c, { causal = causal }) end
+      local function slope(a, b, c) return ty.grad(function(x) return attend(x, b, c):to("f32"):pow(2):sum() end)(a) end
+      local function both(a, b, c) return attend(a, b, c), slope(a, b, c) end
+      local f, there = ty.compile(both), { q:to "cuda", k:to "cuda", v:to "cuda" }
+      ty.precision "fast"
+      local ok, y, g = pcall(both, unpack(there))
+      local again, y2, g2
+      for _ = 1, 3 do again, y2, g2 = pcall(f, unpack(there)) end
+      ty.precision "exact"
+      if not ok or not again then return tostring(ok and y2 or y) end
+      local want, slopes = both(wide(q), wide(k), wide(v))
+      local far = largest(wide(v)) * EPS[dtype] * 16
+      return off(y, want, far) or off(g, slopes, largest(slopes) * EPS[dtype] * 64) or H.difference(y:to "cpu", y2:to "cpu")
+        or H.difference(g:to "cpu", g2:to "cpu")
+    end
+  end
+end
+
 -- Transforms: the CPU's, which are held against the oracle elsewhere; a sum of n has log2 n roundings of each.
 for _, dtype in ipairs { "f32", "f64" } do
   for name, of in pairs {
@@ -145,7 +170,7 @@ end
 -- --- all of them
 
 local bad, known = 0, 0
-for _, library in ipairs { "cublaslt", "cusolver", "cufft" } do
+for _, library in ipairs { "cublaslt", "cusolver", "cufft", "cudnn" } do
   local names, wrong = {}, 0
   for name in pairs(checks[library]) do names[#names + 1] = name end
   table.sort(names)
@@ -162,5 +187,5 @@ for _, library in ipairs { "cublaslt", "cusolver", "cufft" } do
   print(("%s: %s; %d results, %d are wrong"):format(library, path or "was not found, and is not proved", #names, wrong))
   io.flush()
 end
-print(known == 0 and "libraries: skipped, none was found" or ("libraries: %d of 3 were found, %d results are wrong"):format(known, bad))
+print(known == 0 and "libraries: skipped, none was found" or ("libraries: %d of 4 were found, %d results are wrong"):format(known, bad))
 os.exit(bad == 0 and 0 or 1)
