@@ -200,7 +200,7 @@ end
 -- --- specs
 
 -- What is said of failures is the software GPU's to inject: there are specs that skip most of theirs on a card.
-local own = { "cuda", "cuda_graph", "cuda_copies", "cuda_devices", "cuda_fourier", "cuda_profile" }
+local own = { "cuda", "cuda_graph", "cuda_copies", "cuda_devices", "cuda_fourier", "cuda_profile", "cuda_files", "cuda_mixed" }
 local all = { "ops", "matrix", "vmap", "nn", "optim", "grad", "attention", "training", "index", "moves", "product", "scan", "reduce",
   "convolution" }
 local function is_there(name)

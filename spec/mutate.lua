@@ -14,7 +14,8 @@ local tests = { { "fuzz_cells", "luajit spec/fuzz_cells.lua 300 1" }, { "fuzz_al
   { "fuzz_lifetimes", "luajit spec/fuzz_lifetimes.lua 1000 1" }, { "fuzz_sizes", "luajit spec/fuzz_sizes.lua 600 1" },
   { "fuzz_lua", "luajit spec/fuzz_lua.lua 400 1" }, { "fuzz_grad", "luajit spec/fuzz_grad.lua 150 1" },
   { "fuzz_hooks", "luajit spec/fuzz_hooks.lua 300 1" }, { "fuzz_scan", "luajit spec/fuzz_scan.lua 60 1" },
-  { "fuzz_forward", "luajit spec/fuzz_forward.lua 150 1" }, { "fuzz_keys", "luajit spec/fuzz_keys.lua 1500 1" } }
+  { "fuzz_forward", "luajit spec/fuzz_forward.lua 150 1" }, { "fuzz_keys", "luajit spec/fuzz_keys.lua 1500 1" },
+  { "gpu_bits", "luajit spec/gpu_bits.lua maps conversions chains reductions scans moves random" } }
 
 local function add_specs()
   local pipe = io.popen "ls spec"
