@@ -5,8 +5,8 @@ local M = {
   -- of these, what exists, in this order
   specs = { "tiles", "guards", "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "bytecode", "compile", "capture", "custom",
     "nn", "grad", "training", "steps", "orders", "scopes", "convolution", "sharing", "oracle", "layout", "threads",
-    "checked", "hooks", "index", "far", "cuda", "cuda_store", "cuda_graph", "cuda_devices", "cuda_fast", "cuda_attention_fast",
-    "cuda_linalg", "cuda_profile", "cuda_copies", "cuda_trouble", "cuda_files", "cuda_mixed", "check", "errors", "progress", "files", "onnx",
+    "checked", "hooks", "index", "far", "cuda", "cuda_store", "cuda_graph", "cuda_devices", "cuda_fast",
+    "cuda_attention_fast", "cuda_linalg", "cuda_profile", "cuda_copies", "cuda_trouble", "cuda_files", "cuda_mixed", "check", "errors", "progress", "files", "onnx",
     "onnx_save",
     "log", "miss", "drawn", "random", "moves", "product", "fourier", "cuda_fourier", "unsigned", "ops",
     "parts", "handed", "closures", "turns", "worlds", "interrupt", "slices", "forward", "forward_rules", "forward_ranges",
