@@ -289,8 +289,10 @@ end)
 --- Layouts whose dims do not all merge, of sizes 3, 4, 5; and what an element of them is.
 local function layouts()
   local dense = ty.arange(0, 60):reshape(3, 4, 5)
-  return { dense:clone(), ty.arange(0, 60):reshape(5, 3, 4):permute(2, 3, 1), ty.arange(0, 480):reshape(6, 8, 10)[{ { -1, 1, -2 }, { 1, 8, 2 }, { 2, 6 } }],
-    ty.arange(0, 12):reshape(3, 4, 1):expand(3, 4, 5), ty.arange(0, 180):reshape(3, 3, 4, 5)[2], ty.arange(0, 120):reshape(3, 4, 10)[{ {}, {}, { 10, 1, -2 } }] }
+  return { dense:clone(), ty.arange(0, 60):reshape(5, 3, 4):permute(2, 3, 1),
+    ty.arange(0, 480):reshape(6, 8, 10)[{ { -1, 1, -2 }, { 1, 8, 2 }, { 2, 6 } }],
+    ty.arange(0, 12):reshape(3, 4, 1):expand(3, 4, 5), ty.arange(0, 180):reshape(3, 3, 4, 5)[2],
+    ty.arange(0, 120):reshape(3, 4, 10)[{ {}, {}, { 10, 1, -2 } }] }
 end
 
 describe("keys with index tensors, by layout,", function()
@@ -319,6 +321,10 @@ describe("keys with index tensors, by layout,", function()
   case({ {}, at(j), at(k) }, { 3, 4 }, { every3, { "i" } }, { j, { "j", "k" }, k })
   case({ at(i), at(j), at(k) }, { 4 }, { i, { "i", "j", "k" }, j, k })
   case({ {}, {}, at(k) }, { 3, 4, 4 }, { every3, { "i" } }, { every4, { "j" } }, { k, { "k" } })
+  local plane = ty.zeros(3, 4):to "bool" -- elements (1, 4), (3, 1), (3, 3)
+  plane[{ at { 1, 3, 3 }, at { 4, 1, 3 } }] = true
+  case({ plane, at { 5, 2, 2 } }, { 3 }, { { 1, 3, 3 }, { "i", "j", "k" }, { 4, 1, 3 }, { 5, 2, 2 } })
+  case({ plane }, { 3, 5 }, { { 1, 3, 3 }, { "i", "j" }, { 4, 1, 3 } }, { every5, { "k" } })
   case({ 2, at(j) }, { 4, 5 }, { { 2 }, { "i" } }, { j, { "j" } }, { every5, { "k" } })
   case({ { 1, 2 }, at(j), { 5, 1, -2 } }, { 2, 4, 3 }, { { 1, 2 }, { "i" } }, { j, { "j" } }, { { 5, 3, 1 }, { "k" } })
 
@@ -417,10 +423,12 @@ describe("keys with index tensors, by layout,", function()
     local function forms(x)
       local line = x:reshape(-1)
       local compiled = ty.compile(function(t) t[{ two, two }] = 1 end)
-      return { function(n) x[1][two] = n end, function(n) line[two] = n end, function() line[two] = 1 end, function(n) x[1][{ two, two }] = n end,
+      return { function(n) x[1][two] = n end, function(n) line[two] = n end, function() line[two] = 1 end,
+        function(n) x[1][{ two, two }] = n end,
         function(n) x[{ one, two, two }] = n end, function() compiled(x[1]) end, function(n) line:scatter_(1, two, n) end,
         function() line:index_fill_(1, two, 1) end, function() return x[{ one, {}, two }][{ {}, 1 }] end,
-        function() return x:permute(3, 1, 2)[{ two, {}, two }] end, function() return x[1]:expand(2, x:size(2), x:size(3))[{ one, two }] end }
+        function() return x:permute(3, 1, 2)[{ two, {}, two }] end,
+        function() return x[1]:expand(2, x:size(2), x:size(3))[{ one, two }] end }
     end
     local small, large = forms(ty.zeros(2, 32, 64)), forms(ty.zeros(2, 32, 524288)) -- 16 KB, 128 MB
     for n, form in ipairs(large) do
@@ -443,7 +451,8 @@ describe("keys with index tensors, by layout,", function()
   it("are looked at where the result is empty", function()
     local bad, good = at { 1, 9 }, at { 1, 3 }
     local forms = { function(t, b) return t[b] end, function(t, b) return t[{ b, {} }] end, function(t, b) t[b] = 1 end,
-      function(t, b) return t:index_select(1, b) end, function(t, b) return t:take(b, 1) end, function(t, b) return t:index_fill(1, b, 1) end,
+      function(t, b) return t:index_select(1, b) end, function(t, b) return t:take(b, 1) end,
+      function(t, b) return t:index_fill(1, b, 1) end,
       function(t, b) return t:index_add(1, b, ty.zeros(2, 0)) end, function(t, b) return t:index_copy(1, b, ty.zeros(2, 0)) end }
     for n, form in ipairs(forms) do
       for _, f in ipairs { form, ty.compile(form) } do
@@ -463,8 +472,9 @@ describe("keys with index tensors, by layout,", function()
     H.same(x[{ {}, ty.tensor { false, true, true, false } }], x[{ {}, { false, true, true, false } }])
     x[{ { false, false, true }, 1 }] = -1
     assert.equal(-1, x:get(3, 1))
-    assert.equal("index: a list holds places, or truth values as a mask does, not both", H.raises(function() return x[{ { { 1, true } } }] end))
-    assert.equal("index: a list holds places, or truth values as a mask does, not both", H.raises(function() return x[{ { true, 1, 2 } }] end))
+    for _, list in ipairs { { { 1, true } }, { true, 1, 2 } } do
+      assert.equal("index: a list holds places, or truth values as a mask does, not both", H.raises(function() return x[{ list }] end))
+    end
     assert.match("^index: a mask bool%[2%] does not fit, dim 1 has 3 places", H.raises(function() return x[{ { true, false } }] end))
     assert.match("^index_select: the index must be of integers", H.raises(x.index_select, x, 1, { true, false, true }))
   end)
