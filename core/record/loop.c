@@ -198,8 +198,15 @@ static i32 input(Making *M, i32 operand, i64 at, int stored, const Type *t) {
 
 static void need(Making *M, i32 node) {
   const int op = M->b->g.node[node].op;
-  if (M->mark[node] & INSIDE) M->mark[node] |= NEEDED;
+  if (M->mark[node] & (INSIDE | NEEDED)) M->mark[node] |= NEEDED;
   else M->mark[node] |= op == OP_CONST || op == OP_IOTA || op == OP_EMPTY ? NEEDED : CONSTANT;
+}
+
+/* Whether it holds pieces of what a turn completes, and is nothing without: each turn would have to copy it. */
+static bool is_begun(const Making *M, i32 node) {
+  const Node *n = M->b->g.node;
+  while (n[node].op == OP_PUT && !(M->mark[node] & INSIDE)) node = n[node].src[0];
+  return n[node].op == OP_EMPTY;
 }
 
 /* Marks what the turn's results need; the constants' number. */
@@ -209,6 +216,8 @@ static i32 mark_needed(Making *M) {
   for (i32 i = 0; i < M->c->nmade; i++) need(M, M->made[i]);
   for (i32 i = M->n - 1; i >= 0; i--) {
     const Node *n = &M->b->g.node[i];
+    if (n->op == OP_PUT && M->mark[i] & NEEDED && is_begun(M, n->src[0]))
+      M->mark[n->src[0]] = NEEDED | (M->mark[n->src[0]] & INSIDE);
     constants += (M->mark[i] & CONSTANT) != 0;
     for (int j = 0; M->mark[i] & NEEDED && j < ty_ops[n->op].arity; j++) need(M, n->src[j]);
   }

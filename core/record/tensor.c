@@ -27,8 +27,13 @@ bool ty_fail(State *S, const char *fmt, ...) {
 }
 
 bool ty_fail_memory(State *S, const char *who, i64 bytes) {
-  if (bytes > 0) ty_fail(S, "%s: out of memory (%lld bytes)", who, (long long)bytes);
-  else ty_fail(S, "%s: out of memory", who);
+  return ty_fail_room(S, who, ty_cpu, bytes);
+}
+
+bool ty_fail_room(State *S, const char *who, const Device *d, i64 bytes) {
+  const char *on = d == ty_cpu ? "" : " on ", *name = d == ty_cpu ? "" : d->name;
+  if (bytes > 0) ty_fail(S, "%s: out of memory%s%s (%lld bytes)", who, on, name, (long long)bytes);
+  else ty_fail(S, "%s: out of memory%s%s", who, on, name);
   S->memory = true;
   return false;
 }
@@ -64,18 +69,22 @@ static Fault *fault_new(State *S, const Device *d) {
   return f;
 }
 
+/* Who fails since a check of an earlier run did not pass may try again without saying so: a call that is remembered (lua_composite.c),
+** a turn of a loop. It would then succeed, what the check guarded being left as it was. So the error stays owed until one is raised. */
 bool ty_device_failed(State *S, const Device *d, const char *err) {
   ty_fail(S, "%s%s%s", S->runs.failed ? "" : d->name, S->runs.failed ? "" : ": ", err);
   if (!S->fault) return false; /* no buffer has ever been a device's */
   Fault *f = fault_new(S, d == ty_cpu ? NULL : d);
   f->to = S->stamps;
   memcpy(f->text, S->err, sizeof f->text);
+  S->owed = S->runs.failed != 0;
   return false;
 }
 
 bool ty_buffer_is_faulty(State *S, const Buffer *b) {
   i32 low = 0, high = S->nfaults;
   if (TY_LIKELY(!high) || b->device == ty_cpu) return false;
+  if (S->owed) return ty_fail(S, "%s", S->fault[high - 1].text), true;
   while (low < high) { /* the first that was told when it was there */
     i32 mid = (low + high) / 2;
     if (S->fault[mid].to < b->born) low = mid + 1;
@@ -129,8 +138,8 @@ Buffer *ty_buffer_new(State *S, const Device *d, i64 bytes) {
   Buffer *b = ty_within_limit(S, bytes) ? block_new(S) : NULL;
   void *data = b ? d->allocate(bytes) : NULL;
   if (TY_UNLIKELY(!data)) {
+    ty_fail_room(S, "tensor", b ? d : ty_cpu, bytes);
     if (b) block_drop(S, b);
-    ty_fail_memory(S, "tensor", bytes);
     return NULL;
   }
   *b = (Buffer){.S = S, .refs = 1, .bytes = bytes, .device = d, .data = data};

@@ -183,6 +183,7 @@ struct State {
   Watch *slicing; /* of a run in slices of time, while it has the turn: slice.c; or NULL */
   Fault *fault;
   i32 nfaults;
+  bool owed;         /* the last of them, of a check in an earlier run, was not raised yet */
   bool out_of_range; /* an index is, as the last run has met on the CPU, before it wrote */
   Window window[WINDOWS];
   u32 windows;     /* opened so far */
@@ -216,6 +217,7 @@ bool ty_buffer_is_faulty(State *S, const Buffer *b);
 /* Says what went wrong in S->err; always false, so `return ty_fail(...)`. */
 bool ty_fail(State *S, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool ty_fail_memory(State *S, const char *who, i64 bytes);
+bool ty_fail_room(State *S, const char *who, const Device *d, i64 bytes); /* the memory of d */
 
 /* Whether so many bytes more may be in use. */
 static inline bool ty_within_limit(const State *S, i64 bytes) {
