@@ -68,6 +68,14 @@ describe("steps", function()
     assert.truthy(os.execute "pgrep -f 'sleep 3600[.]25' >/dev/null" ~= 0)
   end)
 
+  it("are skipped where one has hung and nothing answers any more", function()
+    local out, status = steps([[{ limit = 1, alive = "sh -c 'echo gone; exit 1'" }]], [[
+      turn.step("hangs", "sleep 50")
+      turn.step("after", "echo never")]])
+    assert.equal(1, status)
+    assert.truthy(out:find "hangs +FAILED.*nothing answers any more, the rest is skipped: .*after +skipped +0 s  nothing answers\n", out)
+  end)
+
   it("end when the minutes are over: what runs is cut off, what has not begun is skipped, neither has failed", function()
     local out, status = steps("{ minutes = 0.1 }", [[
       turn.share(0.5)
