@@ -59,9 +59,10 @@ local function output_of(command)
   return (text:gsub("%s+$", ""))
 end
 
-for _, tool in ipairs { "luajit", "busted", "timeout" } do
+for _, tool in ipairs { "luajit", "timeout" } do
   if output_of("command -v " .. tool) == "" then refuse("%s was not found: see `make deps`", tool) end
 end
+local has_busted = output_of "command -v busted" ~= ""
 
 local here, cores = output_of "pwd", tonumber(output_of "nproc") or 1
 local jobs = number_of("jobs", 1) or math.max(1, math.min(8, math.floor(cores / 2)))
@@ -120,6 +121,7 @@ local add, skip = turn.add, turn.skip
 local OWN = "TYCHO_CUDA_LATE=0 TYCHO_CUDA_INTERPRET=0 "
 
 local function spec(what, variables, name, limit)
+  if not has_busted then return skip(what, "busted was not found: see `make deps`") end
   local command = ("%s busted --lua=/usr/bin/luajit --helper=spec/cuda.lua -o spec/report.lua --lpath='./?.lua' spec/%s_spec.lua"):format(
     variables, name)
   again[what] = function(line)
