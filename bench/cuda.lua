@@ -40,7 +40,7 @@ if soft then
   ffi.C.setenv("TYCHO_CACHE", "off", 1)
   ffi.C.setenv("TYCHO_NVJITLINK", "off", 1)
   ffi.C.setenv("TYCHO_CUBLASLT", ("./%s/spec/soft_cublaslt.so"):format(BUILD), 0)
-  ffi.C.setenv("TYCHO_CUDNN", "off", 0) -- Tycho's own attention is counted
+  ffi.C.setenv("TYCHO_CUDNN", "off", 0) -- the device's own kernel is what can be counted
   ffi.C.setenv("SOFT_GPU_APPROXIMATE", "1", 0) -- fast kernels may take the processor's own exp2
   library = ffi.load(path)
 end
