@@ -135,7 +135,7 @@ kinds("map: index in f32", "POINTWISE", { { "PW_MODE", P.GEN_INDEX }, { "PW_PREC
 kinds("map: index without an axis", "POINTWISE", { { "PW_MODE", P.GEN_INDEX }, { "PW_PREC", D.INT32 } })
 kinds("map: comparison in booleans", "POINTWISE", { { "PW_MODE", P.CMP_GE }, { "PW_PREC", D.BOOLEAN } })
 kinds("reduction: max", "REDUCTION", { { "RED_OP", R.MAX }, { "RED_COMP", D.FLOAT } })
-kinds("reduction: without an operator", "REDUCTION", { { "RED_COMP", D.FLOAT } })
+kinds("reduction: without an operator", "REDUCTION", { { "RED_COMP", D.FLOAT } }, true) -- it reads what was not set
 kinds("reduction: without a type", "REDUCTION", { { "RED_OP", R.MAX } })
 
 --- Operations: dims of their tensors.

@@ -467,7 +467,7 @@ end)
 local STRICTER = {
   "tensor: without a data type", "tensor: without an id", "tensor: a dim of 0", "tensor: a stride of 0",
   "set: a tensor that is not finalized", "set: a map's descriptor as a tensor", "matmul: without a type", "map: without a mode",
-  "map: without a type", "map: index without an axis", "reduction: without an operator", "reduction: without a type",
+  "map: without a type", "map: index without an axis", "reduction: without a type",
   "op matmul: without a descriptor", "op map: another shape of the result", "op map: a result that is smaller",
   "op map: shapes that do not broadcast", "op map: exp with b", "op map: exp of another shape", "op map: add with a condition",
   "op reduction: to a size that is neither", "op reduction: without a descriptor", "graph: a virtual tensor that nothing makes",
