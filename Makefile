@@ -458,8 +458,9 @@ test-cuda: build gpu
 	@$(TEST) $(LUAJIT) spec/cuda_all.lua --programs=$(CUDA_N) --seed=$(SEED) --processors="$(CUDA_ARCH)" --texts=$(PTXAS_TEXTS) \
 	  --nvdisasm="$(NVDISASM)" $(CUDA_OPTIONS)
 
-# All that a card is to prove: bits, 20,000 random programs, compute-sanitizer, speed. GPU_OPTIONS: see the head of spec/gpu.lua.
-test-gpu: build
+# All that a card is to prove: bits, compute-sanitizer, libraries, speed, 20,000 random programs. GPU_OPTIONS="--minutes=10 --jobs=8" and
+# others: see the head of spec/gpu.lua; --soft on the software GPU.
+test-gpu: build $(if $(findstring --soft,$(GPU_OPTIONS)),gpu)
 	@$(LUAJIT) spec/gpu.lua $(GPU_OPTIONS)
 
 # Exported C by each of these compilers: the bits are Tycho's. `make test` has the first of them.
@@ -520,14 +521,15 @@ hosts: build
 	@sh spec/hosts/install.sh $(B)/hosts
 	@LUA_PATH="./?.lua;;" $(LUAJIT) spec/hosts.lua
 
-# Faults planted one by one in a copy of the tree: which of them do the tests catch?
-mutate: build
-	@$(LUAJIT) spec/mutate.lua $(ONLY)
+# Faults planted one by one in a copy of the tree: which of them do the tests catch? ONLY=core/device/cuda or ONLY=10-20 for some of
+# them, TESTS="cuda_fast cuda" for some tests.
+mutate: build gpu
+	@$(LUAJIT) spec/mutate.lua "$(ONLY)" $(if $(TESTS),"$(TESTS)")
 
 bench: build $(B)/bench/floor.so $(B)/bench/inside.so
 	@$(RUN) $(LUAJIT) bench/run.lua
 
-# The device "cuda" beside PyTorch and JAX; SOFT=--soft counts on the software GPU instead.
+# The device "cuda" beside PyTorch and JAX, with marks; SOFT=--soft counts on the software GPU instead.
 bench-cuda: build $(if $(SOFT),gpu)
 	@$(RUN) $(LUAJIT) bench/cuda.lua $(SOFT)
 

@@ -2,7 +2,8 @@
 -- In: a tycho module whose device is chosen; sizes. Out: a list of cases. A case is {name =, make =}; make() gives a
 -- function that is called again and again. Optional: bytes that a call moves at least, flops, precision
 -- (ty.precision), cpu (what counts is the thread's time, not the device's), marks: a list of {of = "copy" | "torch" |
--- "us", least = | most =}: part of the driver's copy, times as fast as PyTorch, microseconds.
+-- "us", least = | most =}: part of the driver's copy, times as fast as PyTorch, microseconds; library, without: what is
+-- asked where that library is not found.
 -- cuda_peers.py has rows of the same names.
 
 return function(ty, sizes)
@@ -51,7 +52,8 @@ return function(ty, sizes)
   for _, causal in ipairs { false, true } do
     local name, all = causal and "attention_causal" or "attention", 4 * heads * length ^ 2 * width
     local flops = causal and all / 2 or all
-    case { name = name, flops = flops, precision = "fast", marks = { { of = "torch", least = 0.8 } }, make = function()
+    local marks = { { of = "torch", least = 1, library = "libcudnn", without = 0.8 } }
+    case { name = name, flops = flops, precision = "fast", marks = marks, make = function()
       local function operand() return ty.randn(1, heads, length, width):to "f16" end
       local q, k, v = operand(), operand(), operand()
       return function() return ty.scaled_dot_product_attention(q, k, v, { causal = causal }) end

@@ -3,6 +3,7 @@
 -- The device's own kernels are in cuda_fast_spec.lua.
 local H = require "spec.helper"
 local cuda = require "spec.cuda"
+local graph = require "tycho.graph"
 local ty = H.ty
 
 local probe = cuda.soft and it or pending
@@ -71,9 +72,15 @@ local FORMS = { -- operands, as a user has them: f(n), n makes numbers
     local all = n(2, 9, 3, 3, 16)
     return all[{ {}, {}, 1 }]:transpose(2, 3), all[{ {}, {}, 2 }]:transpose(2, 3), all[{ {}, {}, 3 }]:transpose(2, 3)
   end,
-  ["rows of a wider tensor"] = function(n) return n(2, 3, 5, 40)[{ "...", { 9, 24 } }], n(2, 3, 9, 24)[{ "...", { 1, 16 } }], n(2, 3, 9, 16) end,
-  ["that are not aligned"] = function(n) return n(2, 3, 5, 40)[{ "...", { 2, 17 } }], n(2, 3, 9, 24)[{ "...", { 3, 18 } }], n(2, 3, 9, 16) end,
-  ["rows that are not aligned"] = function(n) return n(2, 3, 5, 19)[{ "...", { 1, 16 } }], n(2, 3, 9, 17)[{ "...", { 1, 16 } }], n(2, 3, 9, 16) end,
+  ["rows of a wider tensor"] = function(n)
+    return n(2, 3, 5, 40)[{ "...", { 9, 24 } }], n(2, 3, 9, 24)[{ "...", { 1, 16 } }], n(2, 3, 9, 16)
+  end,
+  ["that are not aligned"] = function(n)
+    return n(2, 3, 5, 40)[{ "...", { 2, 17 } }], n(2, 3, 9, 24)[{ "...", { 3, 18 } }], n(2, 3, 9, 16)
+  end,
+  ["rows that are not aligned"] = function(n)
+    return n(2, 3, 5, 19)[{ "...", { 1, 16 } }], n(2, 3, 9, 17)[{ "...", { 1, 16 } }], n(2, 3, 9, 16)
+  end,
   ["every other feature"] = function(n) return n(2, 3, 5, 32)[{ "...", { 1, -1, 2 } }], n(2, 3, 9, 16), n(2, 3, 9, 16) end,
   ["positions in reverse"] = function(n) return n(2, 3, 5, 16):flip(-2), n(2, 3, 9, 16), n(2, 3, 9, 16):flip(-2) end,
   ["features that lie apart"] = function(n) return n(2, 3, 16, 5).mT, n(2, 3, 16, 9).mT, n(2, 3, 9, 16) end,
@@ -129,7 +136,8 @@ describe("attention by cuDNN", function()
     none("fast", x, x, x, { mask = ty.ones({ 9, 9 }, { dtype = "bool", device = "cuda" }) })
     none("fast", x, x, x, { dropout = 0.5 })
     none("fast", x, y, y, { causal = true })
-    none("fast", x, ty.zeros({ 2, 0, 16 }, { dtype = "f16", device = "cuda" }), ty.zeros({ 2, 0, 16 }, { dtype = "f16", device = "cuda" }))
+    local empty = ty.zeros({ 2, 0, 16 }, { dtype = "f16", device = "cuda" })
+    none("fast", x, empty, empty)
     none("exact", x, x, x)
     none("fast", x:to "f32", x:to "f32", x:to "f32")
     none("tf32", x:to "f32", x:to "f32", x:to "f32")
@@ -169,7 +177,8 @@ describe("attention by cuDNN", function()
     assert.same({ 1, 1, 0 }, more(function() run("f16", 1, 2, 5, 7, 72, { causal = true }) end))
     assert.same({ 1, 1, 1 }, more(function() run("bf16", 2, 3, 5, 9, 72) end))
     local q = on "f16"(2, 5, 3, 72):transpose(2, 3) -- as it lies, by the engine of the packed one
-    assert.same({ 0, 1, 0 }, more(function() at("fast", ty.scaled_dot_product_attention, q, on "f16"(2, 3, 9, 72), on "f16"(2, 3, 9, 72)) end))
+    local k = on "f16"(2, 3, 9, 72)
+    assert.same({ 0, 1, 0 }, more(function() at("fast", ty.scaled_dot_product_attention, q, k, k) end))
   end)
 
   probe("keeps plans within a bound", function()
@@ -236,6 +245,25 @@ describe("attention by cuDNN", function()
       assert.equal(1, n)
       H.same((want * 2):to "cpu", y:to "cpu")
     end
+  end)
+
+  probe("is a node like any other: its graph is sound, is read from its text, runs, and so does its source", function()
+    local q, k = on "f16"(2, 3, 5, 16), on "f16"(2, 3, 9, 16)
+    local function f(a, b) return ty.scaled_dot_product_attention(a, b, b, { causal = true }) end
+    local _, want, g = at("fast", function() return f(q, k), assert(graph.record(f, q, k)) end)
+    assert.is_nil(g:lint())
+    local text = g:text()
+    assert.truthy(text:find("attend %%0 %%1 %%1", 1), text)
+    for what, run in pairs {
+      run = function() return g:run(q, k) end,
+      text = function() return graph.parse(text):run(q, k) end,
+      source = function() return loadstring(g:source())()(q, k) end,
+    } do
+      local n, y = at("exact", run)
+      assert.equal(1, n, what)
+      H.same(want:to "cpu", y:to "cpu", what)
+    end
+    assert.has_error(function() graph.parse((text:gsub("@cuda", ""))) end)
   end)
 
   probe("goes by each device's own handle", function()
@@ -330,7 +358,8 @@ describe("what goes wrong with cuDNN:", function()
       local t = half(2, 5, 3, 16):transpose(2, 3)
       assert(text(attend(t, k, k)) == text(attend(t:contiguous(), k, k)))
       local g = half(2, 2, 9, 16)
-      assert(text(attend(half(2, 4, 5, 16), g, g)) == text(attend(half(2, 4, 5, 16), g:repeat_interleave(2, 2), g:repeat_interleave(2, 2))))
+      local all = g:repeat_interleave(2, 2)
+      assert(text(attend(half(2, 4, 5, 16), g, g)) == text(attend(half(2, 4, 5, 16), all, all)))
       print "same"]])
   end)
   probe("a call fails: the error names its status, and the next one goes on", function()
@@ -342,7 +371,9 @@ describe("what goes wrong with cuDNN:", function()
       right(attend(q, k, k), q, k, k)]])
   end)
   probe("it is out of memory: it raises, and the next call goes on", function()
-    for _, environment in ipairs { "SOFT_CUDNN_FINALIZE=1", "SOFT_CUDNN_FINALIZE=40:4004", "SOFT_CUDNN_PLAN=1:4003", "SOFT_CUDNN_FAIL=1:4004" } do
+    for _, environment in ipairs {
+      "SOFT_CUDNN_FINALIZE=1", "SOFT_CUDNN_FINALIZE=40:4004", "SOFT_CUDNN_PLAN=1:4003", "SOFT_CUDNN_FAIL=1:4004",
+    } do
       gives("^false\t[^\n]*memory[^\n]*\nstatus 0\n$", environment, [[
         print(pcall(function() return attend(q, k, k):to "f32":sum():item() end))
         right(attend(q, k, k), q, k, k)]])

@@ -115,4 +115,45 @@ describe("what functions make lies where their operands lie:", function()
     os.remove(path)
     assert.truthy(ty.allclose(m(x:to "cuda"):to "cpu", back(x), { rtol = 1e-5, atol = 1e-6 }))
   end)
+
+  probe("nodes of a model of ONNX", function()
+    local W = require "spec.onnx_encode"
+    local path = os.tmpname() .. ".onnx"
+    local value, node = W.value, W.node
+    --- A model of nodes over the inputs x1, x2 ... to y.
+    local function model(inputs, nodes, initializer)
+      local given = {}
+      for i = 1, inputs do given[i] = value("x" .. i) end
+      local f = assert(io.open(path, "wb"))
+      f:write(W.model({ node = nodes, input = given, output = { value "y" }, initializer = initializer }, 20))
+      f:close()
+      local m = assert(ty.load(path))
+      os.remove(path)
+      return m
+    end
+    local grams = { mode = "TFIDF", min_gram_length = 1, max_gram_length = 1, max_skip_count = 0, ngram_counts = { 0 },
+      ngram_indexes = { 0, 1 }, pool_int64s = { 5, 6 }, weights = { 0.5, 1.5 } }
+    for name, case in pairs {
+      sizes = { model(1, { node("Shape", { "x1" }, { "s" }), node("Cast", { "s" }, { "f" }, { to = W.numbers.f32 }),
+        node("Mul", { "x1", "f" }, { "y" }) }), ty.randn(2) },
+      filled = { model(1, { node("Shape", { "x1" }, { "s" }), node("ConstantOfShape", { "s" }, { "c" }),
+        node("Add", { "x1", "c" }, { "y" }) }), ty.randn(2, 3) },
+      grams = { model(1, { node("TfIdfVectorizer", { "x1" }, { "y" }, grams) }), ty.tensor({ { 5, 6, 5 } }, { dtype = "i64" }) },
+      boxes = { model(2, { node("MaxRoiPool", { "x1", "x2" }, { "y" }, { pooled_shape = { 2, 2 } }) }),
+        ty.arange(16):reshape(1, 1, 4, 4), ty.tensor { { 0, 0, 0, 3, 3 } } },
+      window = { model(1, { node("HannWindow", { "n" }, { "w" }), node("Mul", { "x1", "w" }, { "y" }) },
+        { W.tensor("n", ty.tensor(4, { dtype = "i64" })) }), ty.randn(4) },
+    } do
+      local m = case[1]
+      on_both(function(device)
+        m:to(device)
+        local given = {}
+        for i = 2, #case do given[i - 1] = case[i]:to(device) end
+        local compiled = ty.compile(m)
+        local y = m(unpack(given))
+        for _ = 1, 3 do H.same(y, (compiled(unpack(given))), name) end
+        return { y }
+      end)
+    end
+  end)
 end)

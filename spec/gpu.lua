@@ -9,7 +9,7 @@
 --   device     what the card is, which of NVIDIA's libraries are there
 --   bits       results of every kind beside the CPU's, one by one (gpu_bits.lua)
 --   sample     compute-sanitizer's four tools over some of them, where it is found (PyPI: nvidia-cuda-sanitizer-api)
---   libraries  cuBLASLt, cuSOLVER, cuFFT where they are found: near f64's results (gpu_libraries.lua)
+--   libraries  cuBLASLt, cuDNN, cuSOLVER, cuFFT where they are found: near f64's results (gpu_libraries.lua)
 --   bench      `make bench-cuda`: beside PyTorch and JAX where they are found; alone on the card
 --   specs      those of the device, then of operations, matrix, training ... with all tensors on it
 --   fuzz       random programs: eager, compiled and the CPU agree
@@ -200,7 +200,7 @@ end
 -- --- specs
 
 -- What is said of failures is the software GPU's to inject: there are specs that skip most of theirs on a card.
-local own = { "cuda", "cuda_graph", "cuda_copies", "cuda_devices", "cuda_fourier", "cuda_profile" }
+local own = { "cuda", "cuda_graph", "cuda_copies", "cuda_devices", "cuda_fourier", "cuda_profile", "cuda_files", "cuda_mixed" }
 local all = { "ops", "matrix", "vmap", "nn", "optim", "grad", "attention", "training", "index", "moves", "product", "scan", "reduce",
   "convolution" }
 local function is_there(name)

@@ -6,6 +6,7 @@
 local H = require "spec.helper"
 local cuda = require "spec.cuda"
 local ty = H.ty
+if cuda.soft then require("spec.soft_gpu").cu.soft_gpu_set("APPROXIMATE", 1) end -- fast kernels may take the processor's own exp2
 if not cuda.loaded then
   io.stderr:write("spec/gpu_libraries.lua: ", cuda.why, "\n")
   os.exit(1)
@@ -36,7 +37,7 @@ local function off(got, want, bound)
   if worst > bound or worst ~= worst then return ("off by %g, more than %g"):format(worst, bound) end
 end
 
-local checks = { cublaslt = {}, cusolver = {}, cufft = {} }
+local checks = { cublaslt = {}, cudnn = {}, cusolver = {}, cufft = {} }
 
 -- Products: as wide as a rounding of the result and those of sums in f32; operands of TF32 have 10 bits.
 for _, how in ipairs { { "f16", "fast", 2 ^ -11 }, { "bf16", "fast", 2 ^ -8 }, { "f32", "tf32", 2 ^ -10 } } do
@@ -69,6 +70,45 @@ for _, how in ipairs { { "f16", "fast", 2 ^ -11 }, { "bf16", "fast", 2 ^ -8 }, {
       local over = largest(((wide(y) - want):abs() - bound):maximum(0))
       return over > 0 and ("off by %g more than roundings are"):format(over) or H.difference(y:to "cpu", y2:to "cpu")
         or H.difference(r:to "cpu", r2:to "cpu")
+    end
+  end
+end
+
+-- Attention: weights and results are rounded to the dtype once each, what the backward pass is given too.
+for _, dtype in ipairs { "f16", "bf16" } do
+  local function normal(...) return ty.randn({ ... }, { dtype = "f64" }):to(dtype) end
+  local function heads(b, h, n, d) return normal(b, n, h, d):transpose(2, 3) end
+  for name, form in pairs {
+    ["in order"] = function() return normal(2, 3, 40, 64), normal(2, 3, 40, 64), normal(2, 3, 40, 64) end,
+    ["heads between positions"] = function() return heads(2, 4, 33, 64), heads(2, 4, 77, 64), heads(2, 4, 77, 64) end,
+    ["keys that all heads share"] = function() return normal(2, 4, 20, 32), normal(2, 1, 50, 32), normal(2, 1, 50, 32) end,
+    ["one query"] = function() return heads(2, 4, 1, 128), heads(2, 4, 77, 128), heads(2, 4, 77, 128) end,
+    ["values of another width"] = function() return normal(2, 3, 20, 16), normal(2, 3, 40, 16), normal(2, 3, 40, 72) end,
+    ["not aligned"] = function() return normal(3, 20, 43)[{ "...", { 2, 41 } }], normal(3, 30, 40), normal(3, 30, 40) end,
+    ["large"] = cuda.soft and function() return heads(1, 2, 70, 64), heads(1, 2, 130, 64), heads(1, 2, 130, 64) end
+      or function() return heads(2, 16, 1000, 64), heads(2, 16, 2048, 64), heads(2, 16, 2048, 64) end,
+  } do
+    for _, causal in ipairs { false, true } do
+      checks.cudnn[("%s, %s%s"):format(dtype, name, causal and ", causal" or "")] = function()
+        local q, k, v = form()
+        local function attend(a, b, c) return ty.scaled_dot_product_attention(a, b, c, { causal = causal }) end
+        local function slope(a, b, c) return ty.grad(function(x) return attend(x, b, c):to("f32"):sum() end)(a) end
+        local function both(a, b, c) return attend(a, b, c), attend(a * 1, b, c + 0) * 2, slope(a, b, c) end
+        local a, b, c = q:to "cuda", k:to "cuda", v:to "cuda"
+        ty.precision "fast"
+        local ok, y, r, g = pcall(both, a, b, c)
+        local again, y2, r2, g2
+        local f = ty.compile(both)
+        for _ = 1, 3 do again, y2, r2, g2 = pcall(f, a, b, c) end
+        ty.precision "exact"
+        if not ok or not again then return tostring(ok and y2 or y) end
+        local x, u, w = wide(q), wide(k), wide(v)
+        local want, most = attend(x, u, w), largest(w)
+        local inner = ty.grad(function(s) return attend(s, u, w):sum() end)(x)
+        return off(y, want, 3 * EPS[dtype] * most) or off(g, inner, 40 * EPS[dtype] * largest(u) * most * q:size(-1) ^ 0.5)
+          or H.difference(y:to "cpu", y2:to "cpu") or H.difference(r:to "cpu", r2:to "cpu") or H.difference(g:to "cpu", g2:to "cpu")
+          or H.difference((y * 2):to "cpu", r:to "cpu")
+      end
     end
   end
 end
@@ -145,7 +185,7 @@ end
 -- --- all of them
 
 local bad, known = 0, 0
-for _, library in ipairs { "cublaslt", "cusolver", "cufft" } do
+for _, library in ipairs { "cublaslt", "cudnn", "cusolver", "cufft" } do
   local names, wrong = {}, 0
   for name in pairs(checks[library]) do names[#names + 1] = name end
   table.sort(names)
@@ -162,5 +202,5 @@ for _, library in ipairs { "cublaslt", "cusolver", "cufft" } do
   print(("%s: %s; %d results, %d are wrong"):format(library, path or "was not found, and is not proved", #names, wrong))
   io.flush()
 end
-print(known == 0 and "libraries: skipped, none was found" or ("libraries: %d of 3 were found, %d results are wrong"):format(known, bad))
+print(known == 0 and "libraries: skipped, none was found" or ("libraries: %d of 4 were found, %d results are wrong"):format(known, bad))
 os.exit(bad == 0 and 0 or 1)

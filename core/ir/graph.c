@@ -374,7 +374,7 @@ static __attribute__((cold)) const char *verify_attend(const Graph *g, const Nod
   i64 lead = 1;
   if (dtype != T_F32 && dtype != T_F64) return "attend: the dtype is not f32 or f64";
   if (t[0]->dtype != dtype &&
-      (grad || !(n->arg.k & ATTEND_FAST) || ty_attend_dtype(t[0]->dtype) != dtype))
+      (grad || !(n->arg.k & ATTEND_FAST) || !t[0]->device || ty_attend_dtype(t[0]->dtype) != dtype))
     return "attend: operands of another dtype";
   if (last < 1 || t[2]->rank != last + 1) return "attend: wrong ranks";
   for (int d = 0; d < last - 1; d++) lead *= t[0]->dims[d];
@@ -464,7 +464,7 @@ static const char *verify_move(const Graph *g, const Node *n) {
   const Type *y = &n->type, *a = &g->node[n->src[0]].type;
   const Type *b = n->src[1] < 0 ? NULL : &g->node[n->src[1]].type;
   const char *e;
-  bool keeps = ty_ops[n->op].rule == TR_KEEP;
+  bool keeps = ty_ops[n->op].rule == TR_KEEP && n->op != OP_ATTEND;
   if (keeps && a->dtype != y->dtype) return "move: dtype is not that of the operand";
   switch (n->op) {
   case OP_PUT:

@@ -36,10 +36,10 @@ typedef struct Gathering {
 typedef struct Line {
   const Tensor *to;
   int dim;
-  bool flat;           /* rule 1 */
-  i64 row;             /* flat: elements of a row */
-  i64 start;           /* flat: of the view's first element */
-  i64 step[MAX_RANK];  /* for each dim of the view: positions that it steps over */
+  bool flat;          /* rule 1 */
+  i64 row;            /* flat: elements of a row */
+  i64 start;          /* flat: of the view's first element */
+  i64 step[MAX_RANK]; /* for each dim of the view: positions that it steps over */
 } Line;
 
 static void gathering_dims(lua_State *L, State *S, Key *k, const Tensor *x, Gathering *g) {
@@ -111,9 +111,10 @@ static bool add_part(State *S, const Key *k, Tensor *sum, Tensor *part, i64 by) 
     const Given scaled[2] = {{.kind = O_TENSOR, .t = part}, {.kind = O_NUMBER, .v = (double)by}};
     ok = ty_record(S, k->who, OP_MUL, 2, scaled, &y);
     ty_tensor_release(part);
+    if (!ok) return false;
     *part = y;
   }
-  if (ok && sum->st) {
+  if (sum->st) {
     const Given both[2] = {{.kind = O_TENSOR, .t = sum}, {.kind = O_TENSOR, .t = part}};
     ok = ty_record(S, k->who, OP_ADD, 2, both, &y);
     ty_tensor_release(part);
@@ -137,7 +138,8 @@ static bool split_digit(State *S, const Key *k, Tensor *p, i64 size, bool highes
 }
 
 /* The positions of one index tensor, to sum. behind: dims of other positions behind its own. */
-static bool add_places(State *S, const Key *k, const Adv *a, const Line *l, int behind, Tensor *sum) {
+static bool add_places(State *S, const Key *k, const Adv *a, const Line *l, int behind,
+                       Tensor *sum) {
   const i64 *dims = k->v.t.dims + a->dim, *step = l->step + a->dim;
   Tensor p = {0}, own = {0};
   i64 size = 1, strides[MAX_RANK] = {0};
@@ -149,18 +151,24 @@ static bool add_places(State *S, const Key *k, const Adv *a, const Line *l, int 
   for (int d = 0; d < behind; d++) t.dims[t.rank] = 1, strides[t.rank++] = 0;
   ty_tensor_view(&p, &own, &t, own.offset, strides);
   ty_tensor_release(&own);
-  for (int d = a->ndim - 1, first; d >= 0 && ok; d = first - 1) { /* dims that merge are one digit */
+  if (!a->ndim) return add_part(S, k, sum, &p, 0); /* a 0-d mask */
+  for (int d = a->ndim - 1, first; d >= 0 && ok;
+       d = first - 1) { /* dims that merge are one digit */
     for (first = d, size = dims[d]; first > 0 && step[first - 1] == step[first] * dims[first];)
       size *= dims[--first];
     Tensor digit = {0};
-    ok = split_digit(S, k, &p, size, first == 0, &digit) && add_part(S, k, sum, &digit, step[d]);
+    ok = split_digit(S, k, &p, size, first == 0, &digit);
+    if (ok) ok = add_part(S, k, sum, &digit, step[d]);
+    else ty_tensor_release(&digit);
   }
+  if (!a->ndim) return add_part(S, k, sum, &p, 1); /* a mask without dims: place 0, once or never */
   ty_tensor_release(&p);
   return ok;
 }
 
 /* Those along a dim of the view that no index tensor stands for. */
-static bool add_all(State *S, const Key *k, i64 size, i64 step, int behind, int device, Tensor *sum) {
+static bool add_all(State *S, const Key *k, i64 size, i64 step, int behind, int device,
+                    Tensor *sum) {
   Type t = {.dtype = T_I64, .device = (u8)device, .rank = (u8)(behind + 1), .dims = {size}};
   Tensor p = {0};
   for (int d = 1; d <= behind; d++) t.dims[d] = 1;
@@ -183,7 +191,8 @@ static bool positions(State *S, const Key *k, const Gathering *g, const Line *l,
       ok = add_all(S, k, g->src.t.dims[i], step, after + g->nsrc, line->device, &sum);
   }
   if (ok && l->start) {
-    const Given from[2] = {{.kind = O_TENSOR, .t = &sum}, {.kind = O_NUMBER, .v = (double)l->start}};
+    const Given from[2] = {{.kind = O_TENSOR, .t = &sum},
+                           {.kind = O_NUMBER, .v = (double)l->start}};
     ok = ty_record(S, k->who, OP_ADD, 2, from, &flat);
     ty_tensor_release(&sum);
     sum = flat, flat = (Tensor){0};
@@ -222,7 +231,8 @@ static void flat_line(lua_State *L, const Tensor *x, const Key *k, const Gatheri
     if (reach < 0) low += reach;
     else high += reach;
   }
-  const i64 offset = writes ? 0 : g->src.offset + low, whole = writes ? x->st->numel : high - low + 1;
+  const i64 offset = writes ? 0 : g->src.offset + low,
+            whole = writes ? x->st->numel : high - low + 1;
   l->flat = true;
   l->start = g->src.offset - offset;
   l->row = row_of(g, l->start, whole);
@@ -236,8 +246,8 @@ static void flat_line(lua_State *L, const Tensor *x, const Key *k, const Gatheri
 }
 
 /* Rule 1. Gives the dims of what is gathered. */
-static Type find_line(lua_State *L, State *S, const Tensor *x, Key *k, const Gathering *g, bool writes,
-                      Line *l) {
+static Type find_line(lua_State *L, State *S, const Tensor *x, Key *k, const Gathering *g,
+                      bool writes, Line *l) {
   const Tensor *src = ty_lua_view_push(L, x, &g->src);
   View v = {.t = g->merged, .offset = src->offset};
   TY_LUA_MUST(L, S, ty_capture_decide(S, src, &g->merged));
@@ -267,14 +277,16 @@ static Type find_line(lua_State *L, State *S, const Tensor *x, Key *k, const Gat
 
 /* --- reading */
 
-static bool read_line(State *S, const Key *k, const Gathering *g, const Line *l,
-                      const Type *line, Tensor *y) {
+static bool read_line(State *S, const Key *k, const Gathering *g, const Line *l, const Type *line,
+                      Tensor *y) {
   Lazy *z = ty_lazy_join(S);
   Tensor index = {0};
   bool ok = positions(S, k, g, l, line, &index) &&
             ty_record_gather(S, READ, l->to, l->dim, &index, POSITIONS_KNOWN, y);
   ty_tensor_release(&index);
-  return ty_lazy_joined(S, z, ok, NULL);
+  ok = ty_lazy_joined(S, z, ok, NULL);
+  if (!ok) ty_tensor_release(y); /* it waits for what is not computed */
+  return ok;
 }
 
 int ty_lua_places_read(lua_State *L, State *S, const Tensor *x, Key *k) {
@@ -347,13 +359,14 @@ static const Tensor *push_source(lua_State *L, State *S, const Tensor *x, const 
 }
 
 /* What is written is scattered to what x holds; dst gets all of that, which is in place where it can be. */
-static bool write_line(State *S, const Key *k, const Gathering *g, const Line *l,
-                       const Tensor *dst, const Tensor *src) {
+static bool write_line(State *S, const Key *k, const Gathering *g, const Line *l, const Tensor *dst,
+                       const Tensor *src) {
   Lazy *z = ty_needs_grad(dst) || ty_needs_grad(src) ? NULL : ty_lazy_join(S);
   Tensor index = {0}, y = {0}, whole = {0};
-  bool ok = positions(S, k, g, l, &src->type, &index) &&
-            ty_record_scatter(S, WRITE, OP_SCATTER, l->to, l->dim, &index, POSITIONS_KNOWN, src, &y) &&
-            ty_record_reshape(S, &y, &dst->type, &whole);
+  bool ok =
+      positions(S, k, g, l, &src->type, &index) &&
+      ty_record_scatter(S, WRITE, OP_SCATTER, l->to, l->dim, &index, POSITIONS_KNOWN, src, &y) &&
+      ty_record_reshape(S, &y, &dst->type, &whole);
   ty_tensor_release(&y);
   ok = ok && ty_remade_assign(S, WRITE, dst, &(Given){.kind = O_TENSOR, .t = &whole, .dies = true});
   ty_tensor_release(&whole);
@@ -364,7 +377,8 @@ static bool write_line(State *S, const Key *k, const Gathering *g, const Line *l
 void ty_lua_places_write(lua_State *L, State *S, const Tensor *x, Key *k, const Given *v) {
   Gathering g;
   Line l;
-  if (k->nadv == 1 && k->adv[0].t->type.dtype == T_BOOL && !k->apart && assign_masked(L, S, x, k, v))
+  if (k->nadv == 1 && k->adv[0].t->type.dtype == T_BOOL && !k->apart &&
+      assign_masked(L, S, x, k, v))
     return;
   gathering_dims(L, S, k, x, &g);
   const Type line = find_line(L, S, x, k, &g, true, &l);

@@ -66,15 +66,6 @@ static bool shape_of(const Tensor *const *x, Shape *s) {
   return true;
 }
 
-/* Operands that stay half floats. */
-static void keep_halves(const Tensor *const *x, const Attention *how, Shape *s) {
-  const Type *q = &x[Q]->type;
-  const Device *d = ty_devices[q->device];
-  if (!how->fast || q->dtype == s->o.dtype || x[MASK] || x[KEY] || !d->halves) return;
-  if (!d->halves(s->d, s->dv)) return;
-  for (int i = 0; i < MASK; i++) s->as[i].dtype = q->dtype;
-}
-
 /* The part of a flat tensor that lies as results do: positions, heads, features. */
 static void part_of(const Tensor *flat, i64 from, const Type *t, Tensor *y) {
   i64 strides[MAX_RANK] = {0}, step = flat->type.dims[0] > 1 ? flat->strides[0] : 1;
@@ -174,7 +165,6 @@ bool ty_attention(State *S, const char *who, const Tensor *const *x, const Atten
   const u32 level = ty_vmap_level_of(KEY + 1, src);
   if (level) return batched(S, who, x, src, level, how, &s.o, y);
   const Arg arg = arg_of(how, s.o.dtype);
-  keep_halves(x, how, &s);
   if (!ty_record_attend(S, who, OP_ATTEND, x, s.as, &arg, s.flat, &flat)) return false;
   part_of(&flat, 0, &s.o, &o);
   const bool ok = note(S, src, how, &flat, &o);

@@ -238,6 +238,7 @@ bool ty_cuda_load(CudaCode *c, const Text *text);
 bool ty_cuda_load_new(CudaCode *c, const Text *text);
 bool ty_cuda_load_code(CudaCode *c, const char *code, size_t n);
 bool ty_cuda_load_kept(CudaCode *c, const Text *text);
+void ty_cuda_show(const Text *text); /* prints it under TYCHO_DUMP=a */
 /* What the text says of launches. */
 void ty_cuda_describe(CudaCode *c, const Text *text);
 /* Where this thread's last ty_cuda_load was refused: why its kernel, of what is named, cannot run, good until the next call; else

@@ -1,17 +1,18 @@
 /*
 ** cudnn.c -- attention of half floats on tensor cores, by cuDNN.
-** In:  an Attend without mask and dropout at reduced precision, addresses.  Out: work on the stream. The library is found by dlopen
-** (TYCHO_CUDNN names another file, `off` does without); without it the caller's own kernel goes on, which a line says. Fails when
-** out of memory, and with the library's status.
+** In:  an Attend without mask and dropout at reduced precision, addresses.  Out: work on the stream. The library is
+** found by dlopen (TYCHO_CUDNN names another file, `off` does without); without it the caller's own kernel goes on,
+** which a line says. Fails when out of memory, and with the library's status.
 **
 ** Attention is a graph of operations there (cudnn_graph.c), for which the library's heuristics name engines. Rules:
-** 1. The engine and its knobs go by sizes, dtype and causal alone, for packed operands with a head of keys to each head of queries;
-**    the first one that adds in a fixed order and gives a plan is taken. Operands that lie otherwise go by the same engine, if it
-**    gives a plan for how they lie; else they are packed before. So eager and compiled mode have the same bits.
-** 2. Plans are of graphs whose sizes may change: those that differ in batch, heads and positions share kernels, which the library
-**    compiles once, in about a second; a plan after that takes a few milliseconds. Plans are kept, so many.
-** 3. Results are f32 and lie as ATTEND has them. Of each query the library gives the logarithm of its sum of exponentials,
-**    which stands where the maximum does, with a sum of 1: exp(score - that) are the weights either way.
+** 1. The engine and its knobs go by sizes, dtype and causal alone, for packed operands with a head of keys to each head
+**    of queries; the first one that adds in a fixed order and gives a plan is taken. Operands that lie otherwise go by
+**    the same engine, if it gives a plan for how they lie; else they are packed before. So eager and compiled mode have
+**    the same bits.
+** 2. Plans are of graphs whose sizes may change: those that differ in batch, heads and positions share kernels, which
+**    the library compiles once, in about a second; a plan after that takes a few milliseconds. Plans are kept, so many.
+** 3. Results are f32 and lie as ATTEND has them. Of each query the library gives the logarithm of its sum of
+**    exponentials, which stands where the maximum does, with a sum of 1: exp(score - that) are the weights either way.
 ** 4. What the library is not asked for goes by shapes alone (asks): where a query may see no key, too.
 */
 #include "base/system.h"
@@ -60,8 +61,10 @@ static void find_library(void) {
   static const char *const usual[] = {"libcudnn.so.9", "libcudnn.so", NULL};
 #endif
   if ((present = ty_cuda_library("TYCHO_CUDNN", usual, take))) return;
-  ty_cuda_say("cuDNN 9.10.2 or newer was not found: attention of half floats at reduced precision runs on tensor cores by a "
-              "kernel of Tycho's, which is slower. The package nvidia-cudnn has it; TYCHO_CUDNN names its file, `off` does "
+  ty_cuda_say("cuDNN 9.10.2 or newer was not found: attention of half floats at reduced precision "
+              "runs on tensor cores by a "
+              "kernel of Tycho's, which is slower. The package nvidia-cudnn has it; TYCHO_CUDNN "
+              "names its file, `off` does "
               "without");
 }
 
@@ -193,7 +196,9 @@ static LibraryResult fail(int status, const char **err) {
 }
 
 static void say_refused(void) {
-  ty_cuda_say("cuDNN has no engine for some attention at reduced precision, which runs by a kernel of Tycho's");
+  ty_cuda_say("cuDNN has no engine for some attention at reduced precision, which runs by a kernel "
+              "of Tycho's (without "
+              "NVRTC, libnvrtc.so, it has none at all)");
 }
 
 /* Under the lock. at: of q, k, v, the result and its sums. */

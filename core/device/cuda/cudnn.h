@@ -65,7 +65,7 @@ typedef struct DnnPlan {
   i64 workspace;
 } DnnPlan;
 
-/* --- cudnn_graph.c; they give the library's status. like: the engine to take; NULL: the heuristics' first that does. */
+/* --- cudnn_graph.c; they give the library's status. like: the engine to take; NULL: the heuristics' first that does */
 int ty_cuda_dnn_plan(DnnHandle h, const DnnKey *key, const DnnEngine *like, DnnPlan *y);
 void ty_cuda_dnn_drop(DnnPlan *p);
 /* at: of q, k, v, the result, the logarithms of its sums. */

@@ -2,9 +2,9 @@
 ** cudnn_graph.c -- attention as a graph of cuDNN's operations: graph, engine, plan, execution.
 ** In:  a key.  Out: a plan that is carried out for addresses. Fails with the library's status.
 **
-** Operations are rows of a table over names of tensors; the library finds the whole pattern in them and has one kernel for it. All
-** tensors have four dims: batch, heads, positions, features (of scores: keys). What has no address is virtual: it is never in
-** memory. Numbers are tensors by value, whose addresses are the CPU's.
+** Operations are rows of a table over names of tensors; the library finds the whole pattern in them and has one kernel
+** for it. All tensors have four dims: batch, heads, positions, features (of scores: keys). What has no address is
+** virtual: it is never in memory. Numbers are tensors by value, whose addresses are the CPU's.
 */
 #include "device/cuda/cudnn.h"
 
@@ -184,26 +184,27 @@ enum { OPERANDS = -1 }; /* the dtype of q, k, v */
 static const struct {
   i8 shape, type;
 } tensors[TENSORS] = {
-    [Q] = {OF_OPERAND, OPERANDS},       [K] = {OF_OPERAND, OPERANDS},
-    [V] = {OF_OPERAND, OPERANDS},       [O] = {OF_RESULT, DATA_FLOAT},
-    [LOGSUM] = {OF_ROWS, DATA_FLOAT},   [SCALE] = {OF_ONE, DATA_FLOAT},
-    [HIDDEN] = {OF_ONE, DATA_FLOAT},    [KEYS] = {OF_ONE, DATA_INT32},
-    [QUERIES] = {OF_ONE, DATA_INT32},   [SCORES] = {OF_SCORES, DATA_FLOAT},
-    [SCALED] = {OF_SCORES, DATA_FLOAT}, [ROW] = {OF_SCORES, DATA_INT32},
+    [Q] = {OF_OPERAND, OPERANDS},         [K] = {OF_OPERAND, OPERANDS},
+    [V] = {OF_OPERAND, OPERANDS},         [O] = {OF_RESULT, DATA_FLOAT},
+    [LOGSUM] = {OF_ROWS, DATA_FLOAT},     [SCALE] = {OF_ONE, DATA_FLOAT},
+    [HIDDEN] = {OF_ONE, DATA_FLOAT},      [KEYS] = {OF_ONE, DATA_INT32},
+    [QUERIES] = {OF_ONE, DATA_INT32},     [SCORES] = {OF_SCORES, DATA_FLOAT},
+    [SCALED] = {OF_SCORES, DATA_FLOAT},   [ROW] = {OF_SCORES, DATA_INT32},
     [ROW_KEYS] = {OF_SCORES, DATA_INT32}, [ROW_SEES] = {OF_SCORES, DATA_INT32},
-    [COLUMN] = {OF_SCORES, DATA_INT32}, [SEEN] = {OF_SCORES, DATA_BOOLEAN},
-    [SHOWN] = {OF_SCORES, DATA_FLOAT},  [MAX] = {OF_ROWS, DATA_FLOAT},
-    [BELOW] = {OF_SCORES, DATA_FLOAT},  [EXP] = {OF_SCORES, DATA_FLOAT},
-    [SUM] = {OF_ROWS, DATA_FLOAT},      [LOG] = {OF_ROWS, DATA_FLOAT},
+    [COLUMN] = {OF_SCORES, DATA_INT32},   [SEEN] = {OF_SCORES, DATA_BOOLEAN},
+    [SHOWN] = {OF_SCORES, DATA_FLOAT},    [MAX] = {OF_ROWS, DATA_FLOAT},
+    [BELOW] = {OF_SCORES, DATA_FLOAT},    [EXP] = {OF_SCORES, DATA_FLOAT},
+    [SUM] = {OF_ROWS, DATA_FLOAT},        [LOG] = {OF_ROWS, DATA_FLOAT},
     [WEIGHTS] = {OF_SCORES, OPERANDS},
 };
 
-/* Keys come as the second matrix of a product does, [features, keys]. Results lie as attend.c has them: positions, heads. */
+/* Keys come as the second matrix of a product does, [features, keys]. Results lie as attend.c has them: positions,
+** heads. */
 static void shape_of(const DnnKey *k, int name, i64 dims[4], i64 strides[4]) {
   const i64 b = k->batch, h = k->heads, n = k->n, m = k->m, d = k->d, dv = k->dv;
   const i64 kv = k->shared ? 1 : h, *at = k->steps[TY_MIN(name - Q, 2)];
-  const i64 shapes[][4] = {{b, h, n, d}, {b, kv, d, m}, {b, kv, m, dv},
-                           {b, h, n, dv}, {b, h, n, m}, {b, h, n, 1}, {1, 1, 1, 1}};
+  const i64 shapes[][4] = {{b, h, n, d}, {b, kv, d, m}, {b, kv, m, dv}, {b, h, n, dv},
+                           {b, h, n, m}, {b, h, n, 1},  {1, 1, 1, 1}};
   const i64 steps[][4] = {{at[0], at[1], at[2], 1},
                           {at[0], at[1], 1, at[2]},
                           {at[0], at[1], at[2], 1},
@@ -224,9 +225,9 @@ static DnnDesc tensor(Making *M, const DnnKey *k, int name) {
   const DnnDesc t = make(M, TENSOR);
   set_number(M, t, TENSOR_ID, name);
   set_int(M, t, TENSOR_DATA_TYPE, TYPE_DATA,
-          type != OPERANDS         ? type
+          type != OPERANDS    ? type
           : k->dtype == T_F16 ? DATA_HALF
-                                   : DATA_BFLOAT16);
+                              : DATA_BFLOAT16);
   set(M, t, TENSOR_DIMS, TYPE_INT64, 4, dims);
   set(M, t, TENSOR_STRIDES, TYPE_INT64, 4, strides);
   set_number(M, t, TENSOR_ALIGNMENT, name <= O ? 16 : 4);
@@ -238,7 +239,11 @@ static DnnDesc tensor(Making *M, const DnnKey *k, int name) {
 
 /* --- operations */
 
-enum { ALWAYS, CAUSAL, SHIFTED }; /* SHIFTED: causal, and there are other positions of keys than of queries */
+enum {
+  ALWAYS,
+  CAUSAL,
+  SHIFTED
+}; /* SHIFTED: causal, and there are other positions of keys than of queries */
 
 static const struct Row {
   u8 when, kind;
@@ -264,7 +269,9 @@ static const struct Row {
     {ALWAYS, MATMUL, 0, WEIGHTS, V, NONE, O, DATA_FLOAT, 0},
 };
 
-static int form_of(const DnnKey *k) { return !k->causal ? ALWAYS : k->n == k->m ? CAUSAL : SHIFTED; }
+static int form_of(const DnnKey *k) {
+  return !k->causal ? ALWAYS : k->n == k->m ? CAUSAL : SHIFTED;
+}
 
 /* The operation's own descriptor, and what it says of tensors. */
 static const struct {
@@ -283,8 +290,8 @@ static DnnDesc operation(Making *M, const struct Row *r, const DnnDesc *t) {
   const DnnDesc d = make(M, r->kind);
   set_int(M, d, kinds[r->kind].precision, TYPE_DATA, r->precision);
   if (kinds[r->kind].how >= 0)
-    set_int(M, d, kinds[r->kind].how,
-            r->kind == REDUCTION ? TYPE_REDUCTION : TYPE_POINTWISE_MODE, r->how);
+    set_int(M, d, kinds[r->kind].how, r->kind == REDUCTION ? TYPE_REDUCTION : TYPE_POINTWISE_MODE,
+            r->how);
   if (r->axis) set_number(M, d, POINTWISE_AXIS, r->axis);
   finish(M, d);
   const DnnDesc y = make(M, kinds[r->kind].operation);
@@ -319,17 +326,16 @@ static DnnDesc graph_of(Making *M, DnnHandle h, const DnnKey *k) {
   return g;
 }
 
-/* --- kernels that plans of other sizes share: a cache for each graph but for these */
+/* --- kernels that plans of other sizes share: a cache for each graph but for these. They stay for ever, so that a plan
+** may be dropped while its kernels run. */
 
-enum { CACHES = 128 };
 static struct Cache {
   i64 d, dv;
   u8 dtype, form, shared, device;
   DnnDesc desc;
-} caches[CACHES];
-static int ncaches;
+} * caches;
+static int ncaches, caches_cap;
 
-/* NULL: there are too many, and the plan compiles its own. */
 static DnnDesc cache_of(Making *M, const DnnKey *k, DnnDesc graph) {
   const struct Cache want = {k->d, k->dv, k->dtype, (u8)form_of(k), k->shared, k->device, NULL};
   for (int i = 0; i < ncaches; i++) {
@@ -338,7 +344,12 @@ static DnnDesc cache_of(Making *M, const DnnKey *k, DnnDesc graph) {
         c->shared == want.shared && c->device == want.device)
       return c->desc;
   }
-  if (ncaches == CACHES || M->status) return NULL;
+  if (M->status) return NULL;
+  if (ncaches == caches_cap) {
+    struct Cache *more = ty_mem_realloc(caches, (size_t)(caches_cap + 16) * sizeof *more);
+    if (!more) return M->status = DNN_HOST_MEMORY, NULL;
+    caches = more, caches_cap += 16;
+  }
   DnnDesc d = NULL;
   if ((M->status = ty_cuda_dnn.create(KERNEL_CACHE, &d))) return NULL;
   set_desc(M, d, CACHE_GRAPH, graph);
@@ -373,7 +384,7 @@ static void plan_by(Making *M, DnnHandle h, const DnnKey *k, DnnDesc graph, cons
   const DnnDesc cache = cache_of(M, k, graph), plan = make(M, PLAN);
   set(M, plan, PLAN_HANDLE, TYPE_HANDLE, 1, &h);
   set_desc(M, plan, PLAN_CONFIG, config);
-  if (cache) set_desc(M, plan, PLAN_KERNEL_CACHE, cache);
+  set_desc(M, plan, PLAN_KERNEL_CACHE, cache);
   finish(M, plan);
   get(M, plan, PLAN_WORKSPACE, TYPE_INT64, 1, &M->p->workspace);
   M->p->engine = *e;

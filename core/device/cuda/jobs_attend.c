@@ -59,14 +59,12 @@ static void bind(const Attend *d, void *const *x, char *y, Stream *s, i64 *at) {
   at[ATTEND_DROP / 8] = d->drop;
 }
 
-static bool is_fast(const Attend *d) {
-  return d->fast && d->dtype == T_F32 && has_tensor_cores();
-}
+static bool is_fast(const Attend *d) { return d->fast && d->dtype == T_F32 && has_tensor_cores(); }
 
-/* Whether an operand's lines lie in groups of 16 bytes. at: the block. */
+/* Whether an operand's lines lie in aligned groups of four elements. at: the block. */
 static bool in_vectors(const Attend *d, int x, i64 width, const i64 *at) {
-  bool ok = d->operands == T_F32 && !(width % 4) && d->strides[x][d->nlead + 1] == 1 && !(d->strides[x][d->nlead] % 4) &&
-            !(at[ATTEND_X / 8 + x] % 16);
+  bool ok = !(width % 4) && d->strides[x][d->nlead + 1] == 1 && !(d->strides[x][d->nlead] % 4) &&
+            !(at[ATTEND_X / 8 + x] % (4 * ty_dtypes[d->operands].bytes));
   for (int l = 0; l < d->nlead; l++) ok &= !(d->strides[x][l] % 4);
   return ok;
 }

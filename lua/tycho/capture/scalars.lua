@@ -153,8 +153,8 @@ local function pow_in_place(x, p)
   return x:copy_(power(x, p))
 end
 
---- Attention multiplies queries by the scale before all else, and rounds them. Its gradient does it otherwise, and so do a
---- device's tensor cores.
+--- Attention multiplies queries by the scale before all else, and rounds them. Its gradient does otherwise, and so do
+--- a device's tensor cores.
 local function attend(q, k, v, mask, key, causal, scale, drop)
   if q.requires_grad or k.requires_grad or v.requires_grad then return nil end
   local half = q.dtype ~= "f32" and q.dtype ~= "f64"
