@@ -355,6 +355,15 @@ describe("the stand-in of cuDNN", function()
       L:set(cfg, "CFG_KNOBS", { knob })
       assert.equal(want, c.cudnnBackendFinalize(cfg))
     end
+    local twice = L:create "ENGINECFG"
+    L:set(twice, "CFG_ENGINE", L:make("ENGINE", { { "ENGINE_GRAPH", graph }, { "ENGINE_INDEX", 1 } }))
+    local function knob() return L:make("KNOB_CHOICE", { { "KNOB_TYPE", 24 }, { "KNOB_VALUE", 1 } }) end
+    L:set(twice, "CFG_KNOBS", { knob(), knob() })
+    assert.equal(2009, c.cudnnBackendFinalize(twice))
+    local heur = L:make("ENGINEHEUR", { { "HEUR_GRAPH", graph }, { "HEUR_MODE", M.HEUR.A } })
+    assert.equal(2000, (L:get(heur, "HEUR_RESULTS", 1, ffi.new("void *[1]", tensor))))
+    assert.equal(2000, (L:get(results[0], "CFG_KNOBS", 1, ffi.new("void *[1]", tensor))))
+    assert.falsy(pcall(L.make, L, "ENGINEHEUR", { { "HEUR_GRAPH", graph }, { "HEUR_MODE", 17 } }))
     local ok, why = pcall(L.make, L, "ENGINE", { { "ENGINE_GRAPH", graph }, { "ENGINE_INDEX", 6 } })
     assert.falsy(ok)
     assert.truthy(why:find("3000 no engine of number 6", 1, true), why)
