@@ -29,7 +29,7 @@ local here = io.popen("pwd"):read "*l"
 local texts = ("%s/%s/cuda"):format(here, BUILD)
 if options.only == "" then os.execute(("rm -rf '%s'"):format(texts)) end
 os.execute(("mkdir -p '%s'"):format(texts))
-local turn = require "spec.in_turn"(BUILD .. "/test-cuda", ("TYCHO_CUDA_PTX='%s'"):format(texts))
+local turn = require "spec.in_turn"(BUILD .. "/test-cuda", ("TYCHO_CUDA_PTX='%s'"):format(texts), { limit = 1800 })
 
 if wanted "specs" then
   for name in options.specs:gmatch "%S+" do

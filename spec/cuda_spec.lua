@@ -195,6 +195,16 @@ describe("what is composed, or done by the CPU, on cuda:", function()
         ty.fft.irfft(ty.fft.rfft(y))
     end, numbers("f32", 12, 10), numbers("f32", 12, 10))
   end)
+  probe("numbers in place of tensors lie where these do", function()
+    for _, dtype in ipairs { "f32", "f64", "f16", "i64" } do
+      for _, v in ipairs { 2, 0.25, -1, 0, 0 / 0 } do
+        same(dtype, function(x)
+          return x:fmax(v), x:fmin(v), ty.fmax(v, x), x:xlogy(v), ty.xlogy(v, x), x:xlog1py(v), x:addcmul(v, 3),
+            x:addcdiv(3, v), x:addcmul(x, v), ty.hinge_embedding_loss(x:to "f32", v)
+        end, numbers(dtype, 30))
+      end
+    end
+  end)
 end)
 
 describe("products on cuda give the CPU's bits:", function()
@@ -433,6 +443,33 @@ describe("compiled functions on cuda", function()
   end
 end)
 
+describe("an index out of range on cuda", function()
+  local function bad(x, k) return x:add_(ty.arange(4, { device = "cuda" }):take(ty.full({ 3 }, k, { dtype = "i64", device = "cuda" }))) end
+  local add = ty.compile(function(x, y) return x + y:to "cpu" end)
+  local readers = {
+    ["a copy to the CPU"] = function(x) return x:to "cpu" end, ["a list"] = function(x) return x:tolist() end,
+    ["a text"] = tostring, ["a sum"] = function(x) return x:sum():item() end,
+    ["a compiled function"] = function(x) return add(ty.ones(3), x) end,
+    ["a comparison"] = function(x) return x:equal(x) end, ["a mask"] = function(x) return x[x:gt(0)] end,
+    ["a write from it"] = function(x) return ty.zeros(3):copy_(x:to "cpu" * 2) end,
+    ["a loop"] = function(x)
+      local y = ty.zeros(3)
+      for _ = 1, 3 do y = add(y, x) end
+      return y
+    end,
+  }
+  for what, read in pairs(readers) do
+    probe("is told by " .. what .. ", each time, and what was to be written is as it was", function()
+      local x = ty.arange(3, { device = "cuda" })
+      for i = 1, 6 do
+        raises("take: index 5 at %(1%) is out of range 1..4", function() return read(bad(x, 5)) end)
+        H.same(ty.arange(3), x:to "cpu", what .. i)
+        read(x)
+      end
+    end)
+  end
+end)
+
 describe("what depends on data, on cuda,", function()
   local function floats(...) return (numbers("f32", ...) / 4):round() end
   local nan = 0 / 0
@@ -597,6 +634,28 @@ describe("on the software GPU, accesses are what they must be:", function()
   least("a large product", 1, 1, 2.8, 295, function(x, y) return x:matmul(y) end, numbers("f32", 2, 256, 256), numbers("f32", 2, 256, 256))
   least("whose second operand is transposed", 1, 1, 4.3, 300, function(x, y) return x:matmul(y.mT) end, numbers("f32", 2, 256, 256),
     numbers("f32", 2, 256, 256))
+
+  local function total(first, ...)
+    for i = 1, select("#", ...) do first = first + (select(i, ...)) end
+    return first
+  end
+  --- Requests for 32 elements of each of n operands, of f over them in one kernel.
+  local function requests(f, n, dtype, ...)
+    local operands = {}
+    for i = 1, n do operands[i] = (numbers("f32", ...) + i):to(dtype) end
+    local compiled = ty.compile(f)
+    counted(compiled, unpack(operands))
+    return (select(3, counted(compiled, unpack(operands))))
+  end
+  local held = soft and it or pending
+  held("neighbours fill 64 registers of a thread: for more operands a map goes element by element, rows by pairs", function()
+    local function rows(...) return total(...):sum(2) end
+    for _, case in ipairs { { total, 15, "f32", 4.25 }, { total, 7, "f64", 4.25 }, { rows, 16, "f32", 4.25 }, { rows, 16, "f64", 8.25 } } do
+      local f, n, dtype, most = unpack(case)
+      local within, beyond = requests(f, n, dtype, 32, 128), requests(f, n + 1, dtype, 32, 128)
+      assert.truthy(within <= most and beyond >= 2 * most, ("%d of %s: %g, one more: %g"):format(n, dtype, within, beyond))
+    end
+  end)
 end)
 
 local soft_probe = cuda.soft and it or pending -- failures are the software GPU's to inject

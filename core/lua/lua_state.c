@@ -59,6 +59,7 @@ static int raise_text(lua_State *L, Binding *B, const char *text) {
 
 int ty_lua_fail(lua_State *L, State *S) {
   if (TY_UNLIKELY(S->stopped)) ty_lua_interrupt(L, (Binding *)S);
+  S->owed = false;
   return raise_text(L, (Binding *)S, S->err);
 }
 

@@ -69,18 +69,22 @@ static Fault *fault_new(State *S, const Device *d) {
   return f;
 }
 
+/* Who fails since a check of an earlier run did not pass may try again without saying so: a call that is remembered (lua_composite.c),
+** a turn of a loop. It would then succeed, what the check guarded being left as it was. So the error stays owed until one is raised. */
 bool ty_device_failed(State *S, const Device *d, const char *err) {
   ty_fail(S, "%s%s%s", S->runs.failed ? "" : d->name, S->runs.failed ? "" : ": ", err);
   if (!S->fault) return false; /* no buffer has ever been a device's */
   Fault *f = fault_new(S, d == ty_cpu ? NULL : d);
   f->to = S->stamps;
   memcpy(f->text, S->err, sizeof f->text);
+  S->owed = S->runs.failed != 0;
   return false;
 }
 
 bool ty_buffer_is_faulty(State *S, const Buffer *b) {
   i32 low = 0, high = S->nfaults;
   if (TY_LIKELY(!high) || b->device == ty_cpu) return false;
+  if (S->owed) return ty_fail(S, "%s", S->fault[high - 1].text), true;
   while (low < high) { /* the first that was told when it was there */
     i32 mid = (low + high) / 2;
     if (S->fault[mid].to < b->born) low = mid + 1;

@@ -183,6 +183,7 @@ struct State {
   Watch *slicing; /* of a run in slices of time, while it has the turn: slice.c; or NULL */
   Fault *fault;
   i32 nfaults;
+  bool owed;         /* the last of them, of a check in an earlier run, was not raised yet */
   bool out_of_range; /* an index is, as the last run has met on the CPU, before it wrote */
   Window window[WINDOWS];
   u32 windows;     /* opened so far */

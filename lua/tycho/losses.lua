@@ -408,6 +408,7 @@ return function(ty, check, row)
     opts = check.options("hinge_embedding_loss", opts, { reduction = "string", margin = "number" })
     local margin = opts.margin or 1
     return pair_loss("hinge_embedding_loss", x, y, opts.reduction, function(a, b)
+      if not is_tensor(b) then return (b == 1 and 0 or maximum(margin - a, 0)) + (b == -1 and 0 or a) end
       return where(ne(b, 1), maximum(margin - a, 0), 0) + where(ne(b, -1), a, 0)
     end)
   end

@@ -454,11 +454,14 @@ return function(ty, check, row)
 
   -------------------------------------------------------------------------------------------------------- two operands
 
-  --- The other one where an operand is NaN, else what `of` gives.
+  --- The other one where an operand is NaN, else what `of` gives. A number is asked in Lua: what is computed of numbers
+  --- alone lies on the default device.
   local function without_nan(who, of, a, b)
     check.reals(who, a, b)
     return check.under(who, function()
-      return where(ty.ne(b, b), a, where(ty.ne(a, a), b, of(a, b)))
+      if type(a) == "number" then return where(ne(b, b), a, a == a and of(a, b) or b) end
+      if type(b) == "number" then return where(ne(a, a), b, b == b and of(a, b) or a) end
+      return where(ne(b, b), a, where(ne(a, a), b, of(a, b)))
     end)
   end
 
@@ -476,9 +479,16 @@ return function(ty, check, row)
   ---@return tycho.Tensor # the broadcast shape, the promoted dtype
   local function fmin(a, b) return without_nan("fmin", minimum, a, b) end
 
+  --- The first one as a tensor beside the other one: of its dtype, if that is of floats, and on its device.
+  local function beside(a, b)
+    if is_tensor(a) then return a end
+    return ty.full({}, a, { dtype = floats[b.dtype] and b.dtype or ty.default_dtype(), device = b.device })
+  end
+
   --- a * fn(b), 0 where a is 0 and fn(b) not finite; NaN of b stays. low: fn is finite above it; safe: such a place.
   local function times_log(who, a, b, fn, low, safe)
     check.reals(who, a, b)
+    a, b = beside(a, b), beside(b, a)
     local finite = bitwise_and(lt(low, b), lt(b, INF))
     local none = bitwise_and(eq(a, 0), ty.logical_not(finite))
     local y = where(none, 0, a * fn(where(none, safe, b)))
@@ -545,7 +555,11 @@ return function(ty, check, row)
     return ty.pow(is_tensor(a) and a:to(wide) or a, is_tensor(b) and b:to(wide) or b)
   end
 
-  local function combined(who, x, a, b, opts, fn)
+  local function times(a, b) return a * b end
+  local function over(a, b) return a / b end
+
+  --- fn: what a and b are combined by, where one is a tensor; of: numbers.
+  local function combined(who, x, a, b, opts, fn, of)
     check.tensor(who, 1, x)
     check.operand(who, 2, a)
     check.operand(who, 3, b)
@@ -555,6 +569,7 @@ return function(ty, check, row)
     half = (half == "f16" or half == "bf16") and half or nil
     if half then x = x:to("f32") end
     local v = opts.value or 1
+    if type(a) == "number" and type(b) == "number" then fn = of end
     local y = check.under(who, function() return x + (v == 1 and fn(a, b) or fn(a * v, b)) end)
     return half and y:to(half) or y
   end
@@ -566,7 +581,7 @@ return function(ty, check, row)
   ---@param b tycho.Tensor|number
   ---@param opts? {value: number?} 1
   ---@return tycho.Tensor # the broadcast shape
-  local function addcmul(x, a, b, opts) return combined("addcmul", x, a, b, opts, ty.mul) end
+  local function addcmul(x, a, b, opts) return combined("addcmul", x, a, b, opts, ty.mul, times) end
 
   --- x + value * a / b, element by element.
   --- Raises where an argument is neither a tensor nor a number, or the sizes do not broadcast.
@@ -575,7 +590,7 @@ return function(ty, check, row)
   ---@param b tycho.Tensor|number
   ---@param opts? {value: number?} 1
   ---@return tycho.Tensor # the broadcast shape
-  local function addcdiv(x, a, b, opts) return combined("addcdiv", x, a, b, opts, ty.div) end
+  local function addcdiv(x, a, b, opts) return combined("addcdiv", x, a, b, opts, ty.div, over) end
 
   row { "fmax", "a, b", fmax, "the larger; a number is larger than NaN", shape = "broadcast of a and b" }
   row { "fmin", "a, b", fmin, "the smaller; a number is smaller than NaN", shape = "broadcast of a and b" }

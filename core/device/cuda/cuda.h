@@ -321,6 +321,7 @@ bool ty_cuda_reserve(const Kernel *k, const Launch *l);
 void ty_cuda_drop(Kernel *k);
 size_t ty_cuda_bytes(const Kernel *k);
 bool ty_cuda_takes(const Job *j);
+bool ty_cuda_attends_halves(i64 features, i64 values);
 bool ty_cuda_perform(const Job *j, void *const *buf, const u64 *scalar, const void *panels,
                      Stream *s, const char **err);
 
