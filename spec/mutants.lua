@@ -107,6 +107,8 @@ local M = {
     from = "if (x->st->device) {", to = "if (x->st->device > 7) {" },
   { file = "core/record/loop.c", what = "turns of a loop copy what they only complete",
     from = "M->mark[i] & NEEDED && is_begun(M, n->src[0]))", to = "!M && is_begun(M, n->src[0]))" },
+  { file = "core/record/loop.c", what = "what a loop reads on two devices lies in one piece of one of them",
+    from = "if ((a = to_device(g, a, g->device)) < 0) return -1;", to = "" },
   { file = "core/device/cuda/assemble.c", what = "nvJitLink makes what an older driver refuses",
     from = " && (int)version[0] <= ty_cuda.driver / 1000", to = "" },
   { file = "core/device/cuda/launch.c", what = "TYCHO_DUMP=a does not print the PTX of searches and sorts",
