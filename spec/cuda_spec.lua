@@ -443,6 +443,23 @@ describe("compiled functions on cuda", function()
   end
 end)
 
+describe("searches on cuda in rows that are not sorted", function()
+  probe("give the CPU's positions, so that categories by rounded running sums are the CPU's", function()
+    for _, dtype in ipairs { "f32", "f64", "f16", "bf16", "i8", "u8", "i64", "u64" } do
+      for _, n in ipairs { 1, 2, 7, 16, 33, 100 } do
+        local row, v = H.mixed(dtype, { 3, n }, 1), H.mixed(dtype, { 3, 20 }, 2)
+        same(dtype, function(x, y) return x:searchsorted(y), x:searchsorted(y, true) end, row, v)
+      end
+    end
+    local falls = (ty.arange(3000, { dtype = "f64" }) * 1.7):sin():mul(20):exp():reshape(10, 300)
+    assert.truthy(falls:cumsum(2):diff():lt(0):sum():item() > 0)
+    same("categories", function(w)
+      ty.manual_seed(5)
+      return w:multinomial(500, true)
+    end, falls)
+  end)
+end)
+
 describe("an index out of range on cuda", function()
   local function bad(x, k) return x:add_(ty.arange(4, { device = "cuda" }):take(ty.full({ 3 }, k, { dtype = "i64", device = "cuda" }))) end
   local add = ty.compile(function(x, y) return x + y:to "cpu" end)

@@ -1897,6 +1897,8 @@ local M = {
     from = "S->owed = S->runs.failed != 0;", to = "" },
   { file = "lua/tycho/special.lua", what = "a number's logarithm is taken on the default device, in f32",
     from = "a, b = beside(a, b), beside(b, a)", to = "" },
+  { file = "core/device/cuda/ptx_sort.c", what = "searches look elsewhere than the CPU's",
+    from = 'ty_ptx(E, "shr.s64 $, $, 1", half, op(E, "add", n, one));', to = 'ty_ptx(E, "add.s64 $, $, $", half, number_of(E, 0), one);' },
 }
 
 return M
