@@ -429,7 +429,8 @@ bool ty_record_contract(State *S, const char *who, const Tensor *a, const Tensor
                {.dtype = z->dtype, .device = z->device, .rank = (u8)lead}},
        r;
   char sa[SHOWN], sb[SHOWN];
-  if (!ty_complex_refuse_all(S, who, 2, src)) return false;
+  if (!ty_record_same_device(S, who, 2, src) || !ty_complex_refuse_all(S, who, 2, src))
+    return false;
   const int rows = x->rank - summed, most = TY_MIN(x->rank, z->rank);
   bool ok = lead >= 0 && summed >= 0 && lead <= MAX_RANK - 2 && lead + summed <= most;
   for (int d = 0; ok && d < summed; d++) ok = x->dims[rows + d] == z->dims[lead + d];
