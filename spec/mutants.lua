@@ -1976,6 +1976,11 @@ local M = {
     from = "S->owed = S->runs.failed != 0;", to = "" },
   { file = "lua/tycho/special.lua", what = "a number's logarithm is taken on the default device, in f32",
     from = "a, b = beside(a, b), beside(b, a)", to = "" },
+  { file = "core/device/cuda/ptx_sort.c", what = "searches look elsewhere than the CPU's",
+    from = 'ty_ptx(E, "shr.s64 $, $, 1", half, op(E, "add", n, one));', to = 'ty_ptx(E, "add.s64 $, $, $", half, number_of(E, 0), one);' },
+  { file = "core/record/record.c", what = "contractions read operands of two devices",
+    from = "if (!ty_record_same_device(S, who, 2, src) || !ty_complex_refuse_all(S, who, 2, src))\n    return false;\n  const int rows",
+    to = "if (!ty_complex_refuse_all(S, who, 2, src))\n    return false;\n  const int rows" },
 }
 
 return M
