@@ -305,7 +305,8 @@ local function layouts()
   return { dense:clone(), ty.arange(0, 60):reshape(5, 3, 4):permute(2, 3, 1),
     ty.arange(0, 480):reshape(6, 8, 10)[{ { -1, 1, -2 }, { 1, 8, 2 }, { 2, 6 } }],
     ty.arange(0, 12):reshape(3, 4, 1):expand(3, 4, 5), ty.arange(0, 180):reshape(3, 3, 4, 5)[2],
-    ty.arange(0, 120):reshape(3, 4, 10)[{ {}, {}, { 10, 1, -2 } }] }
+    ty.arange(0, 120):reshape(3, 4, 10)[{ {}, {}, { 10, 1, -2 } }],
+    ty.arange(0, 120):reshape(5, 4, 6)[{ { 1, 3 }, {}, { 1, 5 } }] }
 end
 
 describe("keys with index tensors, by layout,", function()
