@@ -137,7 +137,7 @@ SELDOM  := compile/lower_value device/cpu/x64_ops lua/lua_export lua/lua_linalg 
   lua/lua_capture lua/lua_range lua/lua_profile lua/lua_print lua/lua_account lua/lua_settings lua/lua_open device/cpu/x64_body \
   device/cpu/x64_asm engine/dump engine/shape_range engine/range_tape engine/range_decided engine/traced_plan lua/lua_random \
   record/vmap record/capture record/grad_attend device/cpu/fft_plan device/cpu/x64 device/cpu/blas engine/compile engine/remade \
-  engine/replace_graph lua/lua_vmap lua/lua_loop
+  engine/replace_graph lua/lua_vmap lua/lua_loop lua/lua_places lua/lua_index lua/lua_probe lua/lua_recorded lua/lua_signal
 $(SELDOM:%=$(B)/obj/%.o): override CFLAGS += -Os
 
 $(B)/tycho/core.so: $(OBJ) | $(B)/tycho
@@ -410,8 +410,9 @@ $(GPU): $(GPU_OBJ)
 GPU_LIB := $(patsubst spec/gpu/lib/%.c,$(B)/spec/soft_%.so,$(wildcard spec/gpu/lib/*.c))
 $(B)/spec/soft_%.so: spec/gpu/lib/%.c spec/gpu/reach.h $(GPU) Makefile
 	@echo "cc  $<"
-	@$(CC) -std=c11 -D_GNU_SOURCE -O2 -g1 $(WARN) -ffp-contract=off -fPIC -fvisibility=hidden -shared -Wl,-z,nodelete $< \
+	@$(CC) -std=c11 -D_GNU_SOURCE -O2 -g1 $(WARN) -ffp-contract=off -fPIC -fvisibility=hidden -shared -Wl,-z,nodelete $(filter %.c,$^) \
 	  -L$(B)/spec -l:libcuda.so -Wl,-rpath,'$$ORIGIN' -o $@.new -lm -ldl && mv $@.new $@
+$(B)/spec/soft_cudnn.so: $(wildcard spec/gpu/lib/cudnn/*.[ch])
 gpu: $(GPU) $(GPU_LIB)
 -include $(GPU_OBJ:.o=.d)
 
@@ -457,8 +458,9 @@ test-cuda: build gpu
 	@$(TEST) $(LUAJIT) spec/cuda_all.lua --programs=$(CUDA_N) --seed=$(SEED) --processors="$(CUDA_ARCH)" --texts=$(PTXAS_TEXTS) \
 	  --nvdisasm="$(NVDISASM)" $(CUDA_OPTIONS)
 
-# All that a card is to prove: bits, 20,000 random programs, compute-sanitizer, speed. GPU_OPTIONS: see the head of spec/gpu.lua.
-test-gpu: build
+# All that a card is to prove: bits, compute-sanitizer, libraries, speed, 20,000 random programs. GPU_OPTIONS="--minutes=10 --jobs=8" and
+# others: see the head of spec/gpu.lua; --soft on the software GPU.
+test-gpu: build $(if $(findstring --soft,$(GPU_OPTIONS)),gpu)
 	@$(LUAJIT) spec/gpu.lua $(GPU_OPTIONS)
 
 # Exported C by each of these compilers: the bits are Tycho's. `make test` has the first of them.
@@ -519,14 +521,15 @@ hosts: build
 	@sh spec/hosts/install.sh $(B)/hosts
 	@LUA_PATH="./?.lua;;" $(LUAJIT) spec/hosts.lua
 
-# Faults planted one by one in a copy of the tree: which of them do the tests catch?
-mutate: build
-	@$(LUAJIT) spec/mutate.lua $(ONLY)
+# Faults planted one by one in a copy of the tree: which of them do the tests catch? ONLY=core/device/cuda or ONLY=10-20 for some of
+# them, TESTS="cuda_fast cuda" for some tests.
+mutate: build gpu
+	@$(LUAJIT) spec/mutate.lua "$(ONLY)" $(if $(TESTS),"$(TESTS)")
 
 bench: build $(B)/bench/floor.so $(B)/bench/inside.so
 	@$(RUN) $(LUAJIT) bench/run.lua
 
-# The device "cuda" beside PyTorch and JAX; SOFT=--soft counts on the software GPU instead.
+# The device "cuda" beside PyTorch and JAX, with marks; SOFT=--soft counts on the software GPU instead.
 bench-cuda: build $(if $(SOFT),gpu)
 	@$(RUN) $(LUAJIT) bench/cuda.lua $(SOFT)
 
@@ -575,7 +578,7 @@ pictures: build
 	@LUA_PATH="$(CURDIR)/?.lua;;" $(LUAJIT) docs/prompt.lua docs/pictures/prompt.svg
 
 lint: build
-	@clang-format --dry-run -Werror core/*/*.[ch] core/*/*/*.[ch] kernels/*.h bench/*.c spec/*.c spec/gpu/*.[ch] spec/gpu/*/*.c
+	@clang-format --dry-run -Werror core/*/*.[ch] core/*/*/*.[ch] kernels/*.h bench/*.c spec/*.c spec/gpu/*.[ch] spec/gpu/*/*.c spec/gpu/*/*/*.[ch]
 	@luacheck -q lua spec examples bench editors docs
 	@sh -n tycho && sh -n spec/fresh_debian.sh && sh -n spec/arm_root.sh && sh -n spec/hosts/install.sh && sh -n spec/windows/luajit.sh && sh -n spec/windows/test.sh && bash -n .ci/run
 	@echo "lint: clean"

@@ -22,7 +22,7 @@ if is_soft then
   ffi.C.setenv("TYCHO_CACHE", "off", 0)
   ffi.C.setenv("TYCHO_NVJITLINK", "off", 0)
   ffi.C.setenv("TYCHO_CUDA_LATE", "0", 0)
-  for name, file in pairs { CUBLASLT = "cublaslt", CUSOLVER = "cusolver", CUFFT = "cufft" } do -- stand-ins (spec/gpu/lib)
+  for name, file in pairs { CUBLASLT = "cublaslt", CUSOLVER = "cusolver", CUFFT = "cufft", CUDNN = "cudnn" } do -- stand-ins (spec/gpu/lib)
     ffi.C.setenv("TYCHO_" .. name, soft:gsub("libcuda%.so$", "soft_" .. file .. ".so"), 0)
   end
 end

@@ -145,6 +145,22 @@ describe("reads from cuda", function()
     end)
   end)
 
+  soft_probe("touch nothing that nobody wrote where a turn of a loop joins what stands before it with what it makes", function()
+    local function of(x, at) -- behind a check of indices copies are kernels, which the software GPU looks at
+      local a = x[1]:gather(2, at)
+      local front = ty.full({ 2, 1 }, 3, { device = x.device })
+      return ty.scan(function(c, r)
+        local y = ty.cat({ front, c:narrow(2, 1, 6) }, 2) + r
+        return y, y
+      end, a, x)
+    end
+    local x, at = ty.randn(9, 2, 7), ty.ones(2, 7, { dtype = "i64" })
+    local last, rows = of(x, at)
+    local l, r = of(x:to "cuda", at:to "cuda")
+    H.same(last, l:to "cpu")
+    H.same(rows, r:to "cpu")
+  end)
+
   soft_probe("of a device that fails say so", function()
     cuda.gives("^false\t.*has failed.*\n3\nstatus 0\n$", "SOFT_GPU_LOSE_AFTER=3", [[
       local ty = require "tycho"

@@ -205,3 +205,40 @@ describe("jit.explain of a plan on cuda", function()
     ]])
   end)
 end)
+
+describe("TYCHO_DUMP=a", function()
+  soft_probe("prints the PTX of each kernel that a program uses, once, assembled beside or not, and of those that were kept", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    os.execute(("mkdir -p '%s/texts'"):format(folder))
+    for _, late in ipairs { 0, 1, 0 } do
+      local environment = "TYCHO_DUMP=a TYCHO_CUDA_LATE=%d TYCHO_CUDA_GRAPHS=0 TYCHO_CACHE='%s' TYCHO_CUDA_PTX='%s/texts'"
+      local text = cuda.run(environment:format(late, folder, folder), [[
+        local ty = require "tycho"
+        local x = ty.ones(6, 6):to "cuda"
+        for _ = 1, 3 do x = (x:matmul(x) * 0.25):softmax(2):sort(1) end
+        ty.cuda.settle()
+        print(x:sum():item() > 5)]])
+      assert.truthy(text:find("true\n", 1, true), text)
+      local count, texts = 0, {}
+      for kernel in ("\n" .. text):gsub("\n%-%- ", "\0"):gmatch "%zPTX\n([^%z]*)" do
+        kernel = kernel:match "^.*\n}" or kernel
+        assert.truthy(kernel:find("^%.version %d%.%d\n") and kernel:find(".visible .entry kernel(", 1, true), kernel)
+        assert.falsy(texts[kernel], "twice")
+        count, texts[kernel] = count + 1, true
+      end
+      local written = io.popen(("ls '%s/texts' | wc -l"):format(folder))
+      local n = tonumber((written:read "*a"))
+      written:close()
+      assert.truthy(n >= 4 and (count == n or late == 1), ("%d printed, %d assembled"):format(count, n))
+    end
+    os.execute(("rm -rf '%s'"):format(folder))
+  end)
+
+  soft_probe("alone does so", function()
+    for _, letters in ipairs { "help", "gfl" } do
+      local text = cuda.run("TYCHO_DUMP=" .. letters, "local ty = require 'tycho' print(ty.ones(3):to 'cuda':sum():item())")
+      assert.falsy(text:find "%.version")
+    end
+  end)
+end)

@@ -658,6 +658,28 @@ describe("on the software GPU, accesses are what they must be:", function()
   least("a large product", 1, 1, 2.8, 295, function(x, y) return x:matmul(y) end, numbers("f32", 2, 256, 256), numbers("f32", 2, 256, 256))
   least("whose second operand is transposed", 1, 1, 4.3, 300, function(x, y) return x:matmul(y.mT) end, numbers("f32", 2, 256, 256),
     numbers("f32", 2, 256, 256))
+
+  local function total(first, ...)
+    for i = 1, select("#", ...) do first = first + (select(i, ...)) end
+    return first
+  end
+  --- Requests for 32 elements of each of n operands, of f over them in one kernel.
+  local function requests(f, n, dtype, ...)
+    local operands = {}
+    for i = 1, n do operands[i] = (numbers("f32", ...) + i):to(dtype) end
+    local compiled = ty.compile(f)
+    counted(compiled, unpack(operands))
+    return (select(3, counted(compiled, unpack(operands))))
+  end
+  local held = soft and it or pending
+  held("neighbours fill 64 registers of a thread: for more operands a map goes element by element, rows by pairs", function()
+    local function rows(...) return total(...):sum(2) end
+    for _, case in ipairs { { total, 15, "f32", 4.25 }, { total, 7, "f64", 4.25 }, { rows, 16, "f32", 4.25 }, { rows, 16, "f64", 8.25 } } do
+      local f, n, dtype, most = unpack(case)
+      local within, beyond = requests(f, n, dtype, 32, 128), requests(f, n + 1, dtype, 32, 128)
+      assert.truthy(within <= most and beyond >= 2 * most, ("%d of %s: %g, one more: %g"):format(n, dtype, within, beyond))
+    end
+  end)
 end)
 
 local soft_probe = cuda.soft and it or pending -- failures are the software GPU's to inject

@@ -79,6 +79,9 @@ describe("assembled kernels on disk", function()
     local other = run(("TYCHO_NVJITLINK='%s'"):format(soft), at)
     assert.same({ 0, n }, { other.found, other.written })
     assert.truthy(other.text:find("assembler\tnvJitLink 12.4 sm_80 driver 12040\t" .. at .. "/cuda", 1, true), other.text)
+    -- a driver may refuse what an nvJitLink of a later major version makes: it is left alone
+    local older = run(("TYCHO_NVJITLINK='%s' SOFT_GPU_DRIVER=11080"):format(soft), at)
+    assert.truthy(older.text:find("assembler\tdriver 0.0 sm_80 driver 11080\t", 1, true), older.text)
     remove(at)
   end)
 

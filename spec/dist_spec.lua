@@ -253,7 +253,7 @@ describe("a rank", function()
     assert.equal(2, count(out, "barrier: rank 1 did not answer within 0.5 s\ttrue\n"), out)
   end)
 
-  probe("that has ended is named", function() fails("end", "rank 1 has ended, and takes no part", 1) end)
+  probe("that has ended is named", function() fails("end", "rank 1 ended and took no part", 1) end)
 end)
 
 --- Each rank has a software GPU of its own, and NCCL's functions from nccl.c.

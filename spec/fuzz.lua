@@ -76,6 +76,7 @@ local function told(program)
   if not variable then return end
   local _, _, eager = run(program)
   local _, _, compiled = run(program, round > 0 and round or nil, device)
+  print(gen.difference(ty, eager[variable], compiled[variable]))
   print("eager:\n" .. tostring(eager[variable]))
   print("compiled:\n" .. tostring(compiled[variable]))
 end

@@ -48,6 +48,21 @@ function M.describe(ty, v)
   return table.concat({ v.dtype, table.concat(v.shape, "x"), image(v) }, " ")
 end
 
+--- Where two values differ first: of tensors of one type the element and both bits, as text.
+function M.difference(ty, want, got)
+  if not (ty.is_tensor(want) and ty.is_tensor(got)) or want.dtype ~= got.dtype or #want.shape ~= #got.shape then
+    return ("%s instead of %s"):format(tostring(got), tostring(want))
+  end
+  local a, b, size = image(want), image(got), want:is_complex() and bytes_of[want:view_as_real().dtype] or bytes_of[want.dtype]
+  local function part(s, i) return s:sub(i * size + 1, i * size + size) end
+  local function bits(s) return "0x" .. s:reverse():gsub(".", function(c) return ("%02x"):format(c:byte()) end) end
+  for i = 0, math.min(#a, #b) / size - 1 do
+    local x, y = part(a, i), part(b, i)
+    if x ~= y then return ("element %d is %s instead of %s"):format(i + 1, bits(y), bits(x)) end
+  end
+  return "they have other sizes, or are equal now"
+end
+
 -- --- running
 
 --- Fresh tensors for the program's inputs, the same ones at every call.

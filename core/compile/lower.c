@@ -440,7 +440,7 @@ static bool lower_attend(Arena *A, Lower *L) {
   Attend *y = &L->w->attend;
   const Type *q = &L->g->node[N->src[AT_Q]].type, *v = &L->g->node[N->src[AT_V]].type;
   const int rank = q->rank;
-  *y = (Attend){.dtype = N->type.dtype, .nlead = rank - 2, .batch = 1};
+  *y = (Attend){.dtype = N->type.dtype, .nlead = rank - 2, .operands = q->dtype, .batch = 1};
   y->grad = N->op == OP_ATTEND_GRAD;
   y->causal = N->arg.k & ATTEND_CAUSAL, y->fast = N->arg.k & ATTEND_FAST;
   y->drop = (u32)N->arg.k2;

@@ -89,6 +89,9 @@ struct Device {
   /* For libraries that give the device work of their own; number: which of them it is. NULL: no library works with it. */
   const Sides *sides;
   int number;
+  /* Whether attention at reduced precision, without mask and dropout, takes half floats as they are, of so many features and
+  ** values. NULL: never. */
+  bool (*halves)(i64 features, i64 values);
   /* Of the CPU's alone: the plan of a length, held, and let go of; NULL: out of memory. */
   const FftPlan *(*fft_plan)(int dtype, i64 n, bool real);
   void (*fft_drop)(const FftPlan *p);
@@ -101,7 +104,7 @@ extern const Device *ty_devices[DEVICES_MAX]; /* by number */
 ** Lua's registry under DEVICE_KEY, as a light userdata. version: what this header said when they were compiled. Gives
 ** the CPU's device, for what they leave to it; NULL: not added, *err says why. A name that is there is not added
 ** again: its device goes on. */
-#define DEVICE_VERSION 9
+#define DEVICE_VERSION 10
 #define DEVICE_KEY "tycho.device"
 typedef const Device *DeviceRegister(u32 version, const Device *d, const char **err);
 DeviceRegister ty_device_register;

@@ -226,7 +226,7 @@ static bool look(const Flight *w) {
   }
   if (nended && now - first_ended > ENDED_GRACE && now - w->moved > ENDED_GRACE &&
       is_waiting_for_ended(w)) {
-    stall(w, "has ended, and takes no part");
+    stall(w, "ended and took no part");
     return false;
   }
   if (now - w->moved <= ty_world.patience) return true;

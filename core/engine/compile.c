@@ -86,7 +86,8 @@ static bool attach_loop(State *S, Plan *p, Step *s) {
 static double step_time(const Plan *p, const Step *s) {
   const double sum = 0.03, item = 10, byte = 0.1; /* nanoseconds each, on a slow machine */
   double t = 0;
-  for (int i = 0; i < s->noperands; i++) {
+  const bool places = s->job && s->job->kind == JOB_SCATTER; /* it writes as much as it reads */
+  for (int i = 0; i < s->noperands - places; i++) {
     const Slot *slot = &p->slot[s->slot[i]];
     if (slot->kind != SLOT_NONE) t += byte * (double)slot->bytes;
   }

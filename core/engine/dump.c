@@ -31,7 +31,7 @@ static const struct Letter {
     {'g', "graphs that are compiled"},
     {'f', "which of their nodes share a kernel"},
     {'l', "loop programs of the kernels"},
-    {'a', "machine code of the kernels"},
+    {'a', "machine code of the kernels, PTX for CUDA"},
     {'p', "plans: steps, outputs, memory"},
     {'t', "the time of each step as it runs"},
 };

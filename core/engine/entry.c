@@ -263,3 +263,27 @@ void ty_lazy_close(State *S, Lazy *z) {
   if (z->open->waiting) S->cut(S, z->open, NULL); /* opens another recording, unless it failed */
   ty_lazy_abandon(S, z);
 }
+
+/* --- operations that are one plan */
+
+/* Its thread is none of Lua's: a hook that comes while the plan runs finds operations computed one by one. */
+Lazy *ty_lazy_join(State *S) {
+  if (S->open || S->capture || S->level) return NULL;
+  Lazy *z = ty_lazy_open(S, &(Lazy){.thread = S, .pinned = S});
+  if (z) z->open->body = true;
+  return z;
+}
+
+bool ty_lazy_joined(State *S, Lazy *z, bool ok, Storage *written) {
+  if (!z) return ok;
+  Recording *b = z->open;
+  b->body = false;
+  b->wants = WANT_SAVED;
+  ok = ok && (!b->waiting || S->cut(S, b, NULL));
+  if (!ok && written && written->recording == b) {
+    ty_storage_settle(written, ty_buffer_hold(written->buf));
+    written->version--;
+  }
+  ty_lazy_abandon(S, z);
+  return ok;
+}

@@ -101,8 +101,9 @@ static Buffer *own_buffer(Bound *B, i32 k, Buffer *now) {
 static bool bind_arena(Bound *B) {
   const i64 bytes = B->p->arena;
   if (!bytes || TY_UNLIKELY(ty_guarded)) return true;
-  if (ty_within_limit(B->S, bytes) && (B->arena = B->device->allocate(bytes))) return true;
-  return ty_fail_memory(B->S, "run", bytes);
+  const bool within = ty_within_limit(B->S, bytes);
+  if (within && (B->arena = B->device->allocate(bytes))) return true;
+  return ty_fail_room(B->S, "run", within ? B->device : ty_cpu, bytes);
 }
 
 /* The buffer that output k becomes, held; *own: it was there. NULL: out of memory. */
@@ -158,7 +159,7 @@ static bool bind_apart(const Bound *B) {
     if (is_apart(&s[i])) B->addr[i] = NULL;
   for (i32 i = 0; i < B->p->nslots; i++)
     if (is_apart(&s[i]) && !(B->addr[i] = ty_devices[s[i].device]->allocate(s[i].bytes)))
-      return ty_fail_memory(B->S, "run", s[i].bytes);
+      return ty_fail_room(B->S, "run", ty_devices[s[i].device], s[i].bytes);
   return true;
 }
 

@@ -373,6 +373,9 @@ static __attribute__((cold)) const char *verify_attend(const Graph *g, const Nod
   const int last = t[0]->rank - 1, dtype = y->dtype;
   i64 lead = 1;
   if (dtype != T_F32 && dtype != T_F64) return "attend: the dtype is not f32 or f64";
+  if (t[0]->dtype != dtype &&
+      (grad || !(n->arg.k & ATTEND_FAST) || !t[0]->device || ty_attend_dtype(t[0]->dtype) != dtype))
+    return "attend: operands of another dtype";
   if (last < 1 || t[2]->rank != last + 1) return "attend: wrong ranks";
   for (int d = 0; d < last - 1; d++) lead *= t[0]->dims[d];
   const i64 rows = t[0]->dims[last - 1], d = t[0]->dims[last], m = t[2]->dims[last - 1];
@@ -381,8 +384,8 @@ static __attribute__((cold)) const char *verify_attend(const Graph *g, const Nod
   for (int i = 0; i < ty_ops[n->op].arity; i++) {
     const bool mask = i == 3, line = i == 4 || i == 5;
     if ((mask || i == 4) && is_absent(t[i])) continue;
-    const bool typed =
-        i == 4 ? t[i]->dtype == T_I32 : t[i]->dtype == dtype || (mask && t[i]->dtype == T_BOOL);
+    const int want_dtype = i == 4 ? T_I32 : i < 3 ? t[0]->dtype : dtype;
+    const bool typed = t[i]->dtype == want_dtype || (mask && t[i]->dtype == T_BOOL);
     if (!typed || t[i]->rank != (line ? 1 : last + 1)) return "attend: wrong dtype or rank";
     if (memcmp(line ? t[i]->dims : &t[i]->dims[last - 1], want[i], (line ? 1 : 2) * sizeof(i64)) ||
         (!line && memcmp(t[i]->dims, t[0]->dims, (size_t)(last - 1) * sizeof(i64))))
@@ -461,7 +464,7 @@ static const char *verify_move(const Graph *g, const Node *n) {
   const Type *y = &n->type, *a = &g->node[n->src[0]].type;
   const Type *b = n->src[1] < 0 ? NULL : &g->node[n->src[1]].type;
   const char *e;
-  bool keeps = ty_ops[n->op].rule == TR_KEEP;
+  bool keeps = ty_ops[n->op].rule == TR_KEEP && n->op != OP_ATTEND;
   if (keeps && a->dtype != y->dtype) return "move: dtype is not that of the operand";
   switch (n->op) {
   case OP_PUT:

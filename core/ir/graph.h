@@ -42,6 +42,7 @@
 **                 element. Operands: q [.., n, d], k [.., m, d], v [.., m, dv], all with the same
 **                 leading dims; mask, of bools or floats [.., n, m], or a bool without dims: none;
 **                 key, i32 [2], or such a bool: no dropout. Flat results are laid out by attend.c.
+**                 q, k, v of a FAST one that is f32 may be half floats of one kind
 **                 ATTEND_GRAD: then the result of ATTEND, and the gradient [.., n, dv]
 **   PARAM         k = its number in the recording
 **   LOOP          bits: the body (body.h); k: its order (body.h); k2 = first slot of its streams.
@@ -63,6 +64,10 @@ enum {
   PRODUCT_END = 64
 };
 enum { ATTEND_CAUSAL = 1, ATTEND_FAST = 2 }; /* FAST: on tensor cores, where the device has them */
+/* What attention of such operands is computed and given in. */
+static inline int ty_attend_dtype(int dtype) {
+  return dtype == T_F16 || dtype == T_BF16 ? T_F32 : dtype;
+}
 enum { SORT_ASCENDING, SORT_DESCENDING };
 enum { SIDE_LEFT, SIDE_RIGHT };
 enum { FFT_FORWARD, FFT_INVERSE, FFT_REAL, FFT_REAL_BACK, FFT_HALF, FFT_HALF_BACK, FFT_KINDS };

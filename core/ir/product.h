@@ -61,6 +61,7 @@ typedef struct GemmList {
 enum { AT_Q, AT_K, AT_V, AT_MASK, AT_KEY, AT_R, AT_G, AT_OPERANDS };
 typedef struct Attend {
   i32 dtype, nlead;
+  i32 operands;            /* dtype of q, k, v: that, or half floats where the device takes them */
   bool grad, causal, fast; /* fast: by tensor cores, where the device has them */
   bool mask, bits, key;    /* there is a mask, it is of bools; weights are dropped */
   u32 drop;                /* by chance drop / 2^30 */

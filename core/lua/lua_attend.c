@@ -9,7 +9,7 @@ static const Tensor *tensor_or_nil(lua_State *L, const char *who, int i) {
   return lua_isnoneornil(L, i) ? NULL : ty_lua_check(L, who, i);
 }
 
-/* attend(q, k, v, mask, key, causal, scale, drop, half) -> softmax(scale q k^t + mask) v; half: operands were half floats */
+/* attend(q, k, v, mask, key, causal, scale, drop) -> softmax(scale q k^t + mask) v, of half floats f32 */
 static int attend(lua_State *L) {
   const char *who = "scaled_dot_product_attention";
   const Tensor *x[5];
@@ -19,8 +19,9 @@ static int attend(lua_State *L) {
   Attention how = {.causal = lua_toboolean(L, 6),
                    .scale = luaL_checknumber(L, 7),
                    .drop = luaL_optnumber(L, 8, 0)};
-  how.fast = x[0]->type.device && x[0]->type.dtype == T_F32 &&
-             (lua_toboolean(L, 9) ? ty_reduces_halves(S) : S->reduced == REDUCED_TF32);
+  const int dtype = x[0]->type.dtype;
+  how.fast = x[0]->type.device && ty_attend_dtype(dtype) == T_F32 &&
+             (dtype == T_F32 ? S->reduced == REDUCED_TF32 : ty_reduces_halves(S));
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_attention(S, who, x, &how, y));
   return 1;
@@ -44,7 +45,7 @@ static int attend_node(lua_State *L) {
   memset(&arg, 0, sizeof arg);
   arg.k = lua_isnumber(L, 2) ? (i32)lua_tonumber(L, 2) : lua_toboolean(L, 2); /* ATTEND_* */
   arg.k2 = (i32)luaL_checknumber(L, 3);
-  ty_elem_store(as[0].dtype, &arg.bits, luaL_checknumber(L, 4));
+  ty_elem_store(ty_attend_dtype(as[0].dtype), &arg.bits, luaL_checknumber(L, 4));
   const i64 numel = (i64)luaL_checknumber(L, 1);
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_record_attend(S, who, op, x, as, &arg, numel, y));

@@ -2,34 +2,26 @@
 ** lua_index.c -- x[k] and x[k] = v: numbers, ranges, index tensors, masks.
 ** In: a tensor and a key that is not a string; a table holds one entry for each dim. Out: a view
 ** where the key has numbers and ranges alone; else a copy of the places that index tensors and
-** masks name. Assignments write through every alias; the value is broadcast and cast. Raises on
-** what is out of range, naming index and bounds.
-**
-** How index tensors work. All of them broadcast to common dims B, as in NumPy. Their dims of x
-** become one dim P, which is gathered from or scattered to by one line of positions; that dim of
-** the result then falls apart into B. B stands where the first index tensor stood when the index
-** tensors and numbers of the key lie side by side, else in front. A mask is the index tensor of the
-** places where it holds, into its dims as one. Several index tensors become the line by the operations
-** of record.c, on x's device, and pending, as one is.
+** masks name (lua_places.c). Assignments write through every alias; the value is broadcast and cast.
+** Raises on what is out of range, naming index and bounds.
 */
 #include <math.h>
 #include "engine/remade.h"
-#include "lua/lua_view.h"
-
-#define READ "index"
-#define WRITE "assign"
+#include "lua/lua_key.h"
 
 /* --- arguments that are indices */
 
 /* Puts the numbers of the nested table at the top of the stack at p; raises where its shape is not
  * dims d on. */
-static char *table_fill(lua_State *L, const char *who, const Type *t, int d, char *p) {
+static char *table_fill(lua_State *L, const char *who, const Type *t, int d, bool places, char *p) {
   if (d == t->rank) {
     int type = lua_type(L, -1);
     double v = type == LUA_TBOOLEAN ? lua_toboolean(L, -1) : lua_tonumber(L, -1);
     if (type != LUA_TNUMBER && type != LUA_TBOOLEAN)
       ty_lua_error(L, "%s: the table must hold numbers and be even, got %s", who,
                    ty_lua_show(L, lua_gettop(L)));
+    if (places && (type == LUA_TBOOLEAN) != (t->dtype == T_BOOL))
+      ty_lua_error(L, "%s: a list holds places, or truth values as a mask does, not both", who);
     if (!ty_is_float(t->dtype) && floor(v) != v)
       ty_lua_error(L, "%s: %.17g is not a whole number, for %s", who, v, ty_dtypes[t->dtype].name);
     ty_elem_store(t->dtype, p, v);
@@ -39,14 +31,15 @@ static char *table_fill(lua_State *L, const char *who, const Type *t, int d, cha
     ty_lua_error(L, "%s: the table is ragged at depth %d", who, d + 1);
   for (i64 i = 0; i < t->dims[d]; i++) {
     lua_rawgeti(L, -1, (int)i + 1);
-    p = table_fill(L, who, t, d + 1, p);
+    p = table_fill(L, who, t, d + 1, places, p);
     lua_pop(L, 1);
   }
   return p;
 }
 
 Tensor *ty_lua_view_table(lua_State *L, State *S, const char *who, int i, int dtype, int device) {
-  Type t = {.dtype = (u8)dtype, .device = (u8)device};
+  Type t = {.device = (u8)device};
+  const bool places = dtype == AS_PLACES;
   int top = lua_gettop(L);
   luaL_checkstack(L, 2 * MAX_RANK + 8, who);
   lua_pushvalue(L, i);
@@ -55,12 +48,14 @@ Tensor *ty_lua_view_table(lua_State *L, State *S, const char *who, int i, int dt
     t.dims[t.rank++] = (i64)lua_objlen(L, -1);
     lua_rawgeti(L, -1, 1);
   }
+  if (places) dtype = lua_isboolean(L, -1) ? T_BOOL : T_I64;
+  t.dtype = (u8)dtype;
   lua_settop(L, top);
   if (!ty_type_fits(&t)) ty_lua_error(L, "%s: the table is too large", who);
   size_t bytes = (size_t)(ty_type_numel(&t) * ty_dtypes[dtype].bytes);
   char *data = lua_newuserdata(L, bytes + 8);
   lua_pushvalue(L, i);
-  table_fill(L, who, &t, 0, data);
+  table_fill(L, who, &t, 0, places, data);
   lua_pop(L, 1);
   Tensor *y = ty_lua_push(L);
   TY_LUA_MUST(L, S, ty_tensor_from(S, y, &t, data));
@@ -75,9 +70,8 @@ const Tensor *ty_lua_view_indices(lua_State *L, State *S, const char *who, int i
     if (type != LUA_TNUMBER && type != LUA_TTABLE)
       ty_lua_error(L, "%s: the index must be an integer tensor, a number or a table, got %s", who,
                    ty_lua_show(L, i));
-    return ty_lua_view_table(L, S, who, i, T_I64, device);
-  }
-  x = ty_lua_check(L, who, i);
+    x = ty_lua_view_table(L, S, who, i, AS_PLACES, device);
+  } else x = ty_lua_check(L, who, i);
   if (!ty_is_int(x->type.dtype))
     ty_lua_error(L, "%s: the index must be of integers, got %s (%s)", who,
                  ty_lua_view_text(L, &x->type),
@@ -86,23 +80,6 @@ const Tensor *ty_lua_view_indices(lua_State *L, State *S, const char *who, int i
 }
 
 /* --- keys */
-
-typedef struct Adv { /* an index tensor, or a mask */
-  const Tensor *t;   /* a mask becomes the places where it holds */
-  int dim;           /* its first dim in the view */
-  int user;          /* its first dim in x, for error texts */
-  int ndim;          /* dims of x that it stands for */
-} Adv;
-
-typedef struct Key {
-  View v; /* numbers, ranges and new dims applied */
-  int nadv;
-  Adv adv[MAX_RANK];
-  int at;     /* dim of the result where the dims of the index tensors begin */
-  bool apart; /* they do not lie side by side: the dims come first */
-  int run;    /* 0: none seen, 1: inside their run, 2: behind it */
-  const char *who;
-} Key;
 
 static int bad_place(lua_State *L, const Key *k, double i, i64 size, int dim) {
   if (floor(i) != i)
@@ -215,22 +192,24 @@ static void key_tensor(lua_State *L, Key *k, const Tensor *t, int d, int user) {
 typedef enum { E_NUMBER, E_RANGE, E_TENSOR, E_FILL, E_NEW } EntryKind;
 
 /* What the entry at the top of the stack is; raises on what is none. A table that begins with a
-** table is an index tensor in the making: it takes the table's place on the stack. */
+** table or a boolean is an index tensor or a mask in the making: it takes the table's place on the stack. */
 static EntryKind entry_kind(lua_State *L, State *S, const Key *k, int number) {
   int top = lua_gettop(L);
   switch (lua_type(L, top)) {
   case LUA_TNUMBER: return E_NUMBER;
   case LUA_TTABLE: {
     lua_rawgeti(L, top, 1);
-    bool list = lua_type(L, -1) == LUA_TTABLE;
-    lua_pop(L, 1);
-    if (!list) return E_RANGE;
-    if (lua_objlen(L, top) != 1)
+    const int type = lua_type(L, -1);
+    if (type == LUA_TBOOLEAN) lua_pushvalue(L, top); /* a mask */
+    else if (type == LUA_TTABLE && lua_objlen(L, top) != 1)
       ty_lua_error(L, "%s: entry %d of the key: a list of places is {{i, j, ...}}", k->who, number);
-    lua_rawgeti(L, top, 1);
-    ty_lua_view_table(L, S, k->who, top + 1, T_I64, k->v.t.device);
-    lua_replace(L, top);
+    const bool list = type == LUA_TBOOLEAN || type == LUA_TTABLE;
+    if (list) {
+      ty_lua_view_table(L, S, k->who, lua_gettop(L), AS_PLACES, k->v.t.device);
+      lua_replace(L, top);
+    }
     lua_settop(L, top);
+    if (!list) return E_RANGE;
     return E_TENSOR;
   }
   case LUA_TSTRING:
@@ -300,7 +279,7 @@ static void key_read(lua_State *L, State *S, const Tensor *x, Key *k, const char
     fill = i;
   }
   if (used > x->type.rank)
-    ty_lua_error(L, "%s: the key has %d entries, %s has %d dims", who, used,
+    ty_lua_error(L, "%s: the key stands for %d dims, %s has %d", who, used,
                  ty_lua_view_text(L, &x->type), x->type.rank);
   if (x->type.rank + fresh > MAX_RANK)
     ty_lua_error(L, "%s: \"new\" makes more than %d dims", who, MAX_RANK);
@@ -325,143 +304,15 @@ static void key_read(lua_State *L, State *S, const Tensor *x, Key *k, const char
   }
 }
 
-/* --- index tensors */
-
-/* What the index tensors of a key come to. */
-typedef struct Gathering {
-  Type b;      /* dims that they broadcast to */
-  int at;      /* where these stand in the result */
-  View src;    /* the view with the indexed dims side by side from `at` on */
-  int nsrc;    /* how many */
-  Type merged; /* dims of src with these as one */
-  Type line;   /* dims of the gathered: merged with numel(b) there */
-  Type result; /* with b there */
-} Gathering;
-
-static void gathering_dims(lua_State *L, State *S, Key *k, const Tensor *x, Gathering *g) {
-  u32 taken = 0;
-  Type rest[2] = {{0}, {0}};
-  memset(g, 0, sizeof *g);
-  g->b.dtype = T_I64;
-  for (int i = 0; i < k->nadv; i++) {
-    Adv *a = &k->adv[i];
-    if (a->t->type.dtype == T_BOOL) a->t = ty_lua_select_places(L, S, a->t, x->type.device);
-    if (!ty_type_broadcast(&g->b, &a->t->type)) {
-      Type own = a->t->type;
-      own.dtype = T_I64;
-      const char *b = ty_lua_view_text(L, &g->b);
-      ty_lua_error(L, "%s: index tensors do not broadcast, %s and %s", k->who, b,
-                   ty_lua_view_text(L, &own));
-    }
-    for (int d = 0; d < a->ndim; d++) taken |= 1u << (a->dim + d);
-  }
-  g->at = k->apart ? 0 : k->at;
-  g->src.offset = k->v.offset;
-  g->src.t.dtype = x->type.dtype;
-  int order[MAX_RANK], n = 0, before = 0;
-  for (int pass = 0; pass < 3; pass++) { /* dims before, indexed dims, dims behind */
-    for (int d = 0; d < k->v.t.rank; d++) {
-      bool in = taken >> d & 1;
-      if (pass == 1 ? !in : in) continue;
-      if (pass == 0 && before == g->at) break;
-      if (pass == 2 && before > 0) {
-        before--;
-        continue;
-      }
-      if (pass == 0) before++;
-      order[n++] = d;
-      g->nsrc += pass == 1;
-    }
-  }
-  g->src.t.rank = (u8)n;
-  i64 places = 1;
-  for (int i = 0; i < n; i++) {
-    i64 size = k->v.t.dims[order[i]];
-    g->src.t.dims[i] = size;
-    g->src.strides[i] = k->v.strides[order[i]];
-    if (i >= g->at && i < g->at + g->nsrc) places *= size;
-    else rest[i >= g->at].dims[rest[i >= g->at].rank++] = size;
-  }
-  int rank = rest[0].rank + g->b.rank + rest[1].rank;
-  if (rank > MAX_RANK) ty_lua_error(L, "%s: %d dims are more than %d", k->who, rank, MAX_RANK);
-  i64 count = ty_type_numel(&g->b);
-  Type *const all[] = {&g->merged, &g->line, &g->result};
-  for (int i = 0; i < 3; i++) {
-    Type *t = all[i];
-    t->dtype = x->type.dtype;
-    t->device = x->type.device;
-    for (int d = 0; d < rest[0].rank; d++) t->dims[t->rank++] = rest[0].dims[d];
-    if (i < 2) t->dims[t->rank++] = i == 0 ? places : count;
-    else
-      for (int d = 0; d < g->b.rank; d++) t->dims[t->rank++] = g->b.dims[d];
-    for (int d = 0; d < rest[1].rank; d++) t->dims[t->rank++] = rest[1].dims[d];
-  }
-}
-
-/* Pushes line op number, or line op p. */
-static Tensor *with(lua_State *L, State *S, const Key *k, int op, const Tensor *line,
-                    const Given *p) {
-  const Given src[2] = {{.kind = O_TENSOR, .t = line}, *p};
-  Tensor *y = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_record(S, k->who, op, 2, src, y));
-  return y;
-}
-
-/* Pushes the positions in the merged dim of several index tensors: each counts along its own dims, which stand in the merged
-** one as digits in a number. */
-static const Tensor *push_joint(lua_State *L, State *S, const Key *k) {
-  const Tensor *line = NULL;
-  for (int i = 0; i < k->nadv; i++) {
-    const Adv *a = &k->adv[i];
-    const char *who = lua_pushfstring(L, "%s (dim %d)", k->who, a->user + 1);
-    Tensor *p = ty_lua_push(L);
-    i64 size = 1;
-    for (int d = 0; d < a->ndim; d++) size *= k->v.t.dims[a->dim + d];
-    TY_LUA_MUST(L, S, ty_record_positions(S, who, a->t, size, 1, p));
-    if (line) {
-      const Given by = {.kind = O_NUMBER, .v = (double)size}, own = {.kind = O_TENSOR, .t = p};
-      line = with(L, S, k, OP_ADD, with(L, S, k, OP_MUL, line, &by), &own);
-    } else line = p;
-  }
-  return line;
-}
-
-/* Pushes the positions in the merged dim, seen with dims g->line. *base: what they count from. One index tensor goes to the core
-** as it is. */
-static const Tensor *push_positions(lua_State *L, State *S, const Key *k, const Gathering *g,
-                                    int *base) {
-  const Tensor *line = k->nadv == 1 ? k->adv[0].t : push_joint(L, S, k);
-  const Type flat = ty_type_line(line->type.dtype, line->type.device, ty_type_numel(&g->b));
-  *base = k->nadv == 1 ? 1 : POSITIONS_KNOWN;
-  line = ty_lua_view_reshape(L, S, line, &flat);
-  View v = {.t = g->line, .offset = line->offset};
-  v.t.dtype = flat.dtype, v.t.device = flat.device;
-  v.strides[g->at] = line->strides[0];
-  return ty_lua_view_push(L, line, &v);
-}
-
-static int gather(lua_State *L, State *S, const Tensor *x, Key *k) {
-  Gathering g;
-  int base;
-  gathering_dims(L, S, k, x, &g);
-  const Tensor *index = push_positions(L, S, k, &g, &base);
-  const Tensor *src = ty_lua_view_push(L, x, &g.src);
-  src = ty_lua_view_reshape(L, S, src, &g.merged);
-  Tensor *y = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_record_gather(S, READ, src, g.at, index, base, y));
-  ty_lua_view_reshape(L, S, y, &g.result);
-  return 1;
-}
-
-/* Whether the key at stack index 2 is a table with several tensors: it is read by several operations. */
-static bool has_several(lua_State *L) {
-  int n = 0;
-  for (int i = lua_type(L, 2) == LUA_TTABLE ? (int)lua_objlen(L, 2) : 0; i > 0 && n < 2; i--) {
+/* Whether the key at stack index 2 is a tensor, or a table with so many: the call is of several operations. */
+static bool has_tensors(lua_State *L, int least) {
+  int n = ty_lua_test(L, 2) ? least : 0;
+  for (int i = lua_type(L, 2) == LUA_TTABLE ? (int)lua_objlen(L, 2) : 0; i > 0 && n < least; i--) {
     lua_rawgeti(L, 2, i);
     n += lua_type(L, -1) == LUA_TUSERDATA;
     lua_pop(L, 1);
   }
-  return n > 1;
+  return n >= least;
 }
 
 int ty_lua_index(lua_State *L) {
@@ -475,10 +326,10 @@ int ty_lua_index(lua_State *L) {
     ty_lua_view_push(L, x, &k.v);
     return 1;
   }
-  if (ty_lua_test(L, 2) || has_several(L)) TY_LUA_ANSWERED(L, S, READ);
+  if (has_tensors(L, 2)) TY_LUA_ANSWERED(L, S, READ);
   Key k;
   key_read(L, S, x, &k, READ);
-  if (k.nadv) return gather(L, S, x, &k);
+  if (k.nadv) return ty_lua_places_read(L, S, x, &k);
   ty_lua_view_push(L, x, &k.v);
   return 1;
 }
@@ -507,6 +358,9 @@ static Given value(lua_State *L, State *S, int dtype, int device) {
     return (Given){.kind = O_TENSOR,
                    .t = ty_lua_view_table(L, S, WRITE, 3, ty_dtype_part(dtype), device)};
   Given v = ty_lua_operand(L, WRITE, 3);
+  if (v.kind == O_TENSOR && ty_is_complex(v.t->type.dtype) && !ty_is_complex(dtype))
+    ty_lua_error(L, WRITE ": complex numbers do not go into %s (take :real(), :imag() or :abs())",
+                 ty_dtypes[dtype].name);
   if (v.kind == O_NUMBER && !ty_is_float(dtype) && !ty_is_complex(dtype)) {
     u64 raw = 0;
     ty_elem_store(dtype, &raw, v.v);
@@ -520,79 +374,7 @@ static Given value(lua_State *L, State *S, int dtype, int device) {
   return v;
 }
 
-/* x[mask] = v where v does not depend on the number of places: no place need be counted. Gives
-** false when it is not so simple. The mask has dims d on of the view; v's dims behind them
-** follow. */
-static bool assign_masked(lua_State *L, State *S, const Tensor *x, const Key *k, const Given *v) {
-  const Adv *a = &k->adv[0];
-  int behind = k->v.t.rank - a->dim - a->ndim;
-  Given src[3] = {{.kind = O_TENSOR}, *v, {.kind = O_TENSOR}};
-  if (v->kind ==
-      O_TENSOR) { /* v's dim of the places is absent, or 1 and falls apart into more of size 1 */
-    if (v->t->type.rank > behind) return false;
-    Type joint = {.rank = (u8)behind};
-    for (int d = 0; d < behind; d++) joint.dims[d] = k->v.t.dims[a->dim + a->ndim + d];
-    Type want = joint;
-    if (!ty_type_broadcast(&joint, &v->t->type) || !ty_type_same_dims(&joint, &want)) return false;
-    Tensor *cast = ty_lua_push(L);
-    TY_LUA_MUST(L, S, ty_record_cast(S, v->t, x->type.dtype, cast));
-    src[1].t = cast;
-  }
-  if (v->symbol && x->type.dtype == T_BOOL) { /* in later calls, too, a truth value and no other */
-    const Type one = {.dtype = T_BOOL, .device = x->type.device};
-    Tensor *truth = ty_lua_push(L);
-    TY_LUA_MUST(L, S, ty_record_number(S, &one, v, truth));
-    src[1] = (Given){.kind = O_TENSOR, .t = truth};
-  }
-  View m = ty_lua_view_of(a->t);
-  for (int d = 0; d < behind; d++) ty_lua_view_insert(&m, m.t.rank, 1, 0);
-  src[0].t = ty_lua_view_push(L, a->t, &m);
-  const Tensor *dst = ty_lua_view_push(L, x, &k->v);
-  src[2].t = dst;
-  Tensor *y = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_record(S, WRITE, OP_WHERE, 3, src, y));
-  Tensor *own = ty_lua_push(L); /* a bool x and a number met in i64 */
-  TY_LUA_MUST(L, S, ty_record_cast(S, y, x->type.dtype, own));
-  TY_LUA_MUST(L, S, ty_remade_assign(S, WRITE, dst, &(Given){.kind = O_TENSOR, .t = own}));
-  return true;
-}
-
-/* Pushes v as a tensor of x's dtype with dims g->result, then seen with dims g->line. */
-static const Tensor *push_source(lua_State *L, State *S, const Tensor *x, const Gathering *g,
-                                 const Given *v) {
-  Tensor *y = ty_lua_push(L);
-  if (v->kind != O_TENSOR) {
-    TY_LUA_MUST(L, S, ty_record_number(S, &g->line, v, y));
-    return y;
-  }
-  TY_LUA_MUST(L, S, ty_record_cast(S, v->t, x->type.dtype, y));
-  Type joint = g->result;
-  if (!ty_type_broadcast(&joint, &y->type) || !ty_type_same_dims(&joint, &g->result)) {
-    const char *from = ty_lua_view_text(L, &v->t->type);
-    ty_lua_error(L, WRITE ": %s does not broadcast to %s", from, ty_lua_view_text(L, &g->result));
-  }
-  View w = {.t = g->result, .offset = y->offset};
-  ty_type_expand(&w.t, &y->type, y->strides, w.strides);
-  return ty_lua_view_reshape(L, S, ty_lua_view_push(L, y, &w), &g->line);
-}
-
-/* The merged dims are scattered to as one new tensor, which is then written back through the view.
- */
-static int scatter(lua_State *L, State *S, const Tensor *x, Key *k, const Given *v) {
-  Gathering g;
-  int base;
-  gathering_dims(L, S, k, x, &g);
-  const Tensor *src = push_source(L, S, x, &g, v);
-  const Tensor *index = push_positions(L, S, k, &g, &base);
-  const Tensor *dst = ty_lua_view_push(L, x, &g.src);
-  const Tensor *old = ty_lua_view_reshape(L, S, dst, &g.merged);
-  Tensor *y = ty_lua_push(L);
-  TY_LUA_MUST(L, S, ty_record_scatter(S, WRITE, OP_SCATTER, old, g.at, index, base, src, y));
-  const Tensor *whole = ty_lua_view_reshape(L, S, y, &g.src.t);
-  TY_LUA_MUST(L, S, ty_remade_assign(S, WRITE, dst, &(Given){.kind = O_TENSOR, .t = whole}));
-  return 0;
-}
-
+/* It returns x, which Lua drops: calls that came before are answered with what they write. */
 int ty_lua_newindex(lua_State *L) {
   State *S = ty_lua_enter(L);
   const Tensor *x = ty_lua_check(L, WRITE, 1);
@@ -602,13 +384,16 @@ int ty_lua_newindex(lua_State *L) {
     k = (Key){.v = ty_lua_view_of(x), .who = WRITE};
     key_number(L, &k, lua_tonumber(L, 2), 0, 0);
   } else {
+    if (has_tensors(L, 1)) TY_LUA_ANSWERED(L, S, WRITE);
     key_read(L, S, x, &k, WRITE);
   }
   Given v = value(L, S, x->type.dtype, x->type.device);
-  if (k.nadv == 1 && k.adv[0].t->type.dtype == T_BOOL && !k.apart && assign_masked(L, S, x, &k, &v))
-    return 0;
-  if (k.nadv) return scatter(L, S, x, &k, &v);
-  const Tensor *dst = ty_lua_view_push(L, x, &k.v);
-  TY_LUA_MUST(L, S, ty_remade_assign(S, WRITE, dst, &v));
-  return 0;
+  if (k.nadv) {
+    ty_lua_places_write(L, S, x, &k, &v);
+  } else {
+    const Tensor *dst = ty_lua_view_push(L, x, &k.v);
+    TY_LUA_MUST(L, S, ty_remade_assign(S, WRITE, dst, &v));
+  }
+  lua_settop(L, 1);
+  return 1;
 }

@@ -12,6 +12,7 @@
 #include "device/cpu/cpu.h"
 #include "lua/lua_view.h"
 #include "record/complex.h"
+#include "record/record.h"
 
 #define UPPER_LIMIT 46340 /* rows and columns: their product fits LAPACK's 32-bit integers */
 
@@ -223,7 +224,9 @@ static Stack matrices(lua_State *L, State **S, const char *who, bool square) {
 static void system_of(lua_State *L, State **S, const char *who, bool square, Stack *a, Stack *b) {
   *S = ty_lua_enter(L);
   const Tensor *x = ty_lua_check(L, who, 1), *y = ty_lua_check(L, who, 2);
+  const Given both[2] = {{.kind = O_TENSOR, .t = x}, {.kind = O_TENSOR, .t = y}};
   int rx = x->type.rank, ry = y->type.rank;
+  TY_LUA_MUST(L, *S, ty_record_same_device(*S, who, 2, both));
   const char *sx = ty_lua_view_text(L, &x->type), *sy = ty_lua_view_text(L, &y->type);
   if (rx < 2 || ry < 1) ty_lua_error(L, "%s: needs matrices, got %s and %s", who, sx, sy);
   if (square && x->type.dims[rx - 1] != x->type.dims[rx - 2])

@@ -8,6 +8,7 @@
 ** form computes the row and writes the result through its first argument.
 */
 #include <math.h>
+#include "engine/entry.h"
 #include "engine/remade.h"
 #include "record/capture.h"
 #include "record/complex.h"
@@ -355,12 +356,12 @@ static const Tensor *scatter_source(lua_State *L, State *S, const char *who, con
 
 static bool record_scatter_in_place(State *S, const char *who, int op, const Tensor *x, int dim,
                                     const Tensor *index, const Tensor *src) {
+  Lazy *z = ty_needs_grad(x) || ty_needs_grad(src) ? NULL : ty_lazy_join(S);
   Tensor y = {0};
-  if (!ty_record_scatter(S, who, op, x, dim, index, 1, src, &y)) return false;
-  Given value = {.kind = O_TENSOR, .t = &y, .dies = true};
-  bool ok = ty_remade_assign(S, who, x, &value);
+  bool ok = ty_record_scatter(S, who, op, x, dim, index, 1, src, &y);
+  ok = ok && ty_remade_assign(S, who, x, &(Given){.kind = O_TENSOR, .t = &y, .dies = true});
   ty_tensor_release(&y);
-  return ok;
+  return ty_lazy_joined(S, z, ok, x->st);
 }
 
 static int scatter(lua_State *L, const char *who, int op, bool in_place) {

@@ -56,7 +56,14 @@ static const void *elements(lua_State *L, const char *who, int i, Type *t,
   return p;
 }
 
+/* What lies on a device is replaced by a copy on the CPU: what ty_tensor_bits gives of it holds for a few reads alone. */
 static const void *seam_read(lua_State *L, const char *who, int i, Type *t) {
+  State *S = ty_lua_state(L);
+  const Tensor *x = ty_lua_check(L, who, i);
+  if (x->st->device) {
+    TY_LUA_MUST(L, S, ty_record_to(S, x, 0, ty_lua_push(L)));
+    lua_replace(L, i);
+  }
   return elements(L, who, i, t, ty_tensor_bits);
 }
 

@@ -31,9 +31,9 @@ typedef struct Seam {
   /* Pushes a tensor over memory of others, of which `drop(ctx)` is told when it is no longer used.
   ** false: there is no memory, nothing was pushed. */
   bool (*foreign)(lua_State *L, const Type *t, void *data, void (*drop)(void *), void *ctx);
-  /* The elements of the tensor at index i (not counted from the top), row by row; what stands there
+  /* The elements of the tensor at index i (not counted from the top), row by row, on the CPU; what stands there
   ** is replaced by a copy where they do not lie so. Raises when it is no tensor or when out of memory.
-  ** The address holds until Lua code runs. */
+  ** The address holds until Lua code runs, while that tensor lives. */
   const void *(*read)(lua_State *L, const char *who, int i, Type *t);
   /* The same on the tensor's own device, t->device, where they lie; and for elements that the caller writes, all of them, of a
   ** tensor that nobody else knows. */

@@ -201,8 +201,8 @@ void ty_lua_open_settings(lua_State *L, int m, int t) {
       {"precision", l_precision, 'm', "name = nil",
        "\"exact\", the default: every operation rounds once; \"fast\": products of bf16 may run "
        "on the processor's matrix unit (AMX) or by its dot products (AVX512-BF16), which flush "
-       "denormals, and those of half floats on a CUDA device's tensor cores, by cuBLASLt, Fourier "
-       "transforms there by cuFFT; "
+       "denormals, and those of half floats on a CUDA device's tensor cores, by cuBLASLt, "
+       "attention of theirs by cuDNN, Fourier transforms there by cuFFT; "
        "\"tf32\": "
        "there those of f32 too, whose operands keep 10 bits; compiled equals eager in all"},
       {"deterministic", l_deterministic, 'm', "on = nil",

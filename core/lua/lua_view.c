@@ -710,6 +710,10 @@ static int push_taken(lua_State *L, State *S, const char *who, const Tensor *x, 
   v.strides[d] = line->strides[0];
   line = ty_lua_view_push(L, line, &v);
   Tensor *y = ty_lua_push(L);
+  if (!ty_type_numel(&v.t)) { /* the index is looked at all the same */
+    TY_LUA_MUST(L, S, ty_record_positions(S, who, index, x->type.dims[d], 1, y));
+    ty_tensor_release(y);
+  }
   TY_LUA_MUST(L, S, ty_record_gather(S, who, x, d, line, 1, y));
   if (it->rank == 1) return 1;
   Type t = {.dtype = x->type.dtype, .device = x->type.device, .rank = (u8)rank};

@@ -34,7 +34,8 @@ const char *ty_lua_view_text(lua_State *L, const Type *t);
 const Tensor *ty_lua_view_indices(lua_State *L, State *S, const char *who, int i, int device);
 
 /* Pushes a tensor of the dtype from nested tables of numbers or booleans at index i; ragged tables and fractions
-** in integers raise. */
+** in integers raise. AS_PLACES for the dtype: i64 of numbers, bool of booleans, and both in one table raise. */
+#define AS_PLACES (-1)
 Tensor *ty_lua_view_table(lua_State *L, State *S, const char *who, int i, int dtype, int device);
 
 /* Raises when the call of the core fails, after a second try where memory was short. */

@@ -90,6 +90,7 @@ void *ty_tensor_write(State *S, const Tensor *x) {
 }
 
 void *ty_tensor_expose(State *S, const Tensor *x) {
+  if (!ty_complex_refuse(S, "data", x)) return NULL;
   if (S->capture) {
     ty_capture_refuse(S, "takes the address of a tensor");
     return NULL;

@@ -41,7 +41,7 @@ static bool shape_of(const Tensor *const *x, Shape *s) {
   }
   const int r = lead.rank;
   memset(s, 0, sizeof *s);
-  lead.dtype = q->dtype;
+  lead.dtype = (u8)ty_attend_dtype(q->dtype);
   lead.device = q->device;
   for (int i = 0; i < KEY; i++) s->as[i] = lead;
   const i64 n = q->dims[q->rank - 2];
@@ -61,7 +61,7 @@ static bool shape_of(const Tensor *const *x, Shape *s) {
   s->lead = ty_type_numel(&lead);
   s->rows = s->lead * n;
   s->flat = s->rows * (s->dv + 2);
-  s->as[R] = ty_type_line(q->dtype, q->device, s->flat);
+  s->as[R] = ty_type_line(lead.dtype, q->device, s->flat);
   s->as[G] = s->o;
   return true;
 }
@@ -164,7 +164,7 @@ bool ty_attention(State *S, const char *who, const Tensor *const *x, const Atten
   if (!shape_of(x, &s)) return ty_fail(S, "%s: the result is too large", who);
   const u32 level = ty_vmap_level_of(KEY + 1, src);
   if (level) return batched(S, who, x, src, level, how, &s.o, y);
-  const Arg arg = arg_of(how, x[Q]->type.dtype);
+  const Arg arg = arg_of(how, s.o.dtype);
   if (!ty_record_attend(S, who, OP_ATTEND, x, s.as, &arg, s.flat, &flat)) return false;
   part_of(&flat, 0, &s.o, &o);
   const bool ok = note(S, src, how, &flat, &o);

@@ -659,12 +659,24 @@ bool ty_record_scan(State *S, const char *who, int op, const Tensor *x, int dim,
 
 /* --- attention */
 
+/* What q, k, v are cast to: they stay half floats where the device takes them so. */
+static int attended_as(int op, const Tensor *const *x, const Type *as, const Arg *arg) {
+  const Device *d = ty_devices[as[0].device];
+  const int given = x[0] ? x[0]->type.dtype : T_F32, y = ty_attend_dtype(as[0].dtype);
+  const bool plain = op == OP_ATTEND && arg->k & ATTEND_FAST && !x[3] && !x[4] && y == T_F32;
+  return plain && ty_attend_dtype(given) != given && d->halves &&
+                 d->halves(as[0].dims[as[0].rank - 1], as[2].dims[as[2].rank - 1])
+             ? given
+             : y;
+}
+
 bool ty_record_attend(State *S, const char *who, int op, const Tensor *const *x, const Type *as,
                       const Arg *arg, i64 numel, Tensor *y) {
-  const int arity = ty_ops[op].arity;
+  const int arity = ty_ops[op].arity, dtype = attended_as(op, x, as, arg);
   for (int i = 0; i < arity; i++)
     if (x[i] && !ty_complex_refuse(S, who, x[i])) return false;
-  const Type absent = {.dtype = T_BOOL}, flat = ty_type_line(as[0].dtype, as[0].device, numel);
+  const Type absent = {.dtype = T_BOOL},
+             flat = ty_type_line(ty_attend_dtype(as[0].dtype), as[0].device, numel);
   S->nops++;
   for (int i = 0; i < arity; i++)
     if (x[i] && !ty_record_settle(S, x[i])) return false;
@@ -680,9 +692,11 @@ bool ty_record_attend(State *S, const char *who, int op, const Tensor *const *x,
   n.arg = *arg;
   for (int i = 0; i < arity; i++) {
     if (!x[i]) n.src[i] = ty_node_append(b, &none);
-    else
-      n.src[i] =
-          ty_node_expand(b, ty_node_cast(b, ty_record_node(S, b, x[i]), as[i].dtype), &as[i]);
+    else {
+      Type t = as[i];
+      if (i < 3) t.dtype = (u8)dtype;
+      n.src[i] = ty_node_expand(b, ty_node_cast(b, ty_record_node(S, b, x[i]), t.dtype), &t);
+    }
     if (n.src[i] < 0) return ty_record_cancel_memory(S, b, who);
   }
   return ty_record_finish(S, b, ty_node_append(b, &n), y, who);

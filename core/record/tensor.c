@@ -27,8 +27,13 @@ bool ty_fail(State *S, const char *fmt, ...) {
 }
 
 bool ty_fail_memory(State *S, const char *who, i64 bytes) {
-  if (bytes > 0) ty_fail(S, "%s: out of memory (%lld bytes)", who, (long long)bytes);
-  else ty_fail(S, "%s: out of memory", who);
+  return ty_fail_room(S, who, ty_cpu, bytes);
+}
+
+bool ty_fail_room(State *S, const char *who, const Device *d, i64 bytes) {
+  const char *on = d == ty_cpu ? "" : " on ", *name = d == ty_cpu ? "" : d->name;
+  if (bytes > 0) ty_fail(S, "%s: out of memory%s%s (%lld bytes)", who, on, name, (long long)bytes);
+  else ty_fail(S, "%s: out of memory%s%s", who, on, name);
   S->memory = true;
   return false;
 }
@@ -134,8 +139,8 @@ Buffer *ty_buffer_new(State *S, const Device *d, i64 bytes) {
   Buffer *b = ty_within_limit(S, bytes) ? block_new(S) : NULL;
   void *data = b ? d->allocate(bytes) : NULL;
   if (TY_UNLIKELY(!data)) {
+    ty_fail_room(S, "tensor", b ? d : ty_cpu, bytes);
     if (b) block_drop(S, b);
-    ty_fail_memory(S, "tensor", bytes);
     return NULL;
   }
   *b = (Buffer){.S = S, .refs = 1, .bytes = bytes, .device = d, .data = data};

@@ -217,6 +217,7 @@ bool ty_buffer_is_faulty(State *S, const Buffer *b);
 /* Says what went wrong in S->err; always false, so `return ty_fail(...)`. */
 bool ty_fail(State *S, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool ty_fail_memory(State *S, const char *who, i64 bytes);
+bool ty_fail_room(State *S, const char *who, const Device *d, i64 bytes); /* the memory of d */
 
 /* Whether so many bytes more may be in use. */
 static inline bool ty_within_limit(const State *S, i64 bytes) {

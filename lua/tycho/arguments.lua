@@ -48,6 +48,12 @@ return function(ty)
     return fail(who, "argument %d must be a tensor, got %s", i, show(x))
   end
 
+  --- Raises where two tensors lie on different devices.
+  function M.same_device(who, x, y)
+    if x.device == y.device then return end
+    fail(who, "operands lie on %q and %q (move one with :to)", x.device, y.device)
+  end
+
   --- A tensor of other numbers than complex ones.
   function M.real(who, i, x)
     M.tensor(who, i, x)

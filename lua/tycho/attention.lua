@@ -7,7 +7,7 @@
 --
 -- Rules.
 -- 1. A query without any key gives zeros.
--- 2. Half floats: the operation sees f32, its result is rounded once.
+-- 2. Half floats: the operation computes in f32, its result is rounded once.
 -- 3. A mask that needs a gradient makes the scores an array like any other, and so does dropout under ty.vmap, where
 --    examples may differ or must not. So do gradients of gradients (grad_attend.c). Only memory differs.
 -- 4. Weights are dropped by their positions and two random words, so that the backward pass drops the same.
@@ -136,13 +136,13 @@ return function(ty, check, row)
     if not (dropout >= 0 and dropout <= 1) then fail(who, "option dropout must be in 0..1, got %.14g", dropout) end
     local dtype, causal = q.dtype, opts.causal or false
     local scale = opts.scale or 1 / math.sqrt(max(q:size(-1), 1))
-    if halves[dtype] then q, k, v = q:to("f32"), k:to("f32"), v:to("f32") end
     local key = dropout > 0 and ty.randint(-2 ^ 31, 2 ^ 31 - 1, { 2 }, { dtype = "i32", device = q.device }) or nil
     local y
     if mask and mask.requires_grad or key and level(q) + level(k) + level(v) + level(key) > 0 then
+      if halves[dtype] then q, k, v = q:to("f32"), k:to("f32"), v:to("f32") end
       y = attend_whole(q, k, v, { mask = mask, causal = causal, scale = scale, dropout = dropout })
     else
-      y = attend(q, k, v, mask, key, causal, scale, dropout, halves[dtype])
+      y = attend(q, k, v, mask, key, causal, scale, dropout)
     end
     return y.dtype == dtype and y or y:to(dtype)
   end

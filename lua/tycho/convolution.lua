@@ -39,6 +39,7 @@ return function(ty, check, row, complex)
   --- Checks weight and bias; groups and the sizes of the kernel. inputs, outputs: the weight's dims of channels.
   local function check_weight(who, x, weight, bias, n, groups, inputs, outputs)
     check.tensor(who, 2, weight)
+    check.same_device(who, x, weight)
     if weight.ndim ~= n + 2 then
       fail(who, "argument 2, the weight, must have %d dims, got %s", n + 2, check.text(weight))
     end
@@ -55,6 +56,7 @@ return function(ty, check, row, complex)
     local made = outputs == 1 and shape[1] or shape[2] * groups
     if bias ~= nil then
       check.tensor(who, 3, bias)
+      check.same_device(who, x, bias)
       if bias.ndim ~= 1 or bias:size(1) ~= made then
         fail(who, "argument 3, the bias, must be [%d], got %s", made, check.text(bias))
       end

@@ -173,11 +173,11 @@ return function(C, add, check)
       if kind == "i64" or kind == "f32" or kind == "f64" then
         local x = self.columns[name]:to("f64")
         x = x[x:eq(x)]
-        local n, y = x:numel(), ty.full({ #STATISTICS }, 0 / 0, { dtype = "f64" })
+        local n, y = x:numel(), ty.full({ #STATISTICS }, 0 / 0, { dtype = "f64", device = x.device })
         y[1] = n
         if n > 0 then
           y[2], y[3], y[4], y[8] = x:mean(), x:std(), x:min(), x:max()
-          y[{ { 5, 7 } }] = x:quantile(ty.tensor({ 0.25, 0.5, 0.75 }, { dtype = "f64" }))
+          y[{ { 5, 7 } }] = x:quantile(ty.tensor({ 0.25, 0.5, 0.75 }, { dtype = "f64", device = x.device }))
         end
         local k = #t.names + 1
         t.names[k], t.columns[name], t.types[name], t.place[k] = name, y, "f64", false

@@ -384,7 +384,7 @@ return function(ty)
       local rows = M.numel(q) / math.max(q[#q], 1)
       local all = n.op == "attend" and rows * (v[#v] + 2) or M.numel(q) + M.numel(b.shape) + M.numel(v)
       n.causal, n.dropout = n.causal or false, n.dropout or 0
-      return a.dtype, { all }
+      return a.dtype == "f64" and "f64" or "f32", { all }
     end
     if n.op == "searchsorted" then
       n.right = n.right or false

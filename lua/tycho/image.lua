@@ -214,7 +214,7 @@ return function(M, C, add, check)
       for d = 1, n - 2 do planes = planes * shape[d] end
       local y = C.image_resize(x:detach():reshape(planes, shape[n - 1], shape[n]), h, w, mode or "bilinear")
       shape[n - 1], shape[n] = h, w
-      return y:reshape(shape)
+      return y:reshape(shape):to(x.device)
     end,
     grid = grid,
   })

@@ -8096,7 +8096,7 @@ function ty.pow_(a, b) end
 ---@return tycho.Tensor # the sizes of a and b, broadcast; the dtype of the operands, promoted; bool gives i64
 function ty.power(a, b) end
 
----"exact", the default: every operation rounds once; "fast": products of bf16 may run on the processor's matrix unit (AMX) or by its dot products (AVX512-BF16), which flush denormals, and those of half floats on a CUDA device's tensor cores, by cuBLASLt, Fourier transforms there by cuFFT; "tf32": there those of f32 too, whose operands keep 10 bits; compiled equals eager in all
+---"exact", the default: every operation rounds once; "fast": products of bf16 may run on the processor's matrix unit (AMX) or by its dot products (AVX512-BF16), which flush denormals, and those of half floats on a CUDA device's tensor cores, by cuBLASLt, attention of theirs by cuDNN, Fourier transforms there by cuFFT; "tf32": there those of f32 too, whose operands keep 10 bits; compiled equals eager in all
 ---Raises for other names.
 ---@param name? "exact"|"fast"|"tf32"
 ---@return string # the precision so far

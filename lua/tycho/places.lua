@@ -18,12 +18,18 @@ return function(ty, check, row)
     return x
   end
 
+  --- Positions along a dim of that size: checked, and counted from 1.
+  local function normal(who, size, index, device)
+    return check.named(who, "take", ty.take, ty.range(size, { dtype = "i64", device = device }), index)
+  end
+
   --- An index of one dim, spread over the other sizes of x; and the sizes of what goes there.
   local function along(who, x, dim, index)
     integers(who, 3, index)
     if index.ndim ~= 1 then fail(who, "the index must have one dim, got %s", check.text(index)) end
     local sizes, ones = x.shape, {}
     for d = 1, #sizes do ones[d] = 1 end
+    if x:numel() == 0 and sizes[dim] > 0 then normal(who, sizes[dim], index, x.device) end -- looked at all the same
     ones[dim], sizes[dim] = index:numel(), index:numel()
     return index:reshape(ones):expand(sizes), sizes
   end
@@ -128,11 +134,6 @@ return function(ty, check, row)
       value = value:expand(sizes)
     end
     return check.named(who, "scatter", ty.scatter, x, dim, at, fitting(who, x, value))
-  end
-
-  --- Positions along a dim of that size: checked, and counted from 1.
-  local function normal(who, size, index, device)
-    return check.named(who, "take", ty.take, ty.range(size, { dtype = "i64", device = device }), index)
   end
 
   --- x with values written where the tensors of positions meet, one for each of the first dims; their sizes broadcast.

@@ -364,6 +364,7 @@ return function(ty, check, row)
     local who = "tensordot"
     check.tensor(who, 1, a)
     check.tensor(who, 2, b)
+    check.same_device(who, a, b)
     local da, db = {}, {}
     if dims == nil then dims = 2 end
     if type(dims) == "number" then
@@ -448,6 +449,7 @@ return function(ty, check, row)
     local labels, size, dots = {}, {}, 0
     for i, x in ipairs(operands) do
       check.tensor(who, i + 1, x)
+      check.same_device(who, operands[1], x)
       local letters, ellipsis = 0, false
       for _, l in ipairs(terms[i]) do
         if l == "..." then ellipsis = true else letters = letters + 1 end

@@ -37,14 +37,25 @@ return function(ty, define, own)
 
   -------------------------------------------------------------------------------------------------------- structures
 
+  --- The device of the first tensor in v; nil: there is none.
+  local function device_of(v)
+    if is_live(v) then return v.device end
+    if type(v) ~= "table" then return nil end
+    for _, field in pairs(v) do
+      local d = is_live(field) and field.device
+      if d then return d end
+    end
+  end
+
   --- The tensors in v, appended to the list; v with their numbers in their places. inside: tables that v lies in.
-  local function flatten(v, list, what, inside)
+  --- device: where numbers become tensors.
+  local function flatten(v, list, what, device, inside)
     if is_live(v) then
       list[#list + 1] = v
       return #list
     end
     if type(v) == "number" and what == "init" then
-      list[#list + 1] = ty.full({}, v)
+      list[#list + 1] = ty.full({}, v, { device = device })
       return #list
     end
     if type(v) ~= "table" then
@@ -54,7 +65,7 @@ return function(ty, define, own)
     if tree.recall(inside, v) then fail("scan", "%s holds a table that holds itself", what) end
     tree.remember(inside, v, true)
     local y = tree.empty_like(v)
-    for k, field in pairs(v) do y[k] = flatten(field, list, what, inside) end
+    for k, field in pairs(v) do y[k] = flatten(field, list, what, device, inside) end
     tree.remember(inside, v, false)
     return y
   end
@@ -594,7 +605,7 @@ return function(ty, define, own)
       fail("scan", "option length must be a whole number from 0 on, got %.14g", length)
     end
     local carried, sequences, said = {}, {}, {}
-    local carried_shape = flatten(init == nil and {} or init, carried, "init")
+    local carried_shape = flatten(init == nil and {} or init, carried, "init", device_of(xs) or device_of(init))
     local row_shape = xs ~= nil and flatten(xs, sequences, "xs") or nil
     local turns, backwards = turns_of(sequences, length), opts.reverse or false
     local k = opts.checkpoint

@@ -1,7 +1,8 @@
 /*
 ** assemble.c -- PTX text to machine code.
 ** In:  a text.  Out: a cubin for the device's processor. Fails where the text is refused, and when out of memory.
-** nvJitLink does it where it is found (TYCHO_NVJITLINK names its file, `off` does without); else the driver's own linker.
+** nvJitLink does it where it is found (TYCHO_NVJITLINK names its file, `off` does without); else the driver's own linker,
+** also where nvJitLink is of a later major version than the driver, which may refuse what it makes.
 ** Both may be asked by several threads at once.
 */
 #include "base/system.h"
@@ -45,14 +46,14 @@ static bool take(void *library) {
   memcpy(&jit.field, &p, sizeof p);
   JIT_CALLS(_)
 #undef _
-  return true;
+  return !jit.version(&version[0], &version[1]) && (int)version[0] <= ty_cuda.driver / 1000;
 }
 
 static void choose(void) {
   static const char *const usual[] = {"libnvJitLink.so.13", "libnvJitLink.so.12", "libnvJitLink.so",
                                       NULL};
   has_jit = ty_cuda_library("TYCHO_NVJITLINK", usual, take);
-  if (has_jit) jit.version(&version[0], &version[1]);
+  if (!has_jit) version[0] = version[1] = 0;
 }
 
 const char *ty_cuda_assembler(void) {

@@ -238,6 +238,7 @@ bool ty_cuda_load(CudaCode *c, const Text *text);
 bool ty_cuda_load_new(CudaCode *c, const Text *text);
 bool ty_cuda_load_code(CudaCode *c, const char *code, size_t n);
 bool ty_cuda_load_kept(CudaCode *c, const Text *text);
+void ty_cuda_show(const Text *text); /* prints it under TYCHO_DUMP=a */
 /* What the text says of launches. */
 void ty_cuda_describe(CudaCode *c, const Text *text);
 /* Where this thread's last ty_cuda_load was refused: why its kernel, of what is named, cannot run, good until the next call; else
@@ -320,6 +321,7 @@ bool ty_cuda_reserve(const Kernel *k, const Launch *l);
 void ty_cuda_drop(Kernel *k);
 size_t ty_cuda_bytes(const Kernel *k);
 bool ty_cuda_takes(const Job *j);
+bool ty_cuda_attends_halves(i64 features, i64 values);
 bool ty_cuda_perform(const Job *j, void *const *buf, const u64 *scalar, const void *panels,
                      Stream *s, const char **err);
 

@@ -45,6 +45,7 @@ static Receipt receive(const Device *from, void *to, const void *x, i64 bytes, S
                           Stream *s, const char **err) { \
     return ON(n), ty_cuda_perform(j, buf, scalar, panels, s, err); \
   } \
+  static bool halves_##n(i64 d, i64 dv) { return ON(n), ty_cuda_attends_halves(d, dv); } \
   static void note_##n(const Stream *s) { ON(n), ty_cuda_note(s); } \
   static bool passed_##n(Stream *s, const char **err) { \
     return ON(n), ty_cuda_passed(s) || ty_cuda_wait(s, err); \
@@ -74,7 +75,8 @@ static Receipt receive(const Device *from, void *to, const void *x, i64 bytes, S
                                     .note = note_##n, \
                                     .passed = passed_##n, \
                                     .sides = &ty_cuda_sides, \
-                                    .number = n};
+                                    .number = n, \
+                                    .halves = halves_##n};
 
 DEVICE(0, "cuda")
 DEVICE(1, "cuda:1")

@@ -162,11 +162,11 @@ static bool product(const Job *j, void *const *buf, const u64 *scalar, Stream *s
   return ok;
 }
 
-static bool attend(const Job *j, void *const *buf, Stream *s) {
+static bool attend(const Job *j, void *const *buf, Stream *s, const char **err) {
   void *x[AT_OPERANDS] = {NULL};
   const int n = j->noperands - 1;
   memcpy(x, buf, (size_t)n * sizeof *x);
-  return ty_cuda_attend(j->attend, x, buf[n], s);
+  return ty_cuda_attend(j->attend, x, buf[n], s, err);
 }
 
 /* --- moves */
@@ -224,7 +224,7 @@ bool ty_cuda_perform(const Job *j, void *const *buf, const u64 *scalar, const vo
   ty_cuda_forget_refusal();
   switch (j->kind) {
   case JOB_PRODUCT: ok = product(j, buf, scalar, s, err); break;
-  case JOB_ATTEND: ok = attend(j, buf, s); break;
+  case JOB_ATTEND: ok = attend(j, buf, s, err); break;
   case JOB_SORT: ok = ty_cuda_sort(j, buf, s); break;
   case JOB_FFT: ok = ty_cuda_fft(j, buf, s); break;
   case JOB_SEARCH: ok = ty_cuda_search(j, buf, s); break;

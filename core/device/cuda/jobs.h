@@ -20,6 +20,7 @@ enum {
   OF_COLUMN,
   OF_COPY,
   OF_SCALE,
+  OF_FILL,
   OF_SCATTER,
   OF_POSITIONS,
   OF_POSITIONS_END,
@@ -65,7 +66,7 @@ void ty_cuda_radix_end(Radix *r);
 
 /* jobs_attend.c */
 bool ty_cuda_attend_takes(const Attend *d);
-bool ty_cuda_attend(const Attend *d, void *const *x, char *y, Stream *s);
+bool ty_cuda_attend(const Attend *d, void *const *x, char *y, Stream *s, const char **err);
 
 /* jobs_fft.c */
 bool ty_cuda_fft_takes(const Job *j);
@@ -78,6 +79,8 @@ bool ty_cuda_gather_elements(int dtype, int rank, const i64 *dims, const i64 *st
                              const void *from, void *to, Stream *s);
 /* n floats where they lie, times a number. */
 bool ty_cuda_scale_elements(int dtype, i64 n, double by, void *at, Stream *s);
+/* n floats of f32, all alike. */
+bool ty_cuda_fill_elements(i64 n, float v, void *at, Stream *s);
 bool ty_cuda_copy(const Job *j, void *const *buf, Stream *s, const char **err);
 
 #endif

@@ -3,10 +3,25 @@
 ** In:  an Attend, addresses.  Out: kernels are launched. Fails when out of memory, and where the driver refuses a text.
 */
 #include "device/cuda/jobs.h"
+#include "device/cuda/library.h"
 
 enum { BLOCK_WORDS = (ATTEND_LEAD + MAX_RANK * ATTEND_LEAD_EACH) / 8 };
 
 bool ty_cuda_attend_takes(const Attend *d) { return d->d && d->dv; }
+
+static bool has_tensor_cores(void) { return 10 * ty_cuda.major + ty_cuda.minor >= 80; }
+
+/* Features or values as ty_ptx_flash has them; 0: there are too many. */
+static u8 padded(i64 n) {
+  i64 y = 16;
+  while (y < n) y *= 2;
+  return y <= FLASH_MOST ? (u8)y : 0;
+}
+
+/* Those that ty_ptx_flash has in registers. */
+bool ty_cuda_attends_halves(i64 features, i64 values) {
+  return has_tensor_cores() && features && values && padded(features) && padded(values);
+}
 
 static i64 bits_of(int dtype, double v) {
   const float f = (float)v;
@@ -18,10 +33,10 @@ static i64 bits_of(int dtype, double v) {
 
 static void bind(const Attend *d, void *const *x, char *y, Stream *s, i64 *at) {
   static const u8 moving[] = {AT_Q, AT_K, AT_V, AT_MASK, AT_G};
-  const i64 size = ty_dtypes[d->dtype].bytes;
+  const i64 size = ty_dtypes[d->dtype].bytes, narrow = ty_dtypes[d->operands].bytes;
   at[ATTEND_WORD / 8] = (i64)ty_cuda_word(s);
   for (int i = 0; i < AT_OPERANDS; i++) {
-    const i64 each = i == AT_MASK && d->bits ? 1 : i == AT_KEY ? 4 : size;
+    const i64 each = i == AT_MASK && d->bits ? 1 : i == AT_KEY ? 4 : i <= AT_V ? narrow : size;
     if (x[i]) at[ATTEND_X / 8 + i] = (i64)(uintptr_t)x[i] + d->start[i] * each;
     at[ATTEND_RS / 8 + i] = d->strides[i][d->nlead] * each;
     at[ATTEND_CS / 8 + i] = d->strides[i][d->nlead + 1] * each;
@@ -44,21 +59,12 @@ static void bind(const Attend *d, void *const *x, char *y, Stream *s, i64 *at) {
   at[ATTEND_DROP / 8] = d->drop;
 }
 
-static bool is_fast(const Attend *d) {
-  return d->fast && d->dtype == T_F32 && 10 * ty_cuda.major + ty_cuda.minor >= 80;
-}
+static bool is_fast(const Attend *d) { return d->fast && d->dtype == T_F32 && has_tensor_cores(); }
 
-/* Features or values as ty_ptx_flash has them; 0: there are too many. */
-static u8 padded(i64 n) {
-  i64 y = 16;
-  while (y < n) y *= 2;
-  return y <= FLASH_MOST ? (u8)y : 0;
-}
-
-/* Whether an operand's lines lie in groups of 16 bytes. at: the block. */
+/* Whether an operand's lines lie in aligned groups of four elements. at: the block. */
 static bool in_vectors(const Attend *d, int x, i64 width, const i64 *at) {
   bool ok = !(width % 4) && d->strides[x][d->nlead + 1] == 1 && !(d->strides[x][d->nlead] % 4) &&
-            !(at[ATTEND_X / 8 + x] % 16);
+            !(at[ATTEND_X / 8 + x] % (4 * ty_dtypes[d->operands].bytes));
   for (int l = 0; l < d->nlead; l++) ok &= !(d->strides[x][l] % 4);
   return ok;
 }
@@ -79,6 +85,7 @@ static bool pass(const Attend *d, AttendPass which, i64 positions, i64 each, i64
   Key key = {.kind = OF_ATTEND,
              .attend = {.pass = (u8)which,
                         .dtype = (u8)d->dtype,
+                        .operands = (u8)(prepares ? d->dtype : d->operands),
                         .nlead = (u8)d->nlead,
                         .causal = !prepares && d->causal,
                         .mask = !prepares && d->mask,
@@ -98,9 +105,11 @@ static bool pass(const Attend *d, AttendPass which, i64 positions, i64 each, i64
           ty_cuda_launch(&code, ty_cuda_blocks(count, prepares ? threads : 1), threads, at));
 }
 
-bool ty_cuda_attend(const Attend *d, void *const *x, char *y, Stream *s) {
+bool ty_cuda_attend(const Attend *d, void *const *x, char *y, Stream *s, const char **err) {
   i64 at[BLOCK_WORDS] = {0};
   const i64 size = ty_dtypes[d->dtype].bytes, bytes = 2 * d->batch * d->n * size;
+  const LibraryResult r = ty_cuda_dnn_attention(d, x, y, s, err);
+  if (r != LIBRARY_NONE) return r == LIBRARY_DONE;
   bind(d, x, y, s, at);
   if (!d->grad) return pass(d, ATTEND_FORWARD, d->n, ATTEND_SIDE, at);
   void *scratch = bytes ? ty_cuda_allocate(bytes) : NULL;

@@ -34,6 +34,18 @@ bool ty_cuda_scale_elements(int dtype, i64 n, double by, void *at, Stream *s) {
   return ty_cuda_find(&key, NULL, &k) && ty_cuda_run(k, &r);
 }
 
+bool ty_cuda_fill_elements(i64 n, float v, void *at, Stream *s) {
+  const Key key = {.kind = OF_FILL, .dtype = T_F32};
+  Kernel *k = NULL;
+  Launch l = {.ni = 1, .dims = {n}};
+  l.strides[0][0] = 1;
+  u64 scalar = 0;
+  memcpy(&scalar, &v, sizeof v);
+  void *const buf[] = {at};
+  const Run r = {.launch = &l, .buf = buf, .scalar = &scalar, .stream = s};
+  return ty_cuda_find(&key, NULL, &k) && ty_cuda_run(k, &r);
+}
+
 /* Bytes in order. As long as a check may fail a kernel copies them, which leaves what is there then. */
 static bool copy_bytes(void *to, const void *from, i64 bytes, Stream *s, const char **err) {
   if (!ty_cuda_checks(s)) return ty_cuda_across(to, from, bytes, err);

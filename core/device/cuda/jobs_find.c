@@ -51,6 +51,19 @@ static Kernel *make_copy(const Key *k) {
   return ty_cuda_make(&u.p);
 }
 
+/* Scalar 0. */
+static Kernel *make_fill(const Key *k) {
+  union {
+    Program p;
+    char room[sizeof(Program) + 2 * sizeof(Instr)];
+  } u = {.p = {.kind = K_MAP, .noperands = 1, .nbody = 2}};
+  const u8 ctype = ty_dtypes[k->dtype].ctype;
+  u.p.operand[0].dtype = k->dtype, u.p.operand[0].write = 1;
+  u.p.body[0] = (Instr){.op = P_SCALAR, .type = ctype, .a = -1, .b = -1, .c = -1, .imm = 0};
+  u.p.body[1] = (Instr){.op = P_STORE, .type = ctype, .a = 0, .b = -1, .c = -1, .imm = 0};
+  return ty_cuda_make(&u.p);
+}
+
 /* Floats times scalar 0. */
 static Kernel *make_scale(const Key *k) {
   union {
@@ -118,6 +131,7 @@ bool ty_cuda_find(const Key *key, CudaCode *code, Kernel **kernel) {
     } else {
       *kernel = f->kernel = key->kind == OF_COPY    ? make_copy(key)
                             : key->kind == OF_SCALE ? make_scale(key)
+                            : key->kind == OF_FILL  ? make_fill(key)
                                                     : make_column(key);
       ok = *kernel != NULL;
     }

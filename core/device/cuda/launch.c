@@ -2,7 +2,8 @@
 ** launch.c -- PTX text to functions, and their launches.
 ** In:  a text with one entry named `kernel`, whose parameter is one block of bytes.  Out: what runs it. Fails where the
 ** driver refuses the text, and when memory runs out; a launch that fails ends the use of the device.
-** TYCHO_CUDA_PTX names a folder into which every text is written that is assembled.
+** TYCHO_CUDA_PTX names a folder into which every text is written that is assembled; TYCHO_DUMP=a prints those of kernels
+** when they are first wanted.
 */
 #include "base/system.h"
 #include "device/cuda/assemble.h"
@@ -22,6 +23,12 @@ static void keep_text(const Text *text) {
   if (!f) return;
   fwrite(text->s, 1, text->n, f);
   fclose(f);
+}
+
+void ty_cuda_show(const Text *text) {
+  const char *letters = getenv("TYCHO_DUMP");
+  if (!text->failed && letters && strcmp(letters, "help") && strchr(letters, 'a'))
+    fprintf(stderr, "-- PTX\n%s", text->s);
 }
 
 static _Thread_local char refused[600]; /* the driver's log, of the thread's last load */
@@ -118,6 +125,7 @@ static bool load_assembled(CudaCode *c, const Text *text) {
 }
 
 bool ty_cuda_load(CudaCode *c, const Text *text) {
+  ty_cuda_show(text);
   return ty_cuda_load_kept(c, text) || ty_cuda_load_new(c, text);
 }
 

@@ -25,6 +25,10 @@ LibraryResult ty_cuda_lt_product(const Gemm *g, const char *a, const char *b, vo
 /* A line, once, where an exact product runs at a small part of what tensor cores give. */
 void ty_cuda_lt_hint(const Gemm *g);
 
+/* --- cudnn.c: ATTEND into y, as attend.c lays it out. */
+LibraryResult ty_cuda_dnn_attention(const Attend *d, void *const *operands, char *y, Stream *s,
+                                    const char **err);
+
 /* --- cufft.c: transforms as FftShape says, but for scales. Of halves that real numbers come from, numbers that stand for themselves
 ** must be real; they are destroyed. FAILED: out of memory. */
 bool ty_cuda_fft_library_takes(const FftShape *f, const void *from, const void *to);

@@ -98,6 +98,7 @@ static Found begin(Kernel *k, const Variant *v, bool wait) {
   Made *m = &k->made[k->n];
   *m = (Made){.v = *v};
   const size_t bytes = text.n;
+  ty_cuda_show(&text);
   Found y = ty_cuda_load_kept(&m->code, &text) ? FOUND : NONE;
   if (y == NONE && !wait && !text.failed && (m->late = ty_assembly_begin(&text))) y = LATER;
   if (y == NONE) {

@@ -13,9 +13,10 @@ typedef enum { ATTEND_FORWARD, ATTEND_PREPARE, ATTEND_QUERIES, ATTEND_KEYS } Att
 
 typedef struct AttendVariant {
   u8 pass, dtype, nlead;
+  u8 operands;                         /* dtype of q, k, v: for ty_ptx_flash half floats too */
   bool causal, mask, bits, drop, fast; /* as in Attend; fast: of f32, for sm_80 and newer */
   u8 features, values;                 /* not 0: by ty_ptx_flash, which has so many, 16 to 128 */
-  bool vectors[2]; /* there: keys, and values, lie in groups of 16 bytes that are aligned */
+  bool vectors[2];                     /* there: keys, and values, lie in aligned groups of four */
 } AttendVariant;
 
 /* The block: i64 throughout, strides in bytes. From LEAD on, for each leading dim: its extent, then the strides of q, k, v,

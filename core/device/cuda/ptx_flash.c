@@ -99,7 +99,7 @@ static void begin_queries(Flash *F, Reg block) {
     for (int i = 0; i < 4; i++) {
       const Reg c = add(F, F->lane_t, 8 * k + 4 * (i / 2));
       E->guard = both(F, there[i % 2], below(F, c, d));
-      F->q[k][i] = ty_ptx_tf32(E, ty_ptx_load(E, T_F32, mad(E, c, cs, line[i % 2])));
+      F->q[k][i] = ty_ptx_tf32(E, ty_ptx_load(E, F->v->operands, mad(E, c, cs, line[i % 2])));
       E->guard = 0;
     }
   for (int i = 0; i < F->nv; i++)
@@ -111,6 +111,25 @@ static void begin_queries(Flash *F, Reg block) {
 }
 
 /* --- keys and values, to shared memory */
+
+/* Four elements that lie side by side, where p holds; else 0. */
+static void load_four(Flash *F, Reg p, Reg at, Reg v[4]) {
+  Ptx *E = &F->E;
+  const int dtype = F->v->operands;
+  const bool half = dtype != T_F32;
+  for (int i = 0; i < 4; i++) {
+    v[i] = ty_ptx_reg(E, half ? REG_16 : REG_32);
+    ty_ptx(E, "mov.~ $, 0", half ? "b16" : "b32", v[i]);
+  }
+  ty_ptx(E, "@$ ld.global.v4.~ {$, $, $, $}, [$]", p, half ? "b16" : "b32", v[0], v[1], v[2], v[3],
+         at);
+  for (int i = 0; i < 4 && half; i++) {
+    const Reg h = v[i];
+    v[i] = real(F);
+    ty_ptx(E, dtype == T_F16 ? "cvt.f32.f16 $, $" : "cvt.u32.u16 $, $", v[i], h);
+    if (dtype == T_BF16) ty_ptx(E, "shl.b32 $, $, 16", v[i], v[i]);
+  }
+}
 
 /* KEYS lines of operand x from `key` on, of 8 `tiles` elements; what is not there is 0. */
 static void bring(Flash *F, int x, bool vectors, int tiles, i32 features, i64 pitch, i64 to,
@@ -126,16 +145,11 @@ static void bring(Flash *F, int x, bool vectors, int tiles, i32 features, i64 pi
     const Reg line = add(F, op(E, "add", key, line0), l), there = below(F, line, m),
               at = mad(E, column, cs, mad(E, line, rs, F->x[x]));
     Reg v[4];
-    for (int i = 0; i < 4; i++) v[i] = real(F);
-    if (vectors) {
-      for (int i = 0; i < 4; i++) ty_ptx(E, "mov.b32 $, 0", v[i]);
-      ty_ptx(E, "@$ ld.global.v4.b32 {$, $, $, $}, [$]", both(F, there, below(F, column, all)),
-             v[0], v[1], v[2], v[3], at);
-    }
+    if (vectors) load_four(F, both(F, there, below(F, column, all)), at, v);
     for (int i = 0; i < 4; i++) {
       const Reg c = add(F, column, i);
       E->guard = both(F, there, below(F, c, all));
-      if (!vectors) v[i] = ty_ptx_load(E, T_F32, i ? mad(E, constant(F, i), cs, at) : at);
+      if (!vectors) v[i] = ty_ptx_load(E, F->v->operands, i ? mad(E, constant(F, i), cs, at) : at);
       E->guard = 0;
       v[i] = ty_ptx_tf32(E, v[i]);
     }

@@ -153,9 +153,13 @@ local function pow_in_place(x, p)
   return x:copy_(power(x, p))
 end
 
---- Attention multiplies queries by the scale before all else, and rounds them. Its gradient does it otherwise.
+--- Attention multiplies queries by the scale before all else, and rounds them. Its gradient does otherwise, and so do
+--- a device's tensor cores.
 local function attend(q, k, v, mask, key, causal, scale, drop)
   if q.requires_grad or k.requires_grad or v.requires_grad then return nil end
+  local half = q.dtype ~= "f32" and q.dtype ~= "f64"
+  if q.device ~= "cpu" and half then return nil end
+  if half then q = q:to "f32" end
   return internals.attend(q * scale, k, v, mask, key, causal, 1, drop)
 end
 

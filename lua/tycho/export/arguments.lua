@@ -127,7 +127,7 @@ function M.resized(args, by_argument, values)
   for i, dims in pairs(by_argument) do
     local shape = args[i].shape
     for dim, size in pairs(dims) do shape[dim] = values[size] end
-    y[i] = ty.ones(shape, { dtype = args[i].dtype }) -- also a place of an index
+    y[i] = ty.ones(shape, { dtype = args[i].dtype, device = args[i].device }) -- also a place of an index
   end
   return y
 end

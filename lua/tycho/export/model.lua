@@ -195,7 +195,10 @@ function Model:parameters(w, d, root)
     local v = s.value
     local path = s.slot <= d.narg and self.names[s.slot] or s.path
     if ty.is_tensor(v) then
-      if v.device ~= "cpu" then refuse(format("argument %s lies on %s", path, v.device)) end
+      if v.device ~= "cpu" then
+        refuse(format("argument %s lies on %s, and what is exported computes on the CPU (move the model and its "
+          .. "arguments with :to \"cpu\")", path, v.device))
+      end
       local i = { name = c_name(path, self.taken), path = path, dtype = v.dtype, shape = v.shape, slot = s.slot }
       if not v:is_contiguous() then refuse(format("argument %s is not contiguous", path)) end
       for dim, size in pairs(self.dynamic[s.slot] or {}) do i.shape[dim] = sizes.size("dim_" .. size) end

@@ -100,7 +100,8 @@ return function(op)
     local function split(x, n) return heads(T(x):to("f32"), n) end
     q, k, v = split(q, a.q_num_heads), split(k, a.kv_num_heads), split(v, a.kv_num_heads)
     local kept = state ~= nil and T(state).dtype or dtype
-    local s = state ~= nil and T(state):to("f32") or ty.zeros(k:size(1), k:size(2), k:size(4), v:size(4))
+    local s = state ~= nil and T(state):to("f32") or ty.zeros({ k:size(1), k:size(2), k:size(4), v:size(4) },
+      { device = k.device })
     decay = decay ~= nil and split(decay, a.kv_num_heads) or nil
     beta = beta ~= nil and split(beta, T(beta):size(3) == a.kv_num_heads and a.kv_num_heads or 1) or nil
     local scale = (a.scale or 0) == 0 and 1 / math.sqrt(k:size(4)) or a.scale
@@ -121,7 +122,8 @@ return function(op)
   op("CausalConvWithState", "activation", function(a, x, w, bias, state)
     x, w = T(x), T(w)
     local reach = w:size(3) - 1
-    local before = state ~= nil and T(state) or ty.zeros({ x:size(1), x:size(2), reach }, { dtype = x.dtype })
+    local before = state ~= nil and T(state) or ty.zeros({ x:size(1), x:size(2), reach },
+      { dtype = x.dtype, device = x.device })
     local whole = ty.cat({ before, x }, 3)
     local y = ty.conv1d(whole, w, bias ~= nil and T(bias) or nil, { groups = x:size(2) })
     if a.activation and a.activation ~= "none" then y = y:silu() end

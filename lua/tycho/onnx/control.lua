@@ -29,7 +29,7 @@ return function(op)
       for k = 1, made do rows[k][turn + 1] = T(out[n + 1 + k]) end
       turn = turn + 1
     end
-    for k = 1, made do carried[n + k] = turn > 0 and ty.stack(rows[k], 1) or ty.zeros(0) end
+    for k = 1, made do carried[n + k] = turn > 0 and ty.stack(rows[k], 1) or ty.zeros(0, values.there()) end
     return unpack(carried, 1, n + made)
   end)
 

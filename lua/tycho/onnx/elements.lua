@@ -176,7 +176,7 @@ return function(op)
   op("ConstantOfShape", "value", function(a, sizes)
     local list = {}
     for i, n in ipairs(values.numbers(sizes)) do list[i] = n end
-    return ty.full(list, a.number, { dtype = a.dtype })
+    return ty.full(list, a.number, values.there(a.dtype))
   end, { check = function(a)
     local v = a.value
     a.number, a.dtype = v and values.number(v) or 0, v and v.dtype or "f32"
@@ -194,8 +194,8 @@ return function(op)
     local dtype = T(start).dtype
     start, limit, step = values.number(start), values.number(limit), values.number(step)
     local n = math.max(0, math.ceil((limit - start) / step))
-    if n == 0 then return ty.zeros({ 0 }, { dtype = dtype }) end
-    return as(ty.arange(n) * step + start, { dtype = dtype })
+    if n == 0 then return ty.zeros({ 0 }, values.there(dtype)) end
+    return as(ty.arange(n, values.there()) * step + start, { dtype = dtype })
   end)
 
   ------------------------------------------------------------------------------------------------------------ random

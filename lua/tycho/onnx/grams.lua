@@ -4,7 +4,6 @@ local ty = require "tycho"
 local values = require "tycho.onnx.values"
 
 local T, min, max = values.tensor, math.min, math.max
-local i64 = { dtype = "i64" }
 
 --- The known runs by length: {numbers = of all, one after the other, indices = which run of the pool each is}.
 local function pool_of(a)
@@ -26,7 +25,7 @@ end
 local function counted(x, n, step, runs)
   local places = x:size(2) - step * (n - 1)
   if places < 1 then return nil end
-  local known, hits = ty.tensor(runs.numbers, i64):reshape(-1, n), nil
+  local known, hits = ty.tensor(runs.numbers, values.there "i64"):reshape(-1, n), nil
   for k = 1, n do
     local same = x:narrow(2, 1 + step * (k - 1), places):unsqueeze(3):eq(known:select(2, k))
     hits = hits and hits:logical_and(same) or same
@@ -41,13 +40,13 @@ return function(op)
       x = T(x):to "i64"
       local rows, size = x.ndim == 2 and x or x:reshape(1, -1), 0
       for _, at in ipairs(a.ngram_indexes) do size = max(size, at + 1) end
-      local y = ty.zeros({ rows:size(1), size }, i64)
+      local y = ty.zeros({ rows:size(1), size }, values.there "i64")
       for n, runs in pairs(pool_of(a)) do
         local places = {}
         for i, index in ipairs(runs.indices) do places[i] = a.ngram_indexes[index] + 1 end
         for step = 1, n == 1 and 1 or a.max_skip_count + 1 do -- a single one has no places between
           local hits = counted(rows, n, step, runs)
-          if hits then y = y:index_add(2, ty.tensor(places, i64), hits) end
+          if hits then y = y:index_add(2, ty.tensor(places, values.there "i64"), hits) end
         end
       end
       if a.mode == "IDF" then y = y:clamp(nil, 1) end
@@ -56,7 +55,7 @@ return function(op)
         local list = {}
         for i = 1, size do list[i] = 1 end
         for i, at in ipairs(a.ngram_indexes) do list[at + 1] = a.weights[i] or 1 end
-        y = y * ty.tensor(list)
+        y = y * ty.tensor(list, values.there())
       end
       return x.ndim == 2 and y or y:squeeze(1)
     end, { check = function(a)

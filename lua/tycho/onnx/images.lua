@@ -72,7 +72,7 @@ return function(op)
   local function vector(list, x, d, dtype)
     local sizes = {}
     for k = 1, x.ndim do sizes[k] = k == d and #list or 1 end
-    return ty.tensor(list, { dtype = dtype }):reshape(sizes)
+    return ty.tensor(list, { dtype = dtype, device = x.device }):reshape(sizes)
   end
 
   local function resize_dim(a, x, d, m, s, first, last)
@@ -232,7 +232,8 @@ return function(op)
         local cl, ch, vl, vh = line(x1, bw, width, sw, w)
         local picture = x[which[r] + 1]
         local function part(rows, columns, u, v)
-          local weight = ty.tensor(u, { dtype = x.dtype }):unsqueeze(2) * ty.tensor(v, { dtype = x.dtype }):unsqueeze(1)
+          local like = { dtype = x.dtype, device = x.device }
+          local weight = ty.tensor(u, like):unsqueeze(2) * ty.tensor(v, like):unsqueeze(1)
           return picture:index_select(2, rows):index_select(3, columns) * weight
         end
         local p, q = part(rl, cl, ul, vl), part(rl, ch, ul, vh)
@@ -257,7 +258,8 @@ return function(op)
   --- Which of n places lie in each of so many bins of boxes from `first` to `last`: [boxes, bins, n].
   local function bins_of(first, last, bins, n)
     local span = (last - first + 1):clamp(1)
-    local bin, place = ty.arange(bins, { dtype = span.dtype }), ty.arange(n, { dtype = span.dtype })
+    local like = { dtype = span.dtype, device = span.device }
+    local bin, place = ty.arange(bins, like), ty.arange(n, like)
     local from = (bin * span:unsqueeze(2) / bins):floor() + first:unsqueeze(2)
     local to = ((bin + 1) * span:unsqueeze(2) / bins):ceil() + first:unsqueeze(2)
     return place:ge(from:unsqueeze(3)):logical_and(place:lt(to:unsqueeze(3)))
@@ -301,7 +303,7 @@ return function(op)
     if not image then fail("ImageDecoder", "%s", why) end
     if format == "BGR" then image = image:flip(1) end
     if format == "Grayscale" then -- ITU-R 601-2, in 2^-16
-      local share = ty.tensor({ 19595, 38470, 7471 }, { dtype = "i32" }):reshape(3, 1, 1)
+      local share = ty.tensor({ 19595, 38470, 7471 }, { dtype = "i32", device = "cpu" }):reshape(3, 1, 1)
       image = ((image:to("i32") * share):sum(1, true) + 32768):rshift(16):to "u8"
     end
     return image:permute(2, 3, 1)

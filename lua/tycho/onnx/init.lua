@@ -55,6 +55,16 @@ local function as_input(v)
   return list
 end
 
+--- Where a call computes: where the first tensor that it is given lies, else the model's first part; nil: the default.
+local function device_of(parts, given, n)
+  for i = 1, n do
+    if ty.is_tensor(given[i]) then return given[i].device end
+  end
+  for _, part in pairs(parts) do
+    if ty.is_tensor(part) then return part.device end
+  end
+end
+
 --- What runs a model: a function of its own, since what is compiled of one model is nothing to another. numbers: places
 --- of inputs that decide about what runs; optional: names of inputs that may be missing.
 local function forward_of(p, known, optional, numbers)
@@ -89,6 +99,7 @@ local function forward_of(p, known, optional, numbers)
         given[i] = values.host(v.dtype, { number }, 0)
       end
     end
+    values.device = device_of(self.parts, given, #names)
     local results = { p.run(self.parts, nil, unpack(given, 1, #names)) }
     for i = 1, #results_of do results[i] = as_value(results[i]) end
     if not named then return unpack(results, 1, #results_of) end

@@ -94,7 +94,7 @@ return function(op)
     past, update = T(past), T(update)
     local d = dim_of(past, a.axis or -2)
     local n, batch = update:size(d), past:size(1)
-    local start = indices ~= nil and T(indices):to("i64") or ty.zeros({ batch }, { dtype = "i64" })
+    local start = indices ~= nil and T(indices):to("i64") or ty.zeros({ batch }, values.there "i64")
     local at = start:unsqueeze(2) + values.places(n):unsqueeze(1)
     if a.mode == "circular" then at = at:remainder(past:size(d)) end
     at = at + 1
@@ -140,7 +140,7 @@ return function(op)
     local dim = a.axis and dim_of(x, a.axis)
     local y, at, counts = x:unique { dim = dim, sorted = a.sorted ~= 0, counts = true }
     local back = at:reshape(-1)
-    local first = ty.full({ counts:size(1) }, back:numel(), { dtype = "i64" })
+    local first = ty.full({ counts:size(1) }, back:numel(), { dtype = "i64", device = counts.device })
     first = first:scatter_reduce(1, back, values.places(back:numel()), "amin")
     return y, first, back - 1, counts
   end)
@@ -180,7 +180,7 @@ return function(op)
         end
       end
     end
-    return #out > 0 and ty.tensor(out, { dtype = "i64" }) or ty.zeros({ 0, 3 }, { dtype = "i64" })
+    return #out > 0 and ty.tensor(out, values.there "i64") or ty.zeros({ 0, 3 }, values.there "i64")
   end)
 
 end

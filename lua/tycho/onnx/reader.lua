@@ -86,13 +86,14 @@ return function(C)
     for _, d in ipairs(sizes) do n = n * d end
     local at = places
     if places.ndim == 2 then
-      at = ty.zeros({ places:size(1) }, { dtype = "i64" })
+      at = ty.zeros({ places:size(1) }, { dtype = "i64", device = places.device })
       for d, size in ipairs(sizes) do at = at * size + places[{ {}, d }] end
     end
     for _, p in ipairs(values.numbers(at)) do
       if p < 0 or p >= n then return nil, "a place of it is out of range" end
     end
-    return ty.zeros({ n }, { dtype = elements.dtype }):scatter(1, at + 1, elements):reshape(sizes)
+    local y = ty.zeros({ n }, { dtype = elements.dtype, device = elements.device })
+    return y:scatter(1, at + 1, elements):reshape(sizes)
   end
 
   --- What a type says, for people: "float[batch, 3]".

@@ -45,7 +45,7 @@ return function(op)
     local steps, batch, directions = x:size(1), x:size(2), w:size(1)
     local hidden = r:size(3)
     local sequences, last_h, last_c = {}, {}, {}
-    local zeros = ty.zeros({ batch, hidden }, { dtype = x.dtype })
+    local zeros = ty.zeros({ batch, hidden }, { dtype = x.dtype, device = x.device })
     if h0 ~= nil then h0 = a.layout == 1 and T(h0):transpose(1, 2) or T(h0) end
     if c0 ~= nil then c0 = a.layout == 1 and T(c0):transpose(1, 2) or T(c0) end
     if lengths ~= nil then lengths = T(lengths):reshape(batch, 1) end

@@ -14,7 +14,7 @@ return function(op)
       local row = schema.types[a.output_datatype or 1]
       local list, period = {}, a.periodic == 0 and n - 1 or n
       for i = 0, n - 1 do list[i + 1] = f(2 * pi * i / period) end
-      return ty.tensor(list, { dtype = row[1] })
+      return ty.tensor(list, values.there(row[1]))
     end)
   end
   window("HannWindow", function(t) return 0.5 - 0.5 * math.cos(t) end)
@@ -87,6 +87,6 @@ return function(op)
         rows[f + 1][i + 1] = w
       end
     end
-    return ty.tensor(rows, { dtype = schema.types[a.output_datatype or 1][1] })
+    return ty.tensor(rows, values.there(schema.types[a.output_datatype or 1][1]))
   end)
 end

@@ -21,14 +21,19 @@ ty.internals.grad.inline[host] = true -- it writes to what it is given: captures
 local function is_host(v) return type(v) == "table" and v.host == true end
 M.is_host = is_host
 
+--- Options of a tensor that a node makes: it lies where the model's call computes (M.device).
+local function there(dtype) return { dtype = dtype, device = M.device } end
+M.there = there
+ty.internals.grad.inline[there] = true
+
 --- A value as a tensor.
 local function tensor(v)
   if not is_host(v) then return v end
-  if v.rank == 0 then return ty.full({}, v[1], { dtype = v.dtype }) end
-  if #v == 0 then return ty.zeros({ 0 }, { dtype = v.dtype }) end
+  if v.rank == 0 then return ty.full({}, v[1], there(v.dtype)) end
+  if #v == 0 then return ty.zeros({ 0 }, there(v.dtype)) end
   local numbers = {}
   for i = 1, #v do numbers[i] = v[i] end
-  local t = ty.tensor(numbers, { dtype = v.dtype })
+  local t = ty.tensor(numbers, there(v.dtype))
   return v.columns and t:reshape(-1, v.columns) or t
 end
 M.tensor = tensor
@@ -65,8 +70,8 @@ end
 
 --- A tensor of f32 numbers; rank 0 or 1.
 function M.floats(list, rank)
-  if rank == 0 then return ty.full({}, list[1]) end
-  return #list > 0 and ty.tensor(list) or ty.zeros(0)
+  if rank == 0 then return ty.full({}, list[1], there()) end
+  return #list > 0 and ty.tensor(list, there()) or ty.zeros(0, there())
 end
 
 --- A dim of x, counted from 0 or from the end, as one from 1.
@@ -86,7 +91,7 @@ function M.matrix(x, axis)
 end
 
 --- The positions 0 to n - 1.
-function M.places(n) return ty.arange(0, n, 1, { dtype = "i64" }) end
+function M.places(n) return ty.arange(0, n, 1, there "i64") end
 
 ---------------------------------------------------------------------------------------------- operations on the host
 

@@ -224,7 +224,8 @@ return function(op)
     end
     local total = 1
     for _, s in ipairs(inferred) do total = total * s end
-    local y = ty.zeros({ total }, { dtype = x.dtype }):scatter(1, index:reshape(-1) + 1, x:reshape(-1))
+    local y = ty.zeros({ total }, { dtype = x.dtype, device = x.device })
+    y = y:scatter(1, index:reshape(-1) + 1, x:reshape(-1))
     y = y:reshape(inferred)
     if shape == nil then return y end
     local want, around = values.numbers(shape), {}
@@ -268,7 +269,7 @@ return function(op)
     end
     local src = x:reshape(batch, channels, -1)
     local index = (at:reshape(-1) + 1):expand(src.shape)
-    local y = ty.zeros({ batch, channels, volume }, { dtype = x.dtype }):scatter_add(3, index, src)
+    local y = ty.zeros({ batch, channels, volume }, { dtype = x.dtype, device = x.device }):scatter_add(3, index, src)
     local full = { batch, channels }
     for i = 1, n do full[i + 2] = whole[i] end
     y = y:reshape(full)

@@ -12,6 +12,16 @@ return function(ty, M, check)
   local AveragedModel = nn.class "AveragedModel"
   M.AveragedModel = AveragedModel
 
+  --- Tensors of a model by name: its parameters and, where asked for, buffers of floats.
+  local function tensors(m, buffers)
+    local list = {}
+    for name, p in m:named_parameters() do list[name] = p end
+    for name, b in m:named_buffers() do
+      if buffers then list[name] = b end
+    end
+    return list
+  end
+
   --- optim.AveragedModel(model, {decay, use_buffers = false}): a copy of the model, whose parameters are the means of
   --- the model's at each update_parameters(model) (SWA, Izmailov and others 2018, arXiv:1803.05407), or with decay
   --- running means in which a new one has the share 1 - decay (EMA). Buffers are copied, or averaged too.
@@ -29,22 +39,13 @@ return function(ty, M, check)
       check.fail(who, "option decay must be in 0..1, got %.14g", opts.decay)
     end
     self.module, self.decay, self.use_buffers = nn._copied(model), opts.decay or false, opts.use_buffers or false
-    self.n_averaged = ty.tensor(0, { dtype = "i64" })
+    local _, tensor = next(tensors(model, true)) -- the count lies where they do
+    self.n_averaged = ty.tensor(0, { dtype = "i64", device = tensor and tensor.device })
   end
 
   function AveragedModel:forward(...) return self.module(...) end
 
   function AveragedModel:describe() return self.decay and ("decay = %g"):format(self.decay) or "" end
-
-  --- Tensors of a model by name: its parameters and, where asked for, buffers of floats.
-  local function tensors(m, buffers)
-    local list = {}
-    for name, p in m:named_parameters() do list[name] = p end
-    for name, b in m:named_buffers() do
-      if buffers then list[name] = b end
-    end
-    return list
-  end
 
   local function update(self, model, first, share)
     local theirs = tensors(model, true)
@@ -53,8 +54,8 @@ return function(ty, M, check)
       local new = theirs[name]
       if new == nil then check.fail("update_parameters", "the model has no %s", name) end
       if averaged[name] and own.dtype:find("f", 1, true) then
-        local moved = own + (new - own) * share:to(own)
-        own:copy_(ty.where(first, new, moved))
+        local moved = own + (new:to(own.device) - own) * share:to(own)
+        own:copy_(ty.where(first:to(own.device), new:to(own.device), moved))
       else
         own:copy_(new)
       end
