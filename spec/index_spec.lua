@@ -232,12 +232,12 @@ describe("several index tensors in one key", function()
   end)
 
   it("may be a mask without dims, which takes all once, or never", function()
-    local yes, no, x = ty.tensor(1):gt(0), ty.tensor(1):lt(0), ty.arange(6):reshape(2, 3)
+    local yes, no, y = ty.tensor(1):gt(0), ty.tensor(1):lt(0), ty.arange(6):reshape(2, 3)
     local get = ty.compile(function(v, m) return v[m] end)
     for _ = 1, 3 do
       for _, read in ipairs { get, function(v, m) return v[m] end } do
-        H.same(x:unsqueeze(1), read(x, yes))
-        assert.same({ 0, 2, 3 }, read(x, no).shape)
+        H.same(y:unsqueeze(1), read(y, yes))
+        assert.same({ 0, 2, 3 }, read(y, no).shape)
         H.same(ty.tensor { 3 }, read(ty.tensor(3), yes))
         assert.same({ 0 }, read(ty.tensor(3), no).shape)
       end
