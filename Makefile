@@ -137,7 +137,7 @@ SELDOM  := compile/lower_value device/cpu/x64_ops lua/lua_export lua/lua_linalg 
   lua/lua_capture lua/lua_range lua/lua_profile lua/lua_print lua/lua_account lua/lua_settings lua/lua_open device/cpu/x64_body \
   device/cpu/x64_asm engine/dump engine/shape_range engine/range_tape engine/range_decided engine/traced_plan lua/lua_random \
   record/vmap record/capture record/grad_attend device/cpu/fft_plan device/cpu/x64 device/cpu/blas engine/compile engine/remade \
-  engine/replace_graph lua/lua_vmap lua/lua_loop lua/lua_places lua/lua_index
+  engine/replace_graph lua/lua_vmap lua/lua_loop lua/lua_places lua/lua_index lua/lua_probe lua/lua_recorded lua/lua_signal
 $(SELDOM:%=$(B)/obj/%.o): override CFLAGS += -Os
 
 $(B)/tycho/core.so: $(OBJ) | $(B)/tycho

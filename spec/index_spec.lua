@@ -299,6 +299,209 @@ describe("several index tensors in one key", function()
   end)
 end)
 
+--- Layouts whose dims do not all merge, of sizes 3, 4, 5; and what an element of them is.
+local function layouts()
+  local dense = ty.arange(0, 60):reshape(3, 4, 5)
+  return { dense:clone(), ty.arange(0, 60):reshape(5, 3, 4):permute(2, 3, 1),
+    ty.arange(0, 480):reshape(6, 8, 10)[{ { -1, 1, -2 }, { 1, 8, 2 }, { 2, 6 } }],
+    ty.arange(0, 12):reshape(3, 4, 1):expand(3, 4, 5), ty.arange(0, 180):reshape(3, 3, 4, 5)[2],
+    ty.arange(0, 120):reshape(3, 4, 10)[{ {}, {}, { 10, 1, -2 } }] }
+end
+
+describe("keys with index tensors, by layout,", function()
+  local function at(list) return ty.tensor(list, i64) end
+  local i, j, k = { 1, 3, 3, 1 }, { 4, 1, 1, 4 }, { 5, 2, 2, 5 }
+  local every3, every4, every5 = { 1, 2, 3 }, { 1, 2, 3, 4 }, { 1, 2, 3, 4, 5 }
+  --- Each: the key; the elements that it names, in order, as lists of three; the sizes.
+  local cases = {}
+  local function case(key, sizes, ...)
+    local elements, loops = {}, { ... }
+    local function go(n, chosen)
+      if n > #loops then
+        elements[#elements + 1] = { chosen.i, chosen.j, chosen.k }
+        return
+      end
+      for m = 1, #loops[n][1] do
+        for d, name in ipairs(loops[n][2]) do chosen[name] = loops[n][d == 1 and 1 or d + 1][m] end
+        go(n + 1, chosen)
+      end
+    end
+    go(1, {})
+    cases[#cases + 1] = { key = key, sizes = sizes, elements = elements }
+  end
+  case({ at(i), {}, at(k) }, { 4, 4 }, { i, { "i", "k" }, k }, { every4, { "j" } })
+  case({ at(i), at(j) }, { 4, 5 }, { i, { "i", "j" }, j }, { every5, { "k" } })
+  case({ {}, at(j), at(k) }, { 3, 4 }, { every3, { "i" } }, { j, { "j", "k" }, k })
+  case({ at(i), at(j), at(k) }, { 4 }, { i, { "i", "j", "k" }, j, k })
+  case({ {}, {}, at(k) }, { 3, 4, 4 }, { every3, { "i" } }, { every4, { "j" } }, { k, { "k" } })
+  local plane = ty.zeros(3, 4):to "bool" -- elements (1, 4), (3, 1), (3, 3)
+  plane[{ at { 1, 3, 3 }, at { 4, 1, 3 } }] = true
+  case({ plane, at { 5, 2, 2 } }, { 3 }, { { 1, 3, 3 }, { "i", "j", "k" }, { 4, 1, 3 }, { 5, 2, 2 } })
+  case({ plane }, { 3, 5 }, { { 1, 3, 3 }, { "i", "j" }, { 4, 1, 3 } }, { every5, { "k" } })
+  case({ 2, at(j) }, { 4, 5 }, { { 2 }, { "i" } }, { j, { "j" } }, { every5, { "k" } })
+  case({ { 1, 2 }, at(j), { 5, 1, -2 } }, { 2, 4, 3 }, { { 1, 2 }, { "i" } }, { j, { "j" } }, { { 5, 3, 1 }, { "k" } })
+
+  it("read the elements that nested loops do", function()
+    for _, c in ipairs(cases) do
+      local f = ty.compile(function(x) return x[c.key] end)
+      for _, x in ipairs(layouts()) do
+        local want = {}
+        for n, e in ipairs(c.elements) do want[n] = x:get(e[1], e[2], e[3]) end
+        for _, read in ipairs { function(t) return t[c.key] end, f } do
+          for _ = 1, 3 do
+            local y = read(x)
+            assert.same(c.sizes, y.shape)
+            assert.same(want, H.list(y))
+          end
+        end
+      end
+    end
+  end)
+
+  it("write the elements that nested loops do, the last of equal ones, and none beside", function()
+    for number, c in ipairs(cases) do
+      local function write(t, v) t[c.key] = v end
+      for round, fn in ipairs { write, ty.compile(write) } do
+        for turn = 1, 3 do
+          for l, x in ipairs(layouts()) do
+            if l ~= 4 then -- whose elements share memory
+              local want, v = x:clone(), ty.arange(0, #c.elements):reshape(c.sizes) + turn
+              for n, e in ipairs(c.elements) do want:set(e[1], e[2], e[3], n - 1 + turn) end
+              local seen, past = x:transpose(1, 2), x * 1
+              fn(x, v)
+              assert.same(H.list(want), H.list(x), number .. " " .. l .. " " .. round)
+              H.same(x:transpose(1, 2), seen)
+              H.same(past, layouts()[l])
+            end
+          end
+        end
+      end
+    end
+  end)
+
+  it("leave what lies beside a view as it is", function()
+    for _, c in ipairs(cases) do
+      local all = ty.arange(0, 180):reshape(3, 3, 4, 5)
+      local want = all:clone()
+      for n, e in ipairs(c.elements) do want:set(2, e[1], e[2], e[3], -n) end
+      all[2][c.key] = -(ty.arange(0, #c.elements) + 1):reshape(c.sizes)
+      H.same(want, all)
+    end
+  end)
+
+  it("have gradients that add up where an element is read twice, and go to the last where it is written", function()
+    for _, c in ipairs(cases) do
+      local weights, adds, last = ty.arange(0, #c.elements):reshape(c.sizes) + 1, ty.zeros(3, 4, 5), ty.zeros(3, 4, 5)
+      for n, e in ipairs(c.elements) do
+        adds:set(e[1], e[2], e[3], adds:get(e[1], e[2], e[3]) + n)
+        last:set(e[1], e[2], e[3], n)
+      end
+      local to_value = {}
+      for n, e in ipairs(c.elements) do to_value[n] = last:get(e[1], e[2], e[3]) == n and 2 or 0 end
+      local function reads(w) return (w:permute(2, 3, 1)[c.key] * weights):sum() end
+      local function writes(w, v)
+        local t = w:permute(2, 3, 1):clone():permute(3, 1, 2):contiguous():permute(2, 3, 1)
+        t[c.key] = v
+        return (t * 2):sum()
+      end
+      for _, f in ipairs { reads, ty.compile(reads) } do
+        for _ = 1, 2 do
+          local w = ty.ones(5, 3, 4):requires_grad_()
+          f(w):backward()
+          H.same(adds, w.grad:permute(2, 3, 1))
+        end
+      end
+      for _, f in ipairs { writes, ty.compile(writes) } do
+        for _ = 1, 2 do
+          local w, v = ty.ones(5, 3, 4):requires_grad_(), ty.ones(c.sizes):requires_grad_()
+          f(w, v):backward()
+          H.same(last:eq(0):to "f32" * 2, w.grad:permute(2, 3, 1))
+          assert.same(to_value, H.list(v.grad))
+        end
+      end
+    end
+  end)
+
+  it("cost what they name, not what there is", function()
+    local best = function(fn)
+      local least = math.huge
+      for n = 1, 15 do
+        local began = os.clock()
+        fn(n)
+        least = math.min(least, os.clock() - began)
+      end
+      return least * 1e6
+    end
+    local two, one = at { 5, 17 }, at { 1 }
+    local function forms(x)
+      local line = x:reshape(-1)
+      local compiled = ty.compile(function(t) t[{ two, two }] = 1 end)
+      return { function(n) x[1][two] = n end, function(n) line[two] = n end, function() line[two] = 1 end,
+        function(n) x[1][{ two, two }] = n end,
+        function(n) x[{ one, two, two }] = n end, function() compiled(x[1]) end, function(n) line:scatter_(1, two, n) end,
+        function() line:index_fill_(1, two, 1) end, function() return x[{ one, {}, two }][{ {}, 1 }] end,
+        function() return x:permute(3, 1, 2)[{ two, {}, two }] end,
+        function() return x[1]:expand(2, x:size(2), x:size(3))[{ one, two }] end }
+    end
+    local small, large = forms(ty.zeros(2, 32, 64)), forms(ty.zeros(2, 32, 524288)) -- 16 KB, 128 MB
+    for n, form in ipairs(large) do
+      local a, b = best(small[n]), best(form)
+      assert.truthy(b < 20 * a + 300, ("form %d: %.1f and %.1f microseconds"):format(n, a, b))
+    end
+  end)
+
+  it("name dim and place of what is out of range, with one index tensor as with several", function()
+    local x = ty.zeros(3, 4, 5)
+    local bad = at { { 1, 2 }, { 9, 1 } }
+    for _, read in ipairs { function(t, b) return t[b] end, ty.compile(function(t, b) return t[b] end) } do
+      for _ = 1, 3 do assert.equal("index (dim 1): index 9 at (2, 1) is out of range 1..3", H.raises(read, x, bad)) end
+    end
+    assert.equal("index (dim 3): index 9 at (2, 1) is out of range 1..5", H.raises(function() return x[{ {}, 2, bad }] end))
+    assert.equal("assign (dim 2): index 9 at (2, 1) is out of range 1..4", H.raises(function() x[{ {}, bad }] = 1 end))
+    assert.equal(0, x:sum():item())
+  end)
+
+  it("are looked at where the result is empty", function()
+    local bad, good = at { 1, 9 }, at { 1, 3 }
+    local forms = { function(t, b) return t[b] end, function(t, b) return t[{ b, {} }] end, function(t, b) t[b] = 1 end,
+      function(t, b) return t:index_select(1, b) end, function(t, b) return t:take(b, 1) end,
+      function(t, b) return t:index_fill(1, b, 1) end,
+      function(t, b) return t:index_add(1, b, ty.zeros(2, 0)) end, function(t, b) return t:index_copy(1, b, ty.zeros(2, 0)) end }
+    for n, form in ipairs(forms) do
+      for _, f in ipairs { form, ty.compile(form) } do
+        for _ = 1, 3 do
+          f(ty.zeros(3, 0), good)
+          assert.match("index 9 at %(2%) is out of range 1%.%.3", H.raises(f, ty.zeros(3, 0), bad), n)
+        end
+      end
+    end
+    assert.same({ 0, 0 }, ty.zeros(3, 0)[at {}].shape)
+  end)
+
+  it("take lists of truth values as masks, and none of both kinds", function()
+    local x = ty.arange(0, 12):reshape(3, 4)
+    H.same(x[{ ty.tensor { true, false, true } }], x[{ { true, false, true } }])
+    H.same(x[{ ty.tensor { true, false, true } }], x[{ { { true, false, true } } }])
+    H.same(x[{ {}, ty.tensor { false, true, true, false } }], x[{ {}, { false, true, true, false } }])
+    x[{ { false, false, true }, 1 }] = -1
+    assert.equal(-1, x:get(3, 1))
+    for _, list in ipairs { { { 1, true } }, { true, 1, 2 } } do
+      assert.equal("index: a list holds places, or truth values as a mask does, not both", H.raises(function() return x[{ list }] end))
+    end
+    assert.match("^index: a mask bool%[2%] does not fit, dim 1 has 3 places", H.raises(function() return x[{ { true, false } }] end))
+    assert.match("^index_select: the index must be of integers", H.raises(x.index_select, x, 1, { true, false, true }))
+  end)
+
+  it("say in their own words what does not fit", function()
+    local y, z = ty.zeros(3, 3), ty.complex(ty.ones(3, 3), ty.ones(3, 3))
+    local text = "assign: complex numbers do not go into f32 (take :real(), :imag() or :abs())"
+    assert.equal(text, H.raises(function() y[{ at { 1, 2 }, at { 1, 2 } }] = z[{ 1, { 1, 2 } }] end))
+    assert.equal(text, H.raises(function() y[y:eq(0)] = z[1] end))
+    assert.equal("index: the key stands for 3 dims, f32[3,3] has 2", H.raises(function() return y[{ y:eq(0), 1 }] end))
+    assert.match("^data: not for complex numbers", H.raises(z.data, z))
+  end)
+end)
+
 describe("one position out of range among many", function()
   for _, dtype in ipairs { "u8", "i8", "i16", "i32", "i64" } do
     it("is found wherever it stands: " .. dtype, function()
