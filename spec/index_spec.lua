@@ -232,12 +232,12 @@ describe("several index tensors in one key", function()
   end)
 
   it("may be a mask without dims, which takes all once, or never", function()
-    local yes, no, y = ty.tensor(1):gt(0), ty.tensor(1):lt(0), ty.arange(6):reshape(2, 3)
+    local yes, no, t = ty.tensor(1):gt(0), ty.tensor(1):lt(0), ty.arange(6):reshape(2, 3)
     local get = ty.compile(function(v, m) return v[m] end)
     for _ = 1, 3 do
       for _, read in ipairs { get, function(v, m) return v[m] end } do
-        H.same(y:unsqueeze(1), read(y, yes))
-        assert.same({ 0, 2, 3 }, read(y, no).shape)
+        H.same(t:unsqueeze(1), read(t, yes))
+        assert.same({ 0, 2, 3 }, read(t, no).shape)
         H.same(ty.tensor { 3 }, read(ty.tensor(3), yes))
         assert.same({ 0 }, read(ty.tensor(3), no).shape)
       end
@@ -305,7 +305,8 @@ local function layouts()
   return { dense:clone(), ty.arange(0, 60):reshape(5, 3, 4):permute(2, 3, 1),
     ty.arange(0, 480):reshape(6, 8, 10)[{ { -1, 1, -2 }, { 1, 8, 2 }, { 2, 6 } }],
     ty.arange(0, 12):reshape(3, 4, 1):expand(3, 4, 5), ty.arange(0, 180):reshape(3, 3, 4, 5)[2],
-    ty.arange(0, 120):reshape(3, 4, 10)[{ {}, {}, { 10, 1, -2 } }] }
+    ty.arange(0, 120):reshape(3, 4, 10)[{ {}, {}, { 10, 1, -2 } }],
+    ty.arange(0, 120):reshape(5, 4, 6)[{ { 1, 3 }, {}, { 1, 5 } }] }
 end
 
 describe("keys with index tensors, by layout,", function()
