@@ -23,7 +23,6 @@
 
 enum { OLDEST = 91002, HEADS_MOST = 65535, FEATURES_MOST = 128, QUERIES_LEAST = 16, ALIGNED = 16 };
 
-DnnCalls ty_cuda_dnn;
 static const char *(*status_string)(int status);
 static void (*last_error)(char *text, size_t n);
 static bool present;
@@ -42,12 +41,7 @@ static bool take(void *library) {
   void *p;
   if (!(p = ty_library_symbol(library, "cudnnGetVersion"))) return false;
   memcpy(&version, &p, sizeof p);
-  if (version() < OLDEST) return false;
-#define _(field, symbol, args) \
-  if (!(p = ty_library_symbol(library, symbol))) return false; \
-  memcpy(&ty_cuda_dnn.field, &p, sizeof p);
-  DNN_CALLS(_)
-#undef _
+  if (version() < OLDEST || !ty_cuda_dnn_take(library)) return false;
   if (!(p = ty_library_symbol(library, "cudnnGetErrorString"))) return false;
   memcpy(&status_string, &p, sizeof p);
   if (!(p = ty_library_symbol(library, "cudnnGetLastErrorString"))) return false;
