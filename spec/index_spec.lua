@@ -380,6 +380,17 @@ describe("keys with index tensors, by layout,", function()
     end
   end)
 
+  it("write to memory whose address is known", function()
+    for _ = 1, 3 do
+      local x = ty.arange(0, 12):reshape(3, 4)
+      if x.device ~= "cpu" then return end
+      local p = x:data()
+      x[{ at { 1, 3 }, at { 2, 4 } }] = -1
+      x:scatter_(1, at { { 2 } }, -2)
+      assert.same({ -1, -1, -2 }, { p[1], p[11], p[4] })
+    end
+  end)
+
   it("leave what lies beside a view as it is", function()
     for _, c in ipairs(cases) do
       local all = ty.arange(0, 180):reshape(3, 3, 4, 5)

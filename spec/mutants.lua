@@ -334,7 +334,7 @@ local M = {
   { file = "core/lua/lua_places.c", what = "a mask of several dims that do not merge is one line",
     from = "step[first - 1] == step[first] * dims[first];)", to = "true;)" },
   { file = "core/lua/lua_places.c", what = "a write by index tensors makes a tensor of its own",
-    from = "ty_needs_grad(src) ? NULL : ty_lazy_join(S)", to = "ty_needs_grad(src) ? NULL : NULL" },
+    from = "ty_needs_grad(src) ? NULL : ty_lazy_join(S, dst->st)", to = "ty_needs_grad(src) ? NULL : NULL" },
   { file = "core/engine/compile.c", what = "a scatter is taken to need the time of all that it is written to",
     from = "s->noperands - places", to = "s->noperands - (places && false)" },
   { file = "core/lua/lua_view.c", what = "an index is not looked at where the result is empty",

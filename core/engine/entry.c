@@ -267,8 +267,9 @@ void ty_lazy_close(State *S, Lazy *z) {
 /* --- operations that are one plan */
 
 /* Its thread is none of Lua's: a hook that comes while the plan runs finds operations computed one by one. */
-Lazy *ty_lazy_join(State *S) {
+Lazy *ty_lazy_join(State *S, const Storage *written) {
   if (S->open || S->capture || S->level) return NULL;
+  if (written && written->buf && written->buf->exposed) return NULL; /* it is written at once */
   Lazy *z = ty_lazy_open(S, &(Lazy){.thread = S, .pinned = S});
   if (z) z->open->body = true;
   return z;

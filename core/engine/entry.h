@@ -194,7 +194,7 @@ Lazy *ty_lazy_open(State *S, const Lazy *like);
 void ty_lazy_close(State *S, Lazy *z);
 /* What is recorded between these two is cut once, into one plan; NULL: it is so already, or cannot be. No Lua code runs
 ** meanwhile. joined: ok, whether all was recorded; `written`, or NULL, is as it was where the plan fails. */
-Lazy *ty_lazy_join(State *S);
+Lazy *ty_lazy_join(State *S, const Storage *written);
 bool ty_lazy_joined(State *S, Lazy *z, bool ok, Storage *written);
 void ty_lazy_abandon(State *S, Lazy *z); /* the same without the cut */
 

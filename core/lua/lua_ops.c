@@ -356,7 +356,7 @@ static const Tensor *scatter_source(lua_State *L, State *S, const char *who, con
 
 static bool record_scatter_in_place(State *S, const char *who, int op, const Tensor *x, int dim,
                                     const Tensor *index, const Tensor *src) {
-  Lazy *z = ty_needs_grad(x) || ty_needs_grad(src) ? NULL : ty_lazy_join(S);
+  Lazy *z = ty_needs_grad(x) || ty_needs_grad(src) ? NULL : ty_lazy_join(S, x->st);
   Tensor y = {0};
   bool ok = ty_record_scatter(S, who, op, x, dim, index, 1, src, &y);
   ok = ok && ty_remade_assign(S, who, x, &(Given){.kind = O_TENSOR, .t = &y, .dies = true});

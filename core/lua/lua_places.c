@@ -278,7 +278,7 @@ static Type find_line(lua_State *L, State *S, const Tensor *x, Key *k, const Gat
 
 static bool read_line(State *S, const Key *k, const Gathering *g, const Line *l, const Type *line,
                       Tensor *y) {
-  Lazy *z = ty_lazy_join(S);
+  Lazy *z = ty_lazy_join(S, NULL);
   Tensor index = {0};
   bool ok = positions(S, k, g, l, line, &index) &&
             ty_record_gather(S, READ, l->to, l->dim, &index, POSITIONS_KNOWN, y);
@@ -360,7 +360,7 @@ static const Tensor *push_source(lua_State *L, State *S, const Tensor *x, const 
 /* What is written is scattered to what x holds; dst gets all of that, which is in place where it can be. */
 static bool write_line(State *S, const Key *k, const Gathering *g, const Line *l, const Tensor *dst,
                        const Tensor *src) {
-  Lazy *z = ty_needs_grad(dst) || ty_needs_grad(src) ? NULL : ty_lazy_join(S);
+  Lazy *z = ty_needs_grad(dst) || ty_needs_grad(src) ? NULL : ty_lazy_join(S, dst->st);
   Tensor index = {0}, y = {0}, whole = {0};
   bool ok =
       positions(S, k, g, l, &src->type, &index) &&
