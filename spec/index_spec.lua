@@ -443,7 +443,7 @@ describe("keys with index tensors, by layout,", function()
       return { function(n) x[1][two] = n end, function(n) line[two] = n end, function() line[two] = 1 end,
         function(n) x[1][{ two, two }] = n end,
         function(n) x[{ one, two, two }] = n end, function() compiled(x[1]) end, function(n) line:scatter_(1, two, n) end,
-        function() line:index_fill_(1, two, 1) end, function() return x[{ one, {}, two }][{ {}, 1 }] end,
+        function() return x[{ one, {}, two }][{ {}, 1 }] end,
         function() return x:permute(3, 1, 2)[{ two, {}, two }] end,
         function() return x[1]:expand(2, x:size(2), x:size(3))[{ one, two }][{ {}, { 1, 2 } }] end }
     end
