@@ -6,7 +6,8 @@
 -- Steps: specs  of operations and training with all tensors on the device: the CPU's bits
 --        fuzz   random programs: eager, compiled and the CPU agree; ty.linalg stays on the CPU: the bits of cuSOLVER are its own
 --        ptxas  takes what these have assembled, for each processor: no spills, few registers. texts: so many at most
---        ffma   what share of large products' inner loops multiply and add, where there is an nvdisasm
+--        ffma   what share of large products' inner loops multiply and add, and that no product and sum of a text became one
+--               operation, where there is an nvdisasm
 -- With --only texts of earlier runs stay.
 
 local BUILD = os.getenv "TYCHO_BUILD" or "build"
@@ -53,6 +54,9 @@ if wanted "ffma" then
     local what = ("multiply-adds, sm_%d"):format(processor)
     if options.nvdisasm == "" then turn.skip(what, "NVDISASM= says where nvdisasm is (PyPI: nvidia-cuda-nvdisasm)")
     else turn.step(what, ("luajit spec/ffma_share.lua '%s' '%s' %d"):format(options.nvdisasm, texts, processor)) end
+    what = ("contraction, sm_%d"):format(processor)
+    if options.nvdisasm == "" then turn.skip(what, "NVDISASM= says where nvdisasm is (PyPI: nvidia-cuda-nvdisasm)")
+    else turn.step(what, ("luajit spec/contraction.lua '%s' '%s' %d"):format(options.nvdisasm, texts, processor)) end
   end
 end
 turn.finish()

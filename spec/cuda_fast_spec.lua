@@ -283,6 +283,23 @@ describe("attention by tensor cores", function()
   attend("a mask that is added", { 1, 20, 70, 16, 8 }, { mask = "added" })
   attend("a mask of bools", { 1, 20, 70, 16, 8 }, { mask = "bits" })
 
+  probe("keeps all bits of scores, which tell close keys apart", function()
+    -- scores of 64 + j / 64 of key j, exact in f32; with 10 bits those of every fourth would be further apart, those behind them nearer
+    local j = ty.arange(70, { dtype = "f32" })
+    local q, k = ty.full({ 20, 16 }, 16), ty.ones(70, 16)
+    k[{ {}, 1 }] = j / 256 + 1
+    local v = ((j % 4):eq(3):to "f32" - (j % 4):eq(1):to "f32"):reshape(70, 1):expand(70, 16)
+    for _, mask in ipairs { false, ty.ones({ 20, 70 }, { dtype = "bool" }) } do
+      local function f(device)
+        local function there(x) return x:to "f16":contiguous():to(device) end
+        return ty.scaled_dot_product_attention(there(q), there(k), there(v), { mask = mask and mask:to(device) or nil })
+      end
+      local _, y = at("fast", f, "cuda")
+      local off = (wide(y) - wide(f "cpu")):abs():max():item()
+      assert.truthy(off < 2 ^ -9, off)
+    end
+  end)
+
   probe("its gradients are those of the whole matrix of scores, as far as roundings of all factors to 10 bits go", function()
     for _, options in ipairs { {}, { causal = true } } do
       local x, w, kept = {}, {}, {}

@@ -91,6 +91,21 @@ describe("what functions make lies where their operands lie:", function()
     on_both(function(device) return { (ty.scan(function(c, r) return c + r:sum() end, 0, ty.ones(4, 2):to(device))) } end)
   end)
 
+  probe("what turns of loops within loops draw on the CPU and move, with gradients", function()
+    local function of(device, opts, nested)
+      ty.manual_seed(9)
+      local w, x = ty.ones(4):to(device):requires_grad_(), ty.arange(20):reshape(5, 1, 4):to(device)
+      local function turn(c, r) return c + (r * w * ty.rand(4, { device = "cpu" }):to(device)):sum() end
+      local c = ty.scan(nested and function(c, r) return (ty.scan(turn, c, r)) end or turn, 0, x, opts)
+      c:backward()
+      return { c:detach(), w.grad }
+    end
+    for _, opts in ipairs { {}, { checkpoint = true }, { reverse = true } } do
+      on_both(function(device) return of(device, opts, false) end)
+      on_both(function(device) return of(device, opts, true) end)
+    end
+  end)
+
   probe("averages of a model, and their count", function()
     for _, opts in ipairs { {}, { decay = 0.9 }, { use_buffers = true } } do
       on_both(function(device)

@@ -212,8 +212,8 @@ describe("TYCHO_DUMP=a", function()
     os.remove(folder)
     os.execute(("mkdir -p '%s/texts'"):format(folder))
     for _, late in ipairs { 0, 1, 0 } do
-      local text = cuda.run(("TYCHO_DUMP=a TYCHO_CUDA_LATE=%d TYCHO_CUDA_GRAPHS=0 TYCHO_CACHE='%s' TYCHO_CUDA_PTX='%s/texts'"):format(
-        late, folder, folder), [[
+      local environment = "TYCHO_DUMP=a TYCHO_CUDA_LATE=%d TYCHO_CUDA_GRAPHS=0 TYCHO_CACHE='%s' TYCHO_CUDA_PTX='%s/texts'"
+      local text = cuda.run(environment:format(late, folder, folder), [[
         local ty = require "tycho"
         local x = ty.ones(6, 6):to "cuda"
         for _ = 1, 3 do x = (x:matmul(x) * 0.25):softmax(2):sort(1) end
@@ -237,7 +237,8 @@ describe("TYCHO_DUMP=a", function()
 
   soft_probe("alone does so", function()
     for _, letters in ipairs { "help", "gfl" } do
-      assert.falsy(cuda.run("TYCHO_DUMP=" .. letters, "local ty = require 'tycho' print(ty.ones(3):to 'cuda':sum():item())"):find "%.version")
+      local text = cuda.run("TYCHO_DUMP=" .. letters, "local ty = require 'tycho' print(ty.ones(3):to 'cuda':sum():item())")
+      assert.falsy(text:find "%.version")
     end
   end)
 end)

@@ -51,7 +51,14 @@ describe("a tensor on cuda", function()
   end)
 
   probe("does not mix with one elsewhere: the error names both", function()
-    raises('lie on "%a+" and "%a+"', function() return ty.ones(2) + ty.ones(2, { device = "cuda" }) end)
+    local here, there = ty.ones(2), ty.ones(2, { device = "cuda" })
+    raises('add: operands lie on "cpu" and "cuda"', function() return here + there end)
+    raises('einsum: operands lie on "cpu" and "cuda"', function() return ty.einsum("i,i->", here, there) end)
+    raises('tensordot: operands lie on "cuda" and "cpu"', function() return ty.tensordot(there, here, 1) end)
+    local rule = ty.custom_grad(function(x) return x * 2, x end, function() return there end)
+    raises("custom_grad: the gradient of input 1 must be f32%[2%], got f32%[2%]@cuda", function()
+      rule(ty.ones(2):requires_grad_()):sum():backward()
+    end)
     local n = #ty.cuda.devices()
     local _, why = ty.device("cuda:" .. n)
     assert.truthy(why:find(('device "cuda:%d" is not available: there %%a+ %d CUDA devices?, and numbers begin at 0'):format(n, n)), why)
@@ -441,6 +448,23 @@ describe("compiled functions on cuda", function()
       for i = 1, #p do H.same(p[i]:detach(), q[i]:detach():to "cpu") end
     end)
   end
+end)
+
+describe("searches on cuda in rows that are not sorted", function()
+  probe("give the CPU's positions, so that categories by rounded running sums are the CPU's", function()
+    for _, dtype in ipairs { "f32", "f64", "f16", "bf16", "i8", "u8", "i64", "u64" } do
+      for _, n in ipairs { 1, 2, 7, 16, 33, 100 } do
+        local row, v = H.mixed(dtype, { 3, n }, 1), H.mixed(dtype, { 3, 20 }, 2)
+        same(dtype, function(x, y) return x:searchsorted(y), x:searchsorted(y, true) end, row, v)
+      end
+    end
+    local falls = (ty.arange(3000, { dtype = "f64" }) * 1.7):sin():mul(20):exp():reshape(10, 300)
+    assert.truthy(falls:cumsum(2):diff():lt(0):sum():item() > 0)
+    same("categories", function(w)
+      ty.manual_seed(5)
+      return w:multinomial(500, true)
+    end, falls)
+  end)
 end)
 
 describe("an index out of range on cuda", function()

@@ -1,6 +1,7 @@
 -- cudnn_cases.lua -- sequences of calls of cuDNN's graph API, right and wrong ones, and operation graphs that a device's heuristics are
 -- asked for: what a stand-in and the library answer, a line each.
--- As a program: luajit spec/cudnn_cases.lua LIBRARY prints "name: status" for sequences and "name: engines or none" for graphs.
+-- As a program: luajit spec/cudnn_cases.lua LIBRARY [CAPABILITY] prints "name: status" for sequences and "name: engines or none" for
+-- graphs; with a third argument, a log of the stand-in's, what the library's heuristics say of the graphs that were made there.
 package.path = debug.getinfo(1, "S").source:match "^@(.-)spec/[^/]*$" .. "?.lua;" .. package.path
 
 local M = require "spec.cudnn_graph"
@@ -135,7 +136,7 @@ kinds("map: index in f32", "POINTWISE", { { "PW_MODE", P.GEN_INDEX }, { "PW_PREC
 kinds("map: index without an axis", "POINTWISE", { { "PW_MODE", P.GEN_INDEX }, { "PW_PREC", D.INT32 } })
 kinds("map: comparison in booleans", "POINTWISE", { { "PW_MODE", P.CMP_GE }, { "PW_PREC", D.BOOLEAN } })
 kinds("reduction: max", "REDUCTION", { { "RED_OP", R.MAX }, { "RED_COMP", D.FLOAT } })
-kinds("reduction: without an operator", "REDUCTION", { { "RED_COMP", D.FLOAT } })
+kinds("reduction: without an operator", "REDUCTION", { { "RED_COMP", D.FLOAT } }, true) -- it reads what was not set
 kinds("reduction: without a type", "REDUCTION", { { "RED_OP", R.MAX } })
 
 --- Operations: dims of their tensors.
@@ -359,11 +360,48 @@ function C.answers(L, device, each)
   end
 end
 
+--- Makes the tensors, operations and graphs of a log (SOFT_CUDNN_LOG) again: each(number, "engines" or "none") for each graph.
+function C.replay(L, device, log, each)
+  local ffi = require "ffi"
+  local wanted, made, n = {}, {}, 0
+  for _, kind in ipairs { "POINTWISE", "MATMUL", "REDUCTION", "TENSOR", "OP_POINTWISE", "OP_MATMUL", "OP_REDUCTION", "GRAPH" } do
+    wanted[M.KIND[kind]] = kind
+  end
+  local function bits(text)
+    return ffi.new("uint64_t[1]", tonumber("0x" .. text:sub(-8)) + 4294967296ULL * tonumber("0x0" .. text:sub(1, -9)))
+  end
+  for line in io.lines(log) do
+    local call, id, rest = line:match "^(%S+) (%S+) ?(.*)$"
+    if call == "create" then made[id] = wanted[tonumber(rest)] and { wanted[tonumber(rest)], L:create(wanted[tonumber(rest)]) }
+    elseif made[id] and call == "set" then
+      local name, type, count, elements = rest:match "^(%d+) (%d+) (%d+)(.*)$"
+      local ctype, i = M.ARRAY[tonumber(type)], 0
+      local values = ffi.new(ctype, tonumber(count))
+      local size = ffi.sizeof(values) / tonumber(count)
+      for text in elements:gmatch "%x+" do
+        if tonumber(type) == T.DESCRIPTOR then values[i] = made["0x" .. text][2]
+        else ffi.copy(ffi.cast("char *", values) + i * size, bits(text), size) end
+        i = i + 1
+      end
+      assert(L.c.cudnnBackendSetAttribute(made[id][2], tonumber(name), tonumber(type), i, values) == 0, line)
+    elseif made[id] and call == "finalize" then
+      assert(L.c.cudnnBackendFinalize(made[id][2]) == 0, line)
+      if made[id][1] == "GRAPH" then
+        n = n + 1
+        local status, found = L:ask(made[id][2], L:device(device))
+        each(n, status == 0 and found > 0 and "engines" or "none " .. L:why())
+      end
+    end
+  end
+end
+
 if arg and arg[0] and arg[0]:find "cudnn_cases%.lua$" then
-  C.answers(assert(M.load(arg[1])), tonumber(arg[2]), function(name, answer)
+  local function show(name, answer)
     io.write(("%s: %s\n"):format(name, (answer:gsub("\n.*", ""))))
     io.flush()
-  end)
+  end
+  local L = assert(M.load(arg[1]))
+  if arg[3] then C.replay(L, tonumber(arg[2]), arg[3], show) else C.answers(L, tonumber(arg[2]), show) end
   os.exit(0)
 end
 return C

@@ -1,6 +1,6 @@
 -- cudnn_graph.lua -- cuDNN's graph API from Lua, by FFI, and operation graphs of attention: for a stand-in (spec/gpu/lib/cudnn.c) and
 -- for the library itself, which are to accept and to refuse the same.
--- Out: {load, status}; load(path) gives a library L of functions that return a status or raise "NAME (status)".
+-- Out: {load, packed, KIND, TYPE, ARRAY, ATTR, DATA, PW, RED, HEUR}; load(path) gives a library L, whose methods raise "what: status why".
 local ffi = require "ffi"
 
 ffi.cdef [[
@@ -27,6 +27,7 @@ local ARRAY = { [T.HANDLE] = "void *[?]", [T.DATA_TYPE] = "int[?]", [T.BOOLEAN] 
   [T.FLOAT] = "float[?]", [T.DOUBLE] = "double[?]", [T.VOID_PTR] = "void *[?]", [T.HEUR_MODE] = "int[?]", [T.KNOB_TYPE] = "int[?]",
   [T.NAN] = "int[?]", [T.NOTE] = "int[?]", [T.POINTWISE_MODE] = "int[?]", [T.DESCRIPTOR] = "void *[?]", [T.REDUCTION_OPERATOR] = "int[?]",
   [T.INT32] = "int32_t[?]" }
+M.ARRAY = ARRAY
 
 --- Attributes: number and type.
 M.ATTR = {

@@ -355,6 +355,15 @@ describe("the stand-in of cuDNN", function()
       L:set(cfg, "CFG_KNOBS", { knob })
       assert.equal(want, c.cudnnBackendFinalize(cfg))
     end
+    local twice = L:create "ENGINECFG"
+    L:set(twice, "CFG_ENGINE", L:make("ENGINE", { { "ENGINE_GRAPH", graph }, { "ENGINE_INDEX", 1 } }))
+    local function knob() return L:make("KNOB_CHOICE", { { "KNOB_TYPE", 24 }, { "KNOB_VALUE", 1 } }) end
+    L:set(twice, "CFG_KNOBS", { knob(), knob() })
+    assert.equal(2009, c.cudnnBackendFinalize(twice))
+    local heur = L:make("ENGINEHEUR", { { "HEUR_GRAPH", graph }, { "HEUR_MODE", M.HEUR.A } })
+    assert.equal(2000, (L:get(heur, "HEUR_RESULTS", 1, ffi.new("void *[1]", tensor))))
+    assert.equal(2000, (L:get(results[0], "CFG_KNOBS", 1, ffi.new("void *[1]", tensor))))
+    assert.falsy(pcall(L.make, L, "ENGINEHEUR", { { "HEUR_GRAPH", graph }, { "HEUR_MODE", 17 } }))
     local ok, why = pcall(L.make, L, "ENGINE", { { "ENGINE_GRAPH", graph }, { "ENGINE_INDEX", 6 } })
     assert.falsy(ok)
     assert.truthy(why:find("3000 no engine of number 6", 1, true), why)
@@ -467,7 +476,7 @@ end)
 local STRICTER = {
   "tensor: without a data type", "tensor: without an id", "tensor: a dim of 0", "tensor: a stride of 0",
   "set: a tensor that is not finalized", "set: a map's descriptor as a tensor", "matmul: without a type", "map: without a mode",
-  "map: without a type", "map: index without an axis", "reduction: without an operator", "reduction: without a type",
+  "map: without a type", "map: index without an axis", "reduction: without a type",
   "op matmul: without a descriptor", "op map: another shape of the result", "op map: a result that is smaller",
   "op map: shapes that do not broadcast", "op map: exp with b", "op map: exp of another shape", "op map: add with a condition",
   "op reduction: to a size that is neither", "op reduction: without a descriptor", "graph: a virtual tensor that nothing makes",
@@ -494,15 +503,47 @@ end
 local library, stub = installed()
 local asked = built and library and it or pending
 
+--- What spec/cudnn_cases.lua prints for the library, about a device that is not there.
+local function library_says(capability, more)
+  local folder = module.root .. (os.getenv "TYCHO_BUILD" or "build") .. "/spec/stub"
+  module.make_folder(folder)
+  assert(module.shell(("ln -sf '%s' '%s/libcuda.so.1'"):format(stub, folder)))
+  local text, status = module.run(("LD_LIBRARY_PATH='%s' timeout 60 luajit '%sspec/cudnn_cases.lua' '%s' %d %s"):format(folder,
+    module.root, library, capability * 10, more or ""))
+  assert.equal(0, status, text)
+  return text
+end
+
+--- Attention in the forms that go to cuDNN: half types, masks, sizes, one head of keys and values, operands as they lie, gradients.
+local PROGRAM = [[
+local ty = require "tycho"
+require "spec.cuda"
+ty.device "cuda"
+ty.precision "fast"
+local function attend(dtype, options, ...)
+  local x = {}
+  for i, sizes in ipairs { ... } do x[i] = ty.randn(sizes):to(dtype) end
+  if options.turned then for i = 1, 3 do x[i] = x[i]:transpose(2, 3) end end
+  ty.scaled_dot_product_attention(x[1], x[2], x[3], { causal = options.causal }):to "cpu"
+end
+for _, dtype in ipairs { "f16", "bf16" } do
+  for _, causal in ipairs { false, true } do
+    local o = { causal = causal }
+    attend(dtype, o, { 1, 2, 16, 64 }, { 1, 2, 16, 64 }, { 1, 2, 16, 64 })
+    attend(dtype, o, { 2, 3, 17, 32 }, { 2, 3, 33, 32 }, { 2, 3, 33, 16 })
+    attend(dtype, o, { 2, 4, 9, 32 }, { 2, 1, 33, 32 }, { 2, 1, 33, 32 })
+    attend(dtype, { causal = causal, turned = true }, { 2, 9, 4, 32 }, { 2, 33, 4, 32 }, { 2, 33, 4, 32 })
+  end
+end
+local q = ty.randn(2, 2, 8, 16):to("f16"):requires_grad_()
+ty.scaled_dot_product_attention(q, q, q):to("f32"):sum():backward()
+print("done")
+]]
+
 describe("cuDNN itself", function()
   for _, capability in ipairs { 90, 80, 75 } do
     asked(("refuses nothing that the stand-in takes, on sm_%d"):format(capability), function()
-      local folder = module.root .. (os.getenv "TYCHO_BUILD" or "build") .. "/spec/stub"
-      module.make_folder(folder)
-      assert(module.shell(("ln -sf '%s' '%s/libcuda.so.1'"):format(stub, folder)))
-      local text, status = module.run(("LD_LIBRARY_PATH='%s' timeout 60 luajit '%sspec/cudnn_cases.lua' '%s' %d"):format(folder,
-        module.root, library, capability * 10))
-      assert.equal(0, status, text)
+      local text = library_says(capability)
       local answers, n = {}, 0
       for name, answer in text:gmatch "([^\n]*): ([^\n:]*)\n" do answers[name] = answer end
       local stricter = {}
@@ -525,4 +566,19 @@ describe("cuDNN itself", function()
       assert.equal(#cases.sequences + #cases.graphs, n)
     end)
   end
+
+  asked("has engines for the graphs that attention makes, where operands and calls are the device's", function()
+    local log = os.tmpname()
+    local cuda = require "spec.cuda"
+    cuda.gives("done\nstatus 0", ("SOFT_CUDNN_LOG='%s' SOFT_GPU_CAPABILITY=90"):format(log), PROGRAM)
+    for _, capability in ipairs { 90, 80 } do
+      local n = 0
+      for graph, answer in library_says(capability, log):gmatch "(%d+): ([^\n]*)" do
+        n = n + 1
+        assert.equal("engines", answer, ("graph %s on sm_%d"):format(graph, capability))
+      end
+      assert.truthy(n >= 16, ("%d graphs"):format(n))
+    end
+    os.remove(log)
+  end)
 end)

@@ -16,9 +16,9 @@
 --   ways       the device's spec with programs interpreted, launched call by call, assembled beside, kept on disk, found there
 --   sanitizer  the four tools over all groups of bits
 -- Kernels are assembled where they are first launched, and never interpreted (but by ways), so that the card runs them.
--- A step that does not end within its limit is ended, and has failed. groups: of bits, sample and sanitizer. jobs: steps at a time, half
--- the processors unless said. minutes: bits has until 35 % of them, sample 50 %, libraries 55 %, bench 90 %, the others the rest; what
--- is then left is skipped.
+-- A step that does not end within its limit is ended, and has failed; where the card then does not answer, the rest is skipped.
+-- groups: of bits, sample and sanitizer. jobs: steps at a time, half the processors unless said. minutes: bits has until 35 % of them,
+-- sample 50 %, libraries 55 %, bench 90 %, the others the rest; what is then left is skipped.
 
 local BUILD = os.getenv "TYCHO_BUILD" or "build"
 local options = { driver = "libcuda.so.1", programs = "20000", seed = "1", only = "", jobs = "", minutes = "", specs = "", groups = "",
@@ -59,9 +59,10 @@ local function output_of(command)
   return (text:gsub("%s+$", ""))
 end
 
-for _, tool in ipairs { "luajit", "busted", "timeout" } do
+for _, tool in ipairs { "luajit", "timeout" } do
   if output_of("command -v " .. tool) == "" then refuse("%s was not found: see `make deps`", tool) end
 end
+local has_busted = output_of "command -v busted" ~= ""
 
 local here, cores = output_of "pwd", tonumber(output_of "nproc") or 1
 local jobs = number_of("jobs", 1) or math.max(1, math.min(8, math.floor(cores / 2)))
@@ -101,7 +102,8 @@ local again = {} -- by step: what of it failed, as commands
 local function lua_pattern(text) return (text:gsub("%p", "%%%0")) end
 local function quoted(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 
-local turn = require "spec.in_turn"(options.folder, environment, { jobs = jobs, minutes = minutes,
+local ALIVE = [[luajit -e 'local ty = require "tycho"; print(ty.ones(3, { device = "cuda" }):sum():item())']]
+local turn = require "spec.in_turn"(options.folder, environment, { jobs = jobs, minutes = minutes, alive = ALIVE,
   look = function(job, lines)
     local list, seen = {}, {}
     for _, line in ipairs(lines) do
@@ -119,6 +121,7 @@ local add, skip = turn.add, turn.skip
 local OWN = "TYCHO_CUDA_LATE=0 TYCHO_CUDA_INTERPRET=0 "
 
 local function spec(what, variables, name, limit)
+  if not has_busted then return skip(what, "busted was not found: see `make deps`") end
   local command = ("%s busted --lua=/usr/bin/luajit --helper=spec/cuda.lua -o spec/report.lua --lpath='./?.lua' spec/%s_spec.lua"):format(
     variables, name)
   again[what] = function(line)
@@ -142,8 +145,10 @@ end
 
 if not turn.step("device", [[luajit -e 'local ty = require "tycho"; local ok, why = ty.cuda.is_available();
   if not ok then print(why) os.exit(1) end;
-  local d = ty.cuda.devices()[1]; print(("%s, sm_%d, %d processors, driver %d.%d, %s"):format(d.name, d.capability,
-  d.processors, d.driver / 1000, d.driver % 1000 / 10, ty.cuda.cache().assembler))']], 120) then
+  assert(ty.ones(3, { device = "cuda" }):sum():item() == 3);
+  local d = ty.cuda.devices()[1];
+  print(("%s, sm_%d, %d processors, driver %d.%d, %s"):format(d.name, d.capability, d.processors, d.driver / 1000,
+  d.driver % 1000 / 10, ty.cuda.cache().assembler))']], 120) then
   print "there is no device to prove anything on"
   turn.finish()
 end
@@ -156,7 +161,7 @@ for name in output_of(("env %s luajit spec/gpu_bits.lua list"):format(environmen
 end
 turn.share(0.35)
 if wanted "bits" then
-  for _, name in ipairs(GROUPS) do bits("bits: " .. name, "", { name }, 300) end
+  for _, name in ipairs(GROUPS) do bits("bits: " .. name, "", { name }, 240) end
   turn.drain()
 end
 
@@ -194,7 +199,12 @@ if wanted "libraries" then turn.step("libraries", "luajit spec/gpu_libraries.lua
 turn.share(0.9)
 if wanted "bench" then
   local soft = options.soft and " --soft" or ""
-  turn.step("bench", ("TYCHO_THREADS=%d luajit bench/cuda.lua%s"):format(cores, soft), 600)
+  turn.step("bench", ("TYCHO_THREADS=%d luajit bench/cuda.lua%s"):format(cores, soft), 900)
+  local f = io.open(options.folder .. "/bench.txt")
+  if f then
+    print(f:read "*a")
+    f:close()
+  end
 end
 
 -- --- specs

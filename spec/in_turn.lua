@@ -4,6 +4,7 @@
 --   jobs     so many of the commands that are added run at a time, 1 unless said
 --   limit    seconds after which a command has hung, and is ended: 600 unless said
 --   minutes  what all may take together: what then runs is cut off, what has not begun is skipped. No limit unless said
+--   alive    a command that is run where one has hung, 60 s at most: where it fails, all that has not begun is skipped
 --   look     called with a row that has failed: list of {what, command} that tell more of it, run at once, 120 s each
 -- Out: {step, skip, add, drain, share, finish}. A command that fails keeps no later one from running. FOLDER/results.txt has the lines
 -- of what has ended so far.
@@ -40,6 +41,15 @@ local function ended(pid)
   return signal > 0 and 128 + signal or bit.rshift(status[0], 8)
 end
 
+local function wait_for(pid)
+  local status = ended(pid)
+  while not status do
+    ffi.C.usleep(20000)
+    status = ended(pid)
+  end
+  return status
+end
+
 local function lines_of(file)
   local lines, f = {}, io.open(file, "rb")
   for text in f and f:lines() or function() end do
@@ -56,6 +66,7 @@ return function(folder, environment, options)
   local deadline = options.minutes and started + options.minutes * 60
   local share_end = deadline
   local waiting, running = {}, {}
+  local dead = false
   os.execute(("mkdir -p '%s'"):format(folder))
   local results = assert(io.open(folder .. "/results.txt", "w"))
   results:setvbuf "no"
@@ -74,7 +85,7 @@ return function(folder, environment, options)
 
   local function file_of(what) return ("%s/%s"):format(folder, (what:gsub("%W+", "_"))) end
 
-  local function left() return share_end and share_end - os.time() or math.huge end
+  local function left() return dead and 0 or share_end and share_end - os.time() or math.huge end
 
   local function begin(job)
     local limit = job.limit or options.limit or 600
@@ -91,9 +102,16 @@ return function(folder, environment, options)
       local at = ("%s.failed/%d"):format(file_of(job.what), i)
       os.execute(("rm -rf '%s'; mkdir -p '%s'"):format(at, at))
       local pid = spawn(("env %s TYCHO_CACHE=off TYCHO_CUDA_PTX='%s' %s"):format(environment, at, more.command), at .. "/output.txt", 120)
-      while not ended(pid) do ffi.C.usleep(20000) end
+      wait_for(pid)
       say(("    %s: %s/output.txt, and the PTX of its kernels beside it"):format(more.what, at))
     end
+  end
+
+  --- After a command that has hung: whether there is any use in others.
+  local function see_whether_alive()
+    if dead or not options.alive then return end
+    dead = wait_for(spawn(("env %s %s"):format(environment, options.alive), file_of "alive" .. ".txt", 60)) ~= 0
+    if dead then say(("    nothing answers any more, the rest is skipped: %s.txt"):format(file_of "alive")) end
   end
 
   local function finish_job(job, status)
@@ -106,7 +124,7 @@ return function(folder, environment, options)
     row(job.what, "FAILED", seconds, hung and ("no end within %d s: %s"):format(job.seconds, job.log)
       or ("status %d: %s"):format(status, job.log))
     for i = math.max(1, #lines - 15), #lines do say("    " .. lines[i]:sub(1, 400)) end
-    if not hung then look(job, lines) end
+    if hung then see_whether_alive() else look(job, lines) end
   end
 
   local function watch()
@@ -132,7 +150,7 @@ return function(folder, environment, options)
     while waiting[1] or running[1] do
       while waiting[1] and #running < jobs do
         local job = table.remove(waiting, 1)
-        if left() >= 2 then begin(job) else row(job.what, "skipped", 0, "no time was left") end
+        if left() >= 2 then begin(job) else row(job.what, "skipped", 0, dead and "nothing answers" or "no time was left") end
       end
       if running[1] then watch() end
     end
@@ -145,7 +163,7 @@ return function(folder, environment, options)
     M.add(what, command, limit)
     local job = waiting[1]
     M.drain()
-    return job.ok
+    return job.ok or false
   end
 
   function M.skip(what, why) row(what, "skipped", 0, why) end

@@ -5,8 +5,9 @@ local M = {
   -- of these, what exists, in this order
   specs = { "tiles", "guards", "matrix", "relatives", "sizes", "scalars", "road", "evaluate", "bytecode", "compile", "capture", "custom",
     "nn", "grad", "training", "steps", "orders", "scopes", "convolution", "sharing", "oracle", "layout", "threads",
-    "checked", "hooks", "index", "far", "cuda", "cuda_store", "cuda_graph", "cuda_devices", "cuda_fast", "cuda_attention_fast",
-    "cuda_linalg", "cuda_profile", "cuda_copies", "cuda_trouble", "cuda_files", "cuda_mixed", "check", "errors", "progress", "files", "onnx",
+    "checked", "hooks", "index", "far", "cuda", "cuda_store", "cuda_graph", "cuda_devices", "cuda_fast",
+    "cuda_attention_fast", "cuda_linalg", "cuda_profile", "cuda_copies", "cuda_trouble", "cuda_files", "cuda_mixed",
+    "check", "errors", "progress", "files", "onnx",
     "onnx_save",
     "log", "miss", "drawn", "random", "moves", "product", "fourier", "cuda_fourier", "unsigned", "ops",
     "parts", "handed", "closures", "turns", "worlds", "interrupt", "slices", "forward", "forward_rules", "forward_ranges",
@@ -107,6 +108,8 @@ local M = {
     from = "if (x->st->device) {", to = "if (x->st->device > 7) {" },
   { file = "core/record/loop.c", what = "turns of a loop copy what they only complete",
     from = "M->mark[i] & NEEDED && is_begun(M, n->src[0]))", to = "!M && is_begun(M, n->src[0]))" },
+  { file = "core/record/loop.c", what = "what a loop reads on two devices lies in one piece of one of them",
+    from = "if ((a = to_device(g, a, g->device)) < 0) return -1;", to = "" },
   { file = "core/device/cuda/assemble.c", what = "nvJitLink makes what an older driver refuses",
     from = " && (int)version[0] <= ty_cuda.driver / 1000", to = "" },
   { file = "core/device/cuda/launch.c", what = "TYCHO_DUMP=a does not print the PTX of searches and sorts",
@@ -440,7 +443,9 @@ local M = {
   { file = "core/device/cuda/cudnn.c", what = "cuda: leading dims that step unevenly go to cuDNN by their last step",
     from = "    else if (strides[l] != next) return false;\n", to = "" },
   { file = "core/device/cuda/cudnn.c", what = "cuda: attention by cuDNN where a query sees no key",
-    from = " && !(d->causal && d->n > d->m);", to = ";" },
+    from = " &&\n         !(d->causal && d->n > d->m);", to = ";" },
+  { file = "core/device/cuda/cudnn.c", what = "cuda: a text that grows by a word has a plan of cuDNN's at each",
+    from = "d->n >= QUERIES_LEAST", to = "d->n" },
   { file = "core/device/cuda/cudnn.c", what = "cuda: cuDNN is called before what is gathered was launched",
     from = "  ty_cuda_flush(); /* what is gathered comes before */", to = "" },
   { file = "core/device/cuda/cudnn.c", what = "cuda: the first device's handle of cuDNN serves all of them",
@@ -1972,6 +1977,11 @@ local M = {
     from = "S->owed = S->runs.failed != 0;", to = "" },
   { file = "lua/tycho/special.lua", what = "a number's logarithm is taken on the default device, in f32",
     from = "a, b = beside(a, b), beside(b, a)", to = "" },
+  { file = "core/device/cuda/ptx_sort.c", what = "searches look elsewhere than the CPU's",
+    from = 'ty_ptx(E, "shr.s64 $, $, 1", half, op(E, "add", n, one));', to = 'ty_ptx(E, "add.s64 $, $, $", half, number_of(E, 0), one);' },
+  { file = "core/record/record.c", what = "contractions read operands of two devices",
+    from = "if (!ty_record_same_device(S, who, 2, src) || !ty_complex_refuse_all(S, who, 2, src))\n    return false;\n  const int rows",
+    to = "if (!ty_complex_refuse_all(S, who, 2, src))\n    return false;\n  const int rows" },
 }
 
 return M

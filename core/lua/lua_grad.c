@@ -448,7 +448,7 @@ static int grad_give(lua_State *L) {
   int i = (int)lua_tointeger(L, 2);
   Tensor *g = ty_lua_check(L, "custom_grad", 3);
   const Type *t = &b->at->r->edge[i - 1].t.type;
-  if (!ty_type_same_dims(&g->type, t) || g->type.dtype != t->dtype) {
+  if (!ty_type_same_dims(&g->type, t) || g->type.dtype != t->dtype || g->type.device != t->device) {
     const char *got = ty_lua_view_text(L, &g->type);
     return ty_lua_error(L, "custom_grad: the gradient of input %d must be %s, got %s", i,
                         ty_lua_view_text(L, t), got);

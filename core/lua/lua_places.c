@@ -162,7 +162,6 @@ static bool add_places(State *S, const Key *k, const Adv *a, const Line *l, int 
     if (ok) ok = add_part(S, k, sum, &digit, step[d]);
     else ty_tensor_release(&digit);
   }
-  if (!a->ndim) return add_part(S, k, sum, &p, 1); /* a mask without dims: place 0, once or never */
   ty_tensor_release(&p);
   return ok;
 }

@@ -63,6 +63,13 @@ static i32 decode(Graph *g, i32 a, int dtype) {
   return to_dtype(g, OP_BITCAST, to_dtype(g, OP_CAST, a, as_wide(dtype)), dtype);
 }
 
+static i32 to_device(Graph *g, i32 a, int device) {
+  if (a < 0 || g->node[a].type.device == device) return a;
+  Node n = ty_node_new(OP_TO, &g->node[a].type, a, -1, -1);
+  n.type.device = (u8)device;
+  return ty_fold_append(g, &n);
+}
+
 static Type with_dims(int dtype, int device, int rank, i64 d0, i64 d1) {
   Type t = {.dtype = (u8)dtype, .rank = (u8)rank, .device = (u8)device};
   t.dims[0] = d0;
@@ -94,6 +101,7 @@ static i32 pack(Recording *b, const i32 *node, const i64 *at, i32 n, int dtype, 
     if ((a = ty_node_reshape(b, a, &t)) < 0) return -1;
     if (n == 1 && own == width) return a;
     if (!numel) continue;
+    if ((a = to_device(g, a, g->device)) < 0) return -1;
     if (y < 0) {
       Node empty = ty_node_new(OP_EMPTY, &all, -1, -1, -1);
       if ((y = ty_fold_append(g, &empty)) < 0) return -1;
@@ -250,10 +258,12 @@ static bool make_constants(Making *M, i32 n) {
   }
   bool ok = true;
   for (i32 i = 0; i < n; i++) {
-    const Type t = b->g.node[list[i]].type;
-    const i32 operand = LOOP_CONSTANT + TY_MIN(i, own);
-    M->map[list[i]] = input(M, operand, i < own ? 0 : at[i - own], i < own ? t.dtype : dtype, &t);
-    ok = ok && M->map[list[i]] >= 0;
+    Type t = b->g.node[list[i]].type;
+    const int operand = LOOP_CONSTANT + TY_MIN(i, own), device = t.device;
+    if (i >= own) t.device = b->g.device;
+    i32 y = input(M, operand, i < own ? 0 : at[i - own], i < own ? t.dtype : dtype, &t);
+    M->map[list[i]] = y = to_device(&M->body.g, y, device);
+    ok = ok && y >= 0;
   }
   for (i32 i = 0; i < own && ok; i++) {
     const i64 zero = 0;

@@ -69,8 +69,9 @@ static Fault *fault_new(State *S, const Device *d) {
   return f;
 }
 
-/* Who fails since a check of an earlier run did not pass may try again without saying so: a call that is remembered (lua_composite.c),
-** a turn of a loop. It would then succeed, what the check guarded being left as it was. So the error stays owed until one is raised. */
+/* Who fails since a check of an earlier run did not pass may try again without saying so: a call that is remembered
+** (lua_composite.c), a turn of a loop. It would then succeed, what the check guarded being left as it was. So the error
+** stays owed until one is raised. */
 bool ty_device_failed(State *S, const Device *d, const char *err) {
   ty_fail(S, "%s%s%s", S->runs.failed ? "" : d->name, S->runs.failed ? "" : ": ", err);
   if (!S->fault) return false; /* no buffer has ever been a device's */

@@ -403,7 +403,7 @@ return function(ty, check, row)
       size[lb[d]] = b:size(d)
     end
     if a.ndim + b.ndim - 2 * #da > 8 then fail(who, "the result has more than 8 dims") end
-    return (contract(a, la, b, lb, wanted, size))
+    return (check.under(who, contract, a, la, b, lb, wanted, size))
   end
 
   ---------------------------------------------------------------------------------------------------------- einsum
@@ -548,7 +548,7 @@ return function(ty, check, row)
         for _, l in ipairs(labels[j]) do wanted[l] = true end
       end
       local b, lb = diagonals(operands[i], labels[i])
-      y, ly = contract(y, ly, b, lb, wanted, size)
+      y, ly = check.under(who, contract, y, ly, b, lb, wanted, size)
     end
     y, ly = sum_out(y, ly, set_of(out), {})
     return permuted(y, ly, out)

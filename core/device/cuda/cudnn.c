@@ -13,16 +13,16 @@
 **    the library compiles once, in about a second; a plan after that takes a few milliseconds. Plans are kept, so many.
 ** 3. Results are f32 and lie as ATTEND has them. Of each query the library gives the logarithm of its sum of
 **    exponentials, which stands where the maximum does, with a sum of 1: exp(score - that) are the weights either way.
-** 4. What the library is not asked for goes by shapes alone (asks): where a query may see no key, too.
+** 4. What the library is not asked for goes by shapes alone (asks): where a query may see no key; and few queries, as
+**    of a text that grows by a word, where each step would be one more shape to plan.
 */
 #include "base/system.h"
 #include "device/cuda/cudnn.h"
 #include "device/cuda/jobs.h"
 #include "device/cuda/library.h"
 
-enum { OLDEST = 91002, HEADS_MOST = 65535, FEATURES_MOST = 128, ALIGNED = 16 };
+enum { OLDEST = 91002, HEADS_MOST = 65535, FEATURES_MOST = 128, QUERIES_LEAST = 16, ALIGNED = 16 };
 
-DnnCalls ty_cuda_dnn;
 static const char *(*status_string)(int status);
 static void (*last_error)(char *text, size_t n);
 static bool present;
@@ -41,12 +41,7 @@ static bool take(void *library) {
   void *p;
   if (!(p = ty_library_symbol(library, "cudnnGetVersion"))) return false;
   memcpy(&version, &p, sizeof p);
-  if (version() < OLDEST) return false;
-#define _(field, symbol, args) \
-  if (!(p = ty_library_symbol(library, symbol))) return false; \
-  memcpy(&ty_cuda_dnn.field, &p, sizeof p);
-  DNN_CALLS(_)
-#undef _
+  if (version() < OLDEST || !ty_cuda_dnn_take(library)) return false;
   if (!(p = ty_library_symbol(library, "cudnnGetErrorString"))) return false;
   memcpy(&status_string, &p, sizeof p);
   if (!(p = ty_library_symbol(library, "cudnnGetLastErrorString"))) return false;
@@ -62,10 +57,9 @@ static void find_library(void) {
 #endif
   if ((present = ty_cuda_library("TYCHO_CUDNN", usual, take))) return;
   ty_cuda_say("cuDNN 9.10.2 or newer was not found: attention of half floats at reduced precision "
-              "runs on tensor cores by a "
-              "kernel of Tycho's, which is slower. The package nvidia-cudnn has it; TYCHO_CUDNN "
-              "names its file, `off` does "
-              "without");
+              "runs by a kernel of "
+              "Tycho's on tensor cores. The package nvidia-cudnn has it; TYCHO_CUDNN names its "
+              "file, `off` does without");
 }
 
 /* --- operands as they lie */
@@ -243,9 +237,10 @@ static LibraryResult attempt(const Attend *d, const Operand4 *x, void *const res
 static bool asks(const Attend *d) {
   const i64 heads = d->nlead ? d->lead[d->nlead - 1] : 1;
   return d->fast && d->operands != d->dtype && !d->grad && !d->mask && !d->key && d->batch &&
-         d->n && d->m && d->d && d->dv && !(d->d % 8) && !(d->dv % 8) && d->d <= FEATURES_MOST &&
-         d->dv <= FEATURES_MOST && heads <= HEADS_MOST && d->batch / heads <= HEADS_MOST &&
-         d->n <= INT32_MAX && d->m <= INT32_MAX && !(d->causal && d->n > d->m);
+         d->n >= QUERIES_LEAST && d->m && d->d && d->dv && !(d->d % 8) && !(d->dv % 8) &&
+         d->d <= FEATURES_MOST && d->dv <= FEATURES_MOST && heads <= HEADS_MOST &&
+         d->batch / heads <= HEADS_MOST && d->n <= INT32_MAX && d->m <= INT32_MAX &&
+         !(d->causal && d->n > d->m);
 }
 
 LibraryResult ty_cuda_dnn_attention(const Attend *d, void *const *operands, char *y, Stream *s,

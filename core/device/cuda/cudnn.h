@@ -28,6 +28,7 @@ typedef struct DnnCalls {
 #undef _
 } DnnCalls;
 extern DnnCalls ty_cuda_dnn;
+bool ty_cuda_dnn_take(void *library); /* false: it lacks one of them */
 
 enum { /* cudnn_graph.h: statuses from REFUSALS to below FAILURES are of what is not supported */
        DNN_REFUSALS = 2000,

@@ -6,6 +6,7 @@
 ** for it. All tensors have four dims: batch, heads, positions, features (of scores: keys). What has no address is
 ** virtual: it is never in memory. Numbers are tensors by value, whose addresses are the CPU's.
 */
+#include "base/system.h"
 #include "device/cuda/cudnn.h"
 
 enum { /* cudnn_graph.h */
@@ -101,6 +102,18 @@ enum { /* cudnn_graph.h */
        SUMS = 0,
        MAXIMA = 3
 };
+
+DnnCalls ty_cuda_dnn;
+
+bool ty_cuda_dnn_take(void *library) {
+  void *p;
+#define _(field, symbol, args) \
+  if (!(p = ty_library_symbol(library, symbol))) return false; \
+  memcpy(&ty_cuda_dnn.field, &p, sizeof p);
+  DNN_CALLS(_)
+#undef _
+  return true;
+}
 
 /* --- descriptors: the first status that is no success stays, and nothing is done after it */
 

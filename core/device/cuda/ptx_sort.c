@@ -367,6 +367,7 @@ Text ty_ptx_radix(RadixStep step, int dtype, bool descending, bool wide) {
 
 /* --- searches */
 
+/* They look where the CPU's do: rows that are not quite sorted, as running sums that were rounded, give its positions. */
 Text ty_ptx_search(int dtype, bool right) {
   Each e;
   Ptx *E = &e.E;
@@ -380,13 +381,12 @@ Text ty_ptx_search(int dtype, bool right) {
   ty_ptx_here(E, again);
   branch(E, "le", n, zero, done);
   const Reg half = ty_ptx_reg(E, REG_64), p = ty_ptx_reg(E, REG_PRED);
-  ty_ptx(E, "shr.s64 $, $, 1", half, n);
-  const Reg middle = op(E, "add", low, half), next = op(E, "add", middle, one),
-            left = op(E, "sub", op(E, "sub", n, half), one),
-            k = key(E, dtype, at_element(E, first, middle, bytes));
+  ty_ptx(E, "shr.s64 $, $, 1", half, op(E, "add", n, one));
+  const Reg next = op(E, "add", low, half),
+            k = key(E, dtype, at_element(E, first, op(E, "sub", next, one), bytes));
   ty_ptx(E, "setp.~.~ $, $, $", right ? "le" : "lt", order(is_wide(dtype)), p, k, mine);
   ty_ptx(E, "selp.b64 $, $, $, $", low, next, low, p);
-  ty_ptx(E, "selp.b64 $, $, $, $", n, left, half, p);
+  ty_ptx(E, "sub.s64 $, $, $", n, n, half);
   ty_ptx(E, "bra @", again);
   ty_ptx_here(E, done);
   ty_ptx_store(E, T_I64, at_element(E, param(E, SEARCH_Y), e.number, 8), low);

@@ -92,7 +92,8 @@ return function(C)
     for _, p in ipairs(values.numbers(at)) do
       if p < 0 or p >= n then return nil, "a place of it is out of range" end
     end
-    return ty.zeros({ n }, { dtype = elements.dtype, device = elements.device }):scatter(1, at + 1, elements):reshape(sizes)
+    local y = ty.zeros({ n }, { dtype = elements.dtype, device = elements.device })
+    return y:scatter(1, at + 1, elements):reshape(sizes)
   end
 
   --- What a type says, for people: "float[batch, 3]".

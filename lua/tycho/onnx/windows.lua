@@ -224,7 +224,8 @@ return function(op)
     end
     local total = 1
     for _, s in ipairs(inferred) do total = total * s end
-    local y = ty.zeros({ total }, { dtype = x.dtype, device = x.device }):scatter(1, index:reshape(-1) + 1, x:reshape(-1))
+    local y = ty.zeros({ total }, { dtype = x.dtype, device = x.device })
+    y = y:scatter(1, index:reshape(-1) + 1, x:reshape(-1))
     y = y:reshape(inferred)
     if shape == nil then return y end
     local want, around = values.numbers(shape), {}

@@ -6,6 +6,7 @@
 ** Environment, read at each call; n = 0: never, -1: always, n: the nth time; n:status: that status in place of the usual one:
 **   SOFT_CUDNN_CREATE  a handle        SOFT_CUDNN_NONE  no engine is found        SOFT_CUDNN_PLAN  a plan is not supported
 **   SOFT_CUDNN_FINALIZE  any descriptor is not finalized                          SOFT_CUDNN_FAIL  an execution fails
+** SOFT_CUDNN_LOG = file: calls that made descriptors, so that they can be made again with the library itself (spec/cudnn_cases.lua);
 ** and numbers: SOFT_CUDNN_VERSION (91900), SOFT_CUDNN_WORKSPACE (bytes of every plan), SOFT_CUDNN_NOTE = k and SOFT_CUDNN_REFUSE = k (the
 ** first k engines of the heuristics' list are nondeterministic, have no plan), SOFT_CUDNN_STRIDED = 1 (no plan for what is not packed).
 */
@@ -233,6 +234,31 @@ void put(Descriptor *d, int name, int64_t n, const void *values) {
   memcpy(v->data, values, bytes);
 }
 
+/* --- the log: "create D KIND", "set D NAME TYPE N" with elements in hexadecimal, "finalize D" */
+
+static void log_call(const char *format, ...) {
+  const char *path = getenv("SOFT_CUDNN_LOG");
+  FILE *f = path && *path ? fopen(path, "a") : NULL;
+  if (!f) return;
+  va_list list;
+  va_start(list, format);
+  vfprintf(f, format, list);
+  va_end(list);
+  fclose(f);
+}
+
+static void log_set(const Descriptor *d, const Attribute *a, int64_t n, const void *values) {
+  const size_t bytes = bytes_of(a->type);
+  if (a->type == T_HANDLE || d->kind == PACK) return;
+  log_call("set %p %d %d %lld", (const void *)d, a->name, a->type, (long long)n);
+  for (int64_t i = 0; i < n; i++) {
+    uint64_t bits = 0;
+    memcpy(&bits, (const char *)values + (size_t)i * bytes, bytes);
+    log_call(" %llx", (unsigned long long)bits);
+  }
+  log_call("\n");
+}
+
 /* --- descriptors */
 
 bool is_live(const Descriptor *d) { return d && d->magic == IS_DESCRIPTOR; }
@@ -250,6 +276,7 @@ CALL cudnnBackendCreateDescriptor(int kind, Descriptor **d) {
   *d = calloc(1, sizeof **d);
   (*d)->magic = IS_DESCRIPTOR;
   (*d)->kind = kind;
+  log_call("create %p %d\n", (void *)*d, kind);
   return SUCCESS;
 }
 
@@ -296,6 +323,7 @@ CALL cudnnBackendSetAttribute(Descriptor *d, int name, int type, int64_t n, cons
   if (type == T_HANDLE && !is_of_device(*(Handle *const *)values))
     return fail(BAD_PARAM, "attribute %d: a handle of another device", name);
   put(d, name, n, values);
+  log_set(d, a, n, values);
   return SUCCESS;
 }
 
@@ -357,6 +385,7 @@ CALL cudnnBackendFinalize(Descriptor *d) {
   if (e && d->graph && !--d->graph->holders) free(d->graph);
   if (e) d->graph = NULL;
   d->final = !e;
+  if (!e) log_call("finalize %p\n", (void *)d);
   return e;
 }
 
