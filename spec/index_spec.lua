@@ -391,6 +391,18 @@ describe("keys with index tensors, by layout,", function()
     end
   end)
 
+  it("may be of complex numbers", function()
+    for _, c in ipairs(cases) do
+      local want = ty.complex(layouts()[1], layouts()[1] + 1)
+      local all = want:clone()
+      for n, e in ipairs(c.elements) do want[{ e[1], e[2], e[3] }] = -n end
+      local v = -(ty.arange(0, #c.elements) + 1):reshape(c.sizes)
+      all[c.key] = v
+      H.same(ty.view_as_real(want), ty.view_as_real(all))
+      H.same(all:real()[c.key], all[c.key]:real())
+    end
+  end)
+
   it("leave what lies beside a view as it is", function()
     for _, c in ipairs(cases) do
       local all = ty.arange(0, 180):reshape(3, 3, 4, 5)

@@ -18,6 +18,7 @@
 #include "engine/remade.h"
 #include "lua/lua_key.h"
 #include "record/capture.h"
+#include "record/complex.h"
 #include "record/grad.h"
 
 /* What the index tensors of a key come to. */
@@ -261,7 +262,7 @@ static Type find_line(lua_State *L, State *S, const Tensor *x, Key *k, const Gat
     merges = !v.offset && ty_type_numel(&v.t) == x->st->numel && ty_tensor_is_contiguous(l->to);
   }
   const bool batched = writes ? S->level != NULL : x->st->batched != NULL;
-  if (!merges && !batched && ty_type_numel(&g->src.t)) {
+  if (!merges && !batched && !ty_tensor_is_complex(x) && ty_type_numel(&g->src.t)) {
     flat_line(L, x, k, g, writes, l);
     Type t = l->to->type;
     t.dims[0] = ty_type_numel(&g->result) / l->row;
