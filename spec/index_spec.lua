@@ -455,7 +455,7 @@ describe("keys with index tensors, by layout,", function()
     assert.equal(1, rest[1]:item())
     local peak = ty.stats().memory.peak
     for n, form in ipairs(large) do
-      for i = 1, 5 do form(i) end
+      for turn = 1, 5 do form(turn) end
       collectgarbage()
       assert.truthy(ty.stats().memory.peak < peak + 16e6, ("form %d: %d bytes"):format(n, ty.stats().memory.peak - peak))
     end
