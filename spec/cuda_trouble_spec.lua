@@ -75,7 +75,8 @@ end)
 
 describe("a driver", function()
   it("that lacks a function is too old, and is named", function()
-    gives("the CUDA driver is too old: it has no cuInit", "TYCHO_CUDA_DRIVER=libm.so.6", "print(ty.cuda.is_available())")
+    gives("the CUDA driver is too old: it has no cuInit, 11.4 or newer is needed", "TYCHO_CUDA_DRIVER=libm.so.6",
+      "print(ty.cuda.is_available())")
   end)
   it("that is no library is not found", function()
     gives("there is no CUDA driver: /etc/passwd", "TYCHO_CUDA_DRIVER=/etc/passwd", "print(ty.cuda.is_available())")

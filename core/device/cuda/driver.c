@@ -38,6 +38,10 @@ static void refuse(char *to, const char *what, int result) {
                    text ? text : "?");
 }
 
+/* The first driver that has all functions. */
+enum { OLDEST = 11040 };
+#define NEEDED "11.4 or newer is needed"
+
 static bool load_functions(Cuda *c) {
   const char *named = getenv("TYCHO_CUDA_DRIVER");
 #ifdef _WIN32
@@ -56,7 +60,8 @@ static bool load_functions(Cuda *c) {
   p = ty_library_symbol(library, symbol); \
   memcpy(&c->field, &p, sizeof p); \
   if (!p) { \
-    ty_system_format(refusal, sizeof refusal, "the CUDA driver is too old: it has no %s", symbol); \
+    ty_system_format(refusal, sizeof refusal, "the CUDA driver is too old: it has no %s, " NEEDED, \
+                     symbol); \
     return false; \
   }
   CUDA_CALLS(_)
@@ -82,6 +87,12 @@ static bool start(Cuda *c) {
   if (e) return refuse(refusal, "the CUDA driver does not start", e), false;
   if ((e = c->version(&c->driver)))
     return refuse(refusal, "the CUDA driver has no version", e), false;
+  if (c->driver < OLDEST) {
+    ty_system_format(refusal, sizeof refusal,
+                     "the CUDA driver is too old: it is of CUDA %d.%d, " NEEDED, c->driver / 1000,
+                     c->driver % 1000 / 10);
+    return false;
+  }
   if ((e = c->device_count(&count)) || !count)
     return refuse(refusal, "there is no CUDA device", e ? e : CUDA_ERROR_NO_DEVICE), false;
   return true;
