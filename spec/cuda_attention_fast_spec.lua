@@ -228,6 +228,21 @@ describe("attention by cuDNN", function()
     assert.truthy((wide(got) - wide(want)):abs():max():item() < 2 ^ -7 * want:abs():max():item() * 4)
   end)
 
+  probe("has eager's bits where the scale is a number of the call", function()
+    for dtype, precision in pairs { f32 = "tf32", f16 = "fast", bf16 = "fast" } do
+      for _, features in ipairs { 16, 20, 136 } do -- the library and one kernel of the device's own, another, a third
+        local q, k = on(dtype)(2, 3, 17, features), on(dtype)(2, 3, 21, features)
+        local function f(a, b, scale) return ty.scaled_dot_product_attention(a, b, b, { scale = scale }) end
+        local g = ty.compile(f)
+        for turn = 1, 4 do
+          local _, want = at(precision, f, q, k, 0.1 + turn / 7)
+          local _, got = at(precision, g, q, k, 0.1 + turn / 7)
+          H.same(want:to "cpu", got:to "cpu", dtype .. features)
+        end
+      end
+    end
+  end)
+
   probe("serves examples of a vmap at once", function()
     local q, k = on "f16"(4, 3, 17, 16), on "f16"(4, 3, 21, 16)
     local f = ty.vmap(function(a, b) return ty.scaled_dot_product_attention(a, b, b) end)

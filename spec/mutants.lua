@@ -410,6 +410,8 @@ local M = {
     from = "            !(at[ATTEND_X / 8 + x] % (4 * ty_dtypes[d->operands].bytes));", to = "            at != NULL;" },
   { file = "core/device/cuda/ptx_flash.c", what = "cuda: attention in registers has a causal query see one key more",
     from = 'add(F, op(E, "add", F->row[h], op(E, "sub", m, n)), 1));', to = 'add(F, op(E, "add", F->row[h], op(E, "sub", m, n)), 2));' },
+  { file = "core/device/cuda/ptx_flash.c", what = "cuda: attention in registers multiplies scores of f32, not queries",
+    from = "return F->v->operands == T_F32; }", to = "return F->v->operands == T_F64; }" },
   { file = "core/device/cuda/cublaslt.c", what = "cuda: the first device's handle serves all of them",
     from = ".device = (u8)ty_cuda.ordinal};", to = ".device = (u8)(ty_cuda.ordinal * 0)};" },
   { file = "core/device/cuda/cusolver.c", what = "cuda: the first device's handle of cuSOLVER serves all of them",

@@ -79,6 +79,10 @@ static Reg shared(Flash *F, Reg at, i64 offset) {
   return y;
 }
 
+/* f32 is multiplied by the scale before it is rounded, as in the other kernels: where the scale is a number of later calls, queries come
+** multiplied. Half floats times the scale would lose bits, so scores are multiplied. */
+static bool scales_queries(const Flash *F) { return F->v->operands == T_F32; }
+
 /* --- queries */
 
 static void begin_queries(Flash *F, Reg block) {
@@ -99,7 +103,9 @@ static void begin_queries(Flash *F, Reg block) {
     for (int i = 0; i < 4; i++) {
       const Reg c = add(F, F->lane_t, 8 * k + 4 * (i / 2));
       E->guard = both(F, there[i % 2], below(F, c, d));
-      F->q[k][i] = ty_ptx_tf32(E, ty_ptx_load(E, F->v->operands, mad(E, c, cs, line[i % 2])));
+      const Reg q = ty_ptx_load(E, F->v->operands, mad(E, c, cs, line[i % 2]));
+      if (scales_queries(F)) ty_ptx(E, "mul.rn.f32 $, $, $", q, q, F->scale);
+      F->q[k][i] = ty_ptx_tf32(E, q);
       E->guard = 0;
     }
   for (int i = 0; i < F->nv; i++)
@@ -167,7 +173,7 @@ static void scores(Flash *F) {
       const i64 at = 8 * n * F->kpitch + 32 * k;
       multiply(F, F->score[n], F->q[k], shared(F, F->keys, at), shared(F, F->keys, at + 16));
     }
-    for (int c = 0; c < SUMS; c++)
+    for (int c = 0; c < SUMS && !scales_queries(F); c++)
       ty_ptx(E, "mul.rn.f32 $, $, $", F->score[n][c], F->score[n][c], F->scale);
   }
 }
