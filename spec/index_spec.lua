@@ -495,7 +495,7 @@ describe("keys with index tensors, by layout,", function()
       for _, f in ipairs { form, ty.compile(form) } do
         for _ = 1, 3 do
           f(ty.zeros(3, 0), good)
-          assert.match("index 9 at %(2%) is out of range 1%.%.3", H.raises(f, ty.zeros(3, 0), bad), n)
+          assert.truthy(H.raises(f, ty.zeros(3, 0), bad):find "index 9 at %(2%) is out of range 1%.%.3", n)
         end
       end
     end

@@ -88,7 +88,7 @@ describe("packages", function()
     packages["libmpi.so.40"], packages["libmpi.so.12"], packages["libmpich.so.12"] = "openmpi-bin", "mpich", "mpich"
     for file in sources:gmatch '"(lib[^"]*)"' do -- packages of CUDA's toolkit have its version in their names
       assert.truthy(packages[file] or packages[file:gsub("%d+$", "2")] or file:find "^libopenblas" or
-        file:find "^libcusolver" or file:find "^libcublas" or file:find "^libcufft", file)
+        file:find "^libcusolver" or file:find "^libcublas" or file:find "^libcufft" or file:find "^libcudnn", file)
     end
   end)
 end)

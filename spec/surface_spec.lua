@@ -64,7 +64,7 @@ describe("indices count from 1", function()
     same({ 8, 1 }, x[{ i, ty.tensor({ 1, 2 }, { dtype = "u8" }) }])
     same({ { 2, 0 }, { 6, 4 }, { 10, 8 } }, x[{ {}, i }])
     assert.truthy(raised(function() return x[ty.tensor { 1, 2 }] end):find('^index: .*f32%[2%] %(use :to%("i64"%)%)'))
-    assert.truthy(raised(function() return x[ty.tensor({ 4 }, { dtype = "i64" })] end):find("^index: index 4"))
+    assert.truthy(raised(function() return x[ty.tensor({ 4 }, { dtype = "i64" })] end):find("^index %(dim 1%): index 4"))
     assert.truthy(raised(function() return x[ty.tensor({ 0 }, { dtype = "i64" })] end):find("^index %(dim 1%): index 0"))
   end)
 

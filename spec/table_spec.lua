@@ -109,7 +109,7 @@ describe("the table of operations", function()
   -- second table. Allowed at most, for each file: different operations named.
   local allowed = { ["core/ir/fold.c"] = 26, ["core/record/record.c"] = 26, ["core/ir/graph.c"] = 24, ["core/compile/fuse.c"] = 18,
     ["core/compile/lower_value.c"] = 26, ["core/lua/lua_ops.c"] = 22, ["core/lua/lua_random.c"] = 20,
-    ["core/record/value_range.c"] = 26, ["core/record/grad_attend.c"] = 17 }
+    ["core/record/value_range.c"] = 26, ["core/record/grad_attend.c"] = 17, ["core/record/loop.c"] = 13 }
 
   it("is the only list of operations in C", function()
     for _, path in ipairs(files "core/*/*.[ch] core/*/*/*.[ch] kernels/*") do

@@ -280,7 +280,7 @@ bool ty_lazy_joined(State *S, Lazy *z, bool ok, Storage *written) {
   Recording *b = z->open;
   b->body = false;
   b->wants = WANT_SAVED;
-  ok = ok && (!b->waiting || S->cut(S, b, NULL));
+  ok = ok && (!(b->waiting || ty_graph_checks(&b->g)) || S->cut(S, b, NULL));
   if (!ok && written && written->recording == b) {
     ty_storage_settle(written, ty_buffer_hold(written->buf));
     written->version--;
