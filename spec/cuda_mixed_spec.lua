@@ -171,4 +171,36 @@ describe("what functions make lies where their operands lie:", function()
       end)
     end
   end)
+
+  probe("constants of loops lie where they do: their graphs are sound, and products of the CPU's are packed there", function()
+    cuda.gives("^0\n0\nstatus 0\n$", "TYCHO_CHECK=1", [[
+      local ty = require "tycho"
+      require "spec.cuda"
+      local w, k = ty.randn(256, 256), ty.randn(3)
+      local function product(device)
+        return (ty.scan(function(c, r) return c * 0.5 + r:to "cpu":matmul(w):to(device) end, ty.zeros(64, 256, { device = device }),
+          W:to(device))):to "cpu"
+      end
+      W = ty.randn(8, 64, 256)
+      print((product "cpu" - product "cuda"):abs():max():item())
+      local function sum(device)
+        local there = {}
+        for n = 1, 4 do there[n] = (k * n):to(device) end
+        return (ty.scan(function(c, r)
+          for n = 1, 4 do c = c + there[n] * r end
+          return c + k[1]:to(device)
+        end, ty.zeros(3, { device = device }), ty.ones(6, 3, { device = device }))):to "cpu"
+      end
+      print((sum "cpu" - sum "cuda"):abs():max():item())]])
+  end)
+
+  probe("numbers that a loop carries beside nested tensors lie with these", function()
+    local x = ty.zeros(2, { device = "cuda" })
+    local last = ty.scan(function(c, r) return { a = { b = c.a.b + r }, n = c.n + 1 } end, { a = { b = x }, n = 0 },
+      ty.ones(3, 2, { device = "cuda" }))
+    assert.equal("cuda", last.n.device)
+    assert.equal(3, last.n:item())
+    local counted = ty.scan(function(n) return n + 1 end, 0, { a = { b = ty.ones(3, { device = "cuda" }) } })
+    assert.equal("cuda", counted.device)
+  end)
 end)

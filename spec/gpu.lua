@@ -155,10 +155,22 @@ end
 
 -- --- bits
 
-local GROUPS = {}
-for name in output_of(("env %s luajit spec/gpu_bits.lua list"):format(environment)):gmatch "[^\n]+" do
-  if options.groups == "" or (" " .. options.groups .. " "):find(" " .. name .. " ", 1, true) then GROUPS[#GROUPS + 1] = name end
+--- Those of the names that `chosen` has, all where it is empty. Each name in it must be known.
+local function choose(names, chosen, what)
+  local list, rest = {}, " " .. chosen .. " "
+  for _, name in ipairs(names) do
+    local from, to = rest:find(" " .. name .. " ", 1, true)
+    if from then rest = rest:sub(1, from) .. rest:sub(to) end
+    if from or chosen == "" then list[#list + 1] = name end
+  end
+  if rest:find "%S" then refuse("there is no %s %q, there are: %s", what, rest:match "^%s*(.-)%s*$", table.concat(names, ", ")) end
+  return list
 end
+
+local names = {}
+for name in output_of(("env %s luajit spec/gpu_bits.lua list"):format(environment)):gmatch "[^\n]+" do names[#names + 1] = name end
+if not names[1] then refuse "spec/gpu_bits.lua does not list its groups" end
+local GROUPS = choose(names, options.groups, "group")
 turn.share(0.35)
 if wanted "bits" then
   for _, name in ipairs(GROUPS) do bits("bits: " .. name, "", { name }, 240) end
@@ -213,18 +225,14 @@ end
 local own = { "cuda", "cuda_graph", "cuda_copies", "cuda_devices", "cuda_fourier", "cuda_profile", "cuda_files", "cuda_mixed" }
 local all = { "ops", "matrix", "vmap", "nn", "optim", "grad", "attention", "training", "index", "moves", "product", "scan", "reduce",
   "convolution" }
-local function is_there(name)
-  local f = io.open(("spec/%s_spec.lua"):format(name))
-  if f then f:close() end
-  return f ~= nil and (options.specs == "" or (" " .. options.specs .. " "):find(" " .. name .. " ", 1, true) ~= nil)
-end
+local known, own_of = {}, {}
+for _, name in ipairs(own) do known[#known + 1], own_of[name] = name, true end
+for _, name in ipairs(all) do known[#known + 1] = name end
 turn.share(1)
 if wanted "specs" then
-  for _, name in ipairs(own) do
-    if is_there(name) then spec("specs: " .. name, "TYCHO_CUDA_LATE=0", name) end
-  end
-  for _, name in ipairs(all) do
-    if is_there(name) then spec(("specs: %s, all on the device"):format(name), OWN .. "CUDA_DEFAULT=1", name) end
+  for _, name in ipairs(choose(known, options.specs, "spec of a device's")) do
+    if own_of[name] then spec("specs: " .. name, "TYCHO_CUDA_LATE=0", name)
+    else spec(("specs: %s, all on the device"):format(name), OWN .. "CUDA_DEFAULT=1", name) end
   end
   turn.drain()
 end

@@ -36,7 +36,9 @@ end
 --- nil while a process runs, then its exit status; 128 + n where signal n has ended it.
 local function ended(pid)
   local status = ffi.new "int[1]"
-  if ffi.C.waitpid(pid, status, NO_WAIT) == 0 then return nil end
+  local gone = ffi.C.waitpid(pid, status, NO_WAIT)
+  if gone == 0 then return nil end
+  assert(gone == pid, "a process is not to be waited for: SIGCHLD is ignored here")
   local signal = bit.band(status[0], 127)
   return signal > 0 and 128 + signal or bit.rshift(status[0], 8)
 end
@@ -98,10 +100,11 @@ return function(folder, environment, options)
 
   --- What tells more of a failure, in a folder of its own.
   local function look(job, lines)
-    for i, more in ipairs(options.look and options.look(job, lines) or {}) do
+    for i, more in ipairs(options.look and left() >= 2 and options.look(job, lines) or {}) do
       local at = ("%s.failed/%d"):format(file_of(job.what), i)
       os.execute(("rm -rf '%s'; mkdir -p '%s'"):format(at, at))
-      local pid = spawn(("env %s TYCHO_CACHE=off TYCHO_CUDA_PTX='%s' %s"):format(environment, at, more.command), at .. "/output.txt", 120)
+      local pid = spawn(("env %s TYCHO_CACHE=off TYCHO_CUDA_PTX='%s' %s"):format(environment, at, more.command), at .. "/output.txt",
+        math.min(120, left()))
       wait_for(pid)
       say(("    %s: %s/output.txt, and the PTX of its kernels beside it"):format(more.what, at))
     end
@@ -110,7 +113,8 @@ return function(folder, environment, options)
   --- After a command that has hung: whether there is any use in others.
   local function see_whether_alive()
     if dead or not options.alive then return end
-    dead = wait_for(spawn(("env %s %s"):format(environment, options.alive), file_of "alive" .. ".txt", 60)) ~= 0
+    dead = wait_for(spawn(("env %s %s"):format(environment, options.alive), file_of "alive" .. ".txt",
+      math.min(60, math.max(5, left())))) ~= 0
     if dead then say(("    nothing answers any more, the rest is skipped: %s.txt"):format(file_of "alive")) end
   end
 

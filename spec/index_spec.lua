@@ -403,6 +403,18 @@ describe("keys with index tensors, by layout,", function()
     end
   end)
 
+  it("do not write elements that share memory", function()
+    local forms = { function(t) t[at { 1 }] = 5 end, function(t) t[{ at { 1 }, {} }] = 5 end, function(t) t[{ {}, at { 2 } }] = 5 end,
+      function(t) t[{ at { 1 }, at { 2 } }] = 5 end, function(t) t[at { 1 }] = ty.ones(3) end }
+    for _, form in ipairs(forms) do
+      for _, f in ipairs { form, ty.compile(form) } do
+        local x = ty.zeros(1, 3)
+        assert.match("cannot write to f32%[%d,%d%], its elements share memory %(clone it first%)", H.raises(f, x:expand(4, 3)))
+        assert.equal(0, x:sum():item())
+      end
+    end
+  end)
+
   it("leave what lies beside a view as it is", function()
     for _, c in ipairs(cases) do
       local all = ty.arange(0, 180):reshape(3, 3, 4, 5)

@@ -378,9 +378,9 @@ static void pack_constants(Loop *l, i64 turns) {
     const Slot *b = &p->slot[s->slot[1]];
     if (!s->panels || b->kind != SLOT_INPUT || l->body->input[b->k].operand < LOOP_CONSTANT)
       continue;
-    if (!(l->turn.packed[i] = l->device->allocate(s->panels))) continue;
-    l->device->pack(s->job->gemm, (char *)l->turn.addr[s->slot[1]] + s->job->start[1],
-                    l->turn.packed[i]);
+    const Device *d = ty_devices[s->device];
+    if (!(l->turn.packed[i] = d->allocate(s->panels))) continue;
+    d->pack(s->job->gemm, (char *)l->turn.addr[s->slot[1]] + s->job->start[1], l->turn.packed[i]);
   }
 }
 
@@ -438,7 +438,7 @@ static bool run_loop(const Bound *B, const Step *s, const char **err) {
             bind_apart(&l.turn) && run_turns(&l, turns, s->job->node->arg.k, y, err);
   if (room) free_apart(&l.turn);
   for (i32 i = 0; room && i < p->nsteps; i++)
-    if (l.turn.packed[i]) d->free(l.turn.packed[i], p->step[i].panels);
+    if (l.turn.packed[i]) ty_devices[p->step[i].device]->free(l.turn.packed[i], p->step[i].panels);
   if (l.turn.arena) l.turn.device->free(l.turn.arena, p->arena);
   if (l.spare) d->free(l.spare, spare);
   ty_mem_free(room);

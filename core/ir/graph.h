@@ -131,8 +131,10 @@ typedef struct Node {
 */
 /* Whether it does something, whoever reads what it gives. */
 static inline bool ty_node_acts(const Node *n) { return n->op == OP_POSITIONS || n->op == OP_CALL; }
-/* So many operands lie where the result does: the last one of a call is what it waits for. */
-static inline int ty_node_near(const Node *n) { return n->op == OP_CALL ? 2 : ty_ops[n->op].arity; }
+/* So many operands lie where the result does: the last one of a call is what it waits for, constants of a loop lie where they do. */
+static inline int ty_node_near(const Node *n) {
+  return n->op == OP_CALL ? 2 : n->op == OP_LOOP ? 1 : ty_ops[n->op].arity;
+}
 static inline bool ty_node_begins(const Node *n) {
   return n->op == OP_CALL && n->arg.k2 == CALL_BEGINS;
 }

@@ -381,6 +381,7 @@ void ty_lua_places_write(lua_State *L, State *S, const Tensor *x, Key *k, const 
       assign_masked(L, S, x, k, v))
     return;
   gathering_dims(L, S, k, x, &g);
+  TY_LUA_MUST(L, S, ty_record_distinct(S, WRITE, &g.src.t, g.src.strides));
   const Type line = find_line(L, S, x, k, &g, true, &l);
   const Tensor *src = push_source(L, S, x, &g, &line, v);
   const Tensor *dst = l.to->st == x->st ? l.to : ty_lua_view_push(L, x, &g.src);

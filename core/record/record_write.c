@@ -60,6 +60,14 @@ static bool fill_few(State *S, const Tensor *dst, const Given *x) {
   return true;
 }
 
+bool ty_record_distinct(State *S, const char *who, const Type *t, const i64 *strides) {
+  char s[SHOWN];
+  if (!ty_capture_decide_distinct(S, t, strides)) return false;
+  return ty_view_distinct(t, strides) ||
+         ty_fail(S, "%s: cannot write to %s, its elements share memory (clone it first)", who,
+                 ty_record_show(t, s));
+}
+
 static bool write(State *S, const char *who, const Tensor *dst, const Given *x) {
   char sx[SHOWN], sd[SHOWN];
   Storage *st = dst->st;
@@ -78,10 +86,7 @@ static bool write(State *S, const char *who, const Tensor *dst, const Given *x) 
   } else if (!ty_elem_fits(t->dtype, x->v)) { /* asked of every value that an integer gets */
     return ty_fail(S, "%s: %.17g does not fit %s", who, x->v, ty_dtypes[t->dtype].name);
   }
-  if (!ty_capture_decide_distinct(S, t, dst->strides)) return false;
-  if (!ty_view_distinct(t, dst->strides))
-    return ty_fail(S, "%s: cannot write to %s, its elements share memory (clone it first)", who,
-                   ty_record_show(t, sd));
+  if (!ty_record_distinct(S, who, t, dst->strides)) return false;
   if (ty_type_numel(t) == 0) return true;
   if (TY_UNLIKELY(st->batched != NULL)) return ty_vmap_write(S, who, dst, x);
   S->nops++;

@@ -333,6 +333,8 @@ i64 ty_record_bad_index(const Tensor *index, const char *p, i64 size, int base, 
 ** at, and is when the operation that goes by it runs. */
 bool ty_record_check_index(State *S, const char *who, const Tensor *index, i64 size, int base,
                            const double *skip, bool *later);
+/* Whether no two elements of such a view share memory: else it is not written. */
+bool ty_record_distinct(State *S, const char *who, const Type *t, const i64 *strides);
 bool ty_record_scatter(State *S, const char *who, int op, const Tensor *x, int dim,
                        const Tensor *index, int base, const Tensor *src, Tensor *y);
 /* keep: how many of the dim are wanted, -1: all. */

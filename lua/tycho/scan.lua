@@ -37,12 +37,13 @@ return function(ty, define, own)
 
   -------------------------------------------------------------------------------------------------------- structures
 
-  --- The device of the first tensor in v; nil: there is none.
-  local function device_of(v)
+  --- The device of a tensor in v; nil: there is none. inside: tables that were looked at.
+  local function device_of(v, inside)
     if is_live(v) then return v.device end
-    if type(v) ~= "table" then return nil end
+    if type(v) ~= "table" or inside[v] then return nil end
+    inside[v] = true
     for _, field in pairs(v) do
-      local d = is_live(field) and field.device
+      local d = device_of(field, inside)
       if d then return d end
     end
   end
@@ -605,7 +606,7 @@ return function(ty, define, own)
       fail("scan", "option length must be a whole number from 0 on, got %.14g", length)
     end
     local carried, sequences, said = {}, {}, {}
-    local carried_shape = flatten(init == nil and {} or init, carried, "init", device_of(xs) or device_of(init))
+    local carried_shape = flatten(init == nil and {} or init, carried, "init", device_of(xs, {}) or device_of(init, {}))
     local row_shape = xs ~= nil and flatten(xs, sequences, "xs") or nil
     local turns, backwards = turns_of(sequences, length), opts.reverse or false
     local k = opts.checkpoint

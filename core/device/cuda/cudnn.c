@@ -36,6 +36,10 @@ static int open_handle(DnnHandle *h) {
   return e ? e : ty_cuda_dnn.set_stream(*h, ty_cuda.stream);
 }
 
+static bool is_memory(int status) {
+  return status == DNN_HOST_MEMORY || status == DNN_DEVICE_MEMORY;
+}
+
 static bool take(void *library) {
   size_t (*version)(void);
   void *p;
@@ -46,7 +50,8 @@ static bool take(void *library) {
   memcpy(&status_string, &p, sizeof p);
   if (!(p = ty_library_symbol(library, "cudnnGetLastErrorString"))) return false;
   memcpy(&last_error, &p, sizeof p);
-  return !open_handle(&handles[ty_cuda.ordinal]);
+  const int e = open_handle(&handles[ty_cuda.ordinal]);
+  return !e || is_memory(e); /* who attends opens it, and fails for want of memory */
 }
 
 static void find_library(void) {
@@ -57,9 +62,8 @@ static void find_library(void) {
 #endif
   if ((present = ty_cuda_library("TYCHO_CUDNN", usual, take))) return;
   ty_cuda_say("cuDNN 9.10.2 or newer was not found: attention of half floats at reduced precision "
-              "runs by a kernel of "
-              "Tycho's on tensor cores. The package nvidia-cudnn has it; TYCHO_CUDNN names its "
-              "file, `off` does without");
+              "runs by a kernel of Tycho's on tensor cores. The package nvidia-cudnn has it; "
+              "TYCHO_CUDNN names its file, `off` does without");
 }
 
 /* --- operands as they lie */
@@ -178,7 +182,7 @@ static Choice *choose(const DnnKey *key, const Choice *packed, int *status) {
 static LibraryResult fail(int status, const char **err) {
   static _Thread_local char text[400];
   char last[200] = "";
-  if (status == DNN_HOST_MEMORY || status == DNN_DEVICE_MEMORY) return LIBRARY_FAILED;
+  if (is_memory(status)) return LIBRARY_FAILED;
   last_error(last, sizeof last);
   last[sizeof last - 1] = 0;
   for (char *p = last; *p; p++)
@@ -191,8 +195,7 @@ static LibraryResult fail(int status, const char **err) {
 
 static void say_refused(void) {
   ty_cuda_say("cuDNN has no engine for some attention at reduced precision, which runs by a kernel "
-              "of Tycho's (without "
-              "NVRTC, libnvrtc.so, it has none at all)");
+              "of Tycho's (without NVRTC, libnvrtc.so, it has none at all)");
 }
 
 /* Under the lock. at: of q, k, v, the result and its sums. */
@@ -253,6 +256,7 @@ LibraryResult ty_cuda_dnn_attention(const Attend *d, void *const *operands, char
   for (int i = 0; i < 3; i++) lay(d, i, operands[i], &x[i]);
   const bool shared = !x[AT_K].steps[1] && !x[AT_V].steps[1];
   for (int i = 0; i < 3; i++) x[i].fits &= x[i].steps[1] > 0 || (shared && i != AT_Q);
+  if (shared && x[AT_K].fits != x[AT_V].fits) x[AT_K].fits = x[AT_V].fits = false;
   const i64 rows = d->batch * d->n, bytes = rows * (d->dv + 2) * (i64)sizeof(float), one = 1;
   char *to = (uintptr_t)y % ALIGNED ? ty_cuda_allocate(bytes) : y, *sums = to;
   if (!to) return LIBRARY_FAILED;

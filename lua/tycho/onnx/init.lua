@@ -195,6 +195,7 @@ end
 local function make(reader, file, model, path)
   local graph = model.graph
   local m = Model()
+  values.device = nil -- what is made now lies where the user's tensors do
   local function fail(text) error({ onnx = format("%s: %s", path, text) }, 0) end
   if not graph then fail "no model: it has no graph" end
   local opset = known_opsets(model)

@@ -70,8 +70,8 @@ end
 
 --- A tensor of f32 numbers; rank 0 or 1.
 function M.floats(list, rank)
-  if rank == 0 then return ty.full({}, list[1], there()) end
-  return #list > 0 and ty.tensor(list, there()) or ty.zeros(0, there())
+  if rank == 0 then return ty.full({}, list[1]) end
+  return #list > 0 and ty.tensor(list) or ty.zeros(0)
 end
 
 --- A dim of x, counted from 0 or from the end, as one from 1.
