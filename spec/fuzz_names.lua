@@ -11,9 +11,10 @@ local M = {}
 
 local MOST = 100 -- elements of an argument
 
--- What is no function of tensors, changes more than its arguments, reads addresses, or does not give the same twice.
+-- What is no function of tensors, changes more than its arguments, reads addresses, does not give the same twice, or
+-- moves to another device than the program's.
 local left_out = {}
-for name in ([[ autocast backward blas budget check checkpoint clip_grad_norm_ clip_grad_value_ compile custom_grad data
+for name in ([[ autocast backward blas budget check checkpoint clip_grad_norm_ clip_grad_value_ compile cpu cuda custom_grad data
   deadline default_dtype deterministic detect_anomaly device disable empty empty_like enable_grad explain export from_ptr get
   grad gradcheck graph help hessian iinfo finfo item jacobian jvp load load_checkpoint load_weights manual_seed new_empty no_grad
   pass plot precision profile progress promote_types random_state register_hook release requires_grad_ reset result_type
