@@ -527,7 +527,7 @@ local M = {
   { file = "core/device/cuda/ptx_tiles_async.c", what = "cuda: columns of large tiles meet in a bank",
     from = "GAP = 16,", to = "GAP = 0," },
   { file = "core/device/cuda/ptx_tiles_async.c", what = "cuda: wide tiles read while others write the next chunk",
-    from = "STAGES = 3,", to = "STAGES = 2," },
+    from = '  ty_ptx(E, "bar.sync 0");\n  copy_ahead(T, ahead);\n  work(T);', to = "  copy_ahead(T, ahead);\n  work(T);" },
   { file = "core/device/cuda/ptx_tiles_async.c", what = "cuda: threads of a wide tile share their totals",
     from = "own = op(E, \"mul.lo\", T->thread, number_of(E, VECTOR))", to = "own = number_of(E, 0)" },
   { file = "core/device/cuda/ptx_tiles_async.c", what = "cuda: columns beyond a large tile's last are copied",
