@@ -586,6 +586,25 @@ describe("inverse functions of complex numbers", function()
 end)
 
 describe("gradients of complex numbers", function()
+  it("go along the cuts of inverse functions as these do, on both sides", function()
+    local points = { asin = { 2, -2 }, acos = { 2, -2 }, acosh = { 0.5, -2 }, atanh = { 2, -2 }, log = { -2 }, sqrt = { -2 } }
+    for name, list in pairs(points) do
+      for _, x in ipairs(list) do
+        for _, side in ipairs { 1 / math.huge, -1 / math.huge } do
+          for part = 1, 2 do
+            local function f(re)
+              local im = ty.full({ 1 }, side, { dtype = "f64" })
+              return ty.view_as_real(ty[name](ty.complex(re, im)))[{ "...", part }]:sum()
+            end
+            local at, step = ty.tensor({ x }, { dtype = "f64" }), 1e-5
+            local want = (f(at + step):item() - f(at - step):item()) / (2 * step)
+            assert.truthy(math.abs(ty.grad(f)(at):item() - want) < 1e-8, ("%s at %g, from %g: part %d"):format(name, x, 1 / side, part))
+          end
+        end
+      end
+    end
+  end)
+
   it("are dL/dre + i dL/dim, and a step against them descends", function()
     local z = ty.complex({ 3, -1 }, { 4, 2 }, { requires_grad = true })
     z:abs():pow(2):sum():backward()

@@ -307,14 +307,13 @@ return function(ty, check, as_one)
     return join(copysign(where(infinite, 0, re), x), copysign(im, y))
   end
 
-  local function over_root(z, sign) -- 1 / sqrt(1 + sign z^2)
-    return rows.div(1, rows.mul(rows.sqrt(1 + z * (sign < 0 and -1 or 1)), rows.sqrt(1 - z * (sign < 0 and -1 or 1))))
+  local function asin_slope(z) -- 1 / sqrt(1 - z^2)
+    return rows.div(1, rows.mul(rows.sqrt(below(1, z)), rows.sqrt(above(z, 1))))
   end
-  local function asin_slope(z) return over_root(z, 1) end
   rows.asin = holomorphic(asin_of, asin_slope)
   rows.acos = holomorphic(acos_of, function(z) return -asin_slope(z) end)
   rows.acosh = holomorphic(acosh_of, function(z)
-    return rows.div(1, rows.mul(rows.sqrt(z - 1), rows.sqrt(z + 1)))
+    return rows.div(1, rows.mul(rows.sqrt(above(z, -1)), rows.sqrt(above(z, 1))))
   end)
   rows.asinh = holomorphic(turned(asin_of), function(z) return asin_slope(times_i(z)) end)
   rows.atanh = holomorphic(atanh_of, function(z) return rows.div(1, 1 - rows.mul(z, z)) end)
