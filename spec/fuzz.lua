@@ -48,6 +48,7 @@ local function run_here(program, round)
   local ok, message = pcall(f)
   local fine, seen = pcall(snapshot, vars)
   local late = ok and not fine
+  if late and ty.device() == "cpu" then error(seen, 0) end
   if late then ok, message = false, seen end
   if round == 1 and ty.device() == "cpu" then captured = captured + jit.explain(f).captures end
   return fine and seen or {}, not ok and frame.anywhere(message) or nil, vars, late

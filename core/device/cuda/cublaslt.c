@@ -141,19 +141,6 @@ typedef struct Product {
   Matrix x[2];
 } Product;
 
-/* Steps over the leading dims as one. */
-static bool one_step(const Gemm *g, const i64 *steps, i64 *y) {
-  i64 next = -1;
-  *y = 0;
-  for (int d = g->nlead - 1; d >= 0; d--) {
-    if (g->lead[d] == 1) continue;
-    if (next < 0) *y = steps[d];
-    else if (steps[d] != next) return false;
-    next = steps[d] * g->lead[d];
-  }
-  return true;
-}
-
 static i64 alignment(i64 bytes) { return TY_MIN(bytes & -bytes, ALIGNED); }
 
 static void lay(const Gemm *g, int i, const char *at, Product *p) {
@@ -165,7 +152,9 @@ static void lay(const Gemm *g, int i, const char *at, Product *p) {
   x->rows = x->turned ? columns : rows, x->columns = x->turned ? rows : columns;
   const i64 across = x->turned ? rs : cs, along = x->turned ? cs : rs;
   x->ld = x->rows == 1 ? x->columns : along;
-  x->fits = one_step(g, i ? g->bbs : g->abs, &x->step) && (across == 1 || x->columns == 1);
+  x->step = 0;
+  x->fits = ty_cuda_one_step(g->nlead, g->lead, i ? g->bbs : g->abs, &x->step) &&
+            (across == 1 || x->columns == 1);
   if (i == B && g->library & PRODUCT_B_SHARED) x->step = 0;
   if (i == A && p->merged && g->batch > 1) {
     if (x->rows == 1) x->ld = x->step;

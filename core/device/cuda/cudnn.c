@@ -82,18 +82,6 @@ static void pack_steps(const Attend *d, Operand4 *x) {
   x->steps[0] = x->steps[1] * (d->nlead ? d->lead[d->nlead - 1] : 1);
 }
 
-/* Steps over all leading dims but the last one, as one; false: they have none. */
-static bool one_step(const Attend *d, const i64 *strides, i64 *y) {
-  i64 next = -1;
-  for (int l = d->nlead - 2; l >= 0; l--) {
-    if (d->lead[l] == 1) continue;
-    if (next < 0) *y = strides[l];
-    else if (strides[l] != next) return false;
-    next = strides[l] * d->lead[l];
-  }
-  return true;
-}
-
 static void lay(const Attend *d, int i, const char *at, Operand4 *x) {
   const i64 *strides = d->strides[i];
   const int l = d->nlead, size = ty_dtypes[d->operands].bytes;
@@ -101,7 +89,7 @@ static void lay(const Attend *d, int i, const char *at, Operand4 *x) {
                   .width = i == AT_V ? d->dv : d->d,
                   .positions = i == AT_Q ? d->n : d->m};
   pack_steps(d, x);
-  x->fits = one_step(d, strides, &x->steps[0]) && strides[l + 1] == 1;
+  x->fits = ty_cuda_one_step(l - 1, d->lead, strides, &x->steps[0]) && strides[l + 1] == 1;
   if (l && d->lead[l - 1] > 1) x->steps[1] = strides[l - 1];
   if (x->positions > 1) x->steps[2] = strides[l];
   for (int k = 0; k < 3; k++) x->fits &= !(x->steps[k] * size % ALIGNED);

@@ -1,6 +1,7 @@
 /*
 ** library.c -- libraries of CUDA's toolkit, found when they are first wanted.
-** In:  names.  Out: a library whose functions were taken; lines for the user. None is needed: who asks has another way.
+** In:  names; dims and their steps.  Out: a library whose functions were taken; lines for the user; the step over dims as one. None is needed:
+** who asks has another way.
 */
 #include "device/cuda/library.h"
 
@@ -20,6 +21,17 @@ bool ty_cuda_library(const char *variable, const char *const *usual, bool (*take
     if (library && take(library)) return true;
   }
   return false;
+}
+
+bool ty_cuda_one_step(int n, const i64 *lead, const i64 *steps, i64 *y) {
+  i64 next = -1;
+  for (int d = n - 1; d >= 0; d--) {
+    if (lead[d] == 1) continue;
+    if (next < 0) *y = steps[d];
+    else if (steps[d] != next) return false;
+    next = steps[d] * lead[d];
+  }
+  return true;
 }
 
 void ty_cuda_say(const char *format, ...) {

@@ -13,6 +13,9 @@ bool ty_cuda_library(const char *variable, const char *const *usual, bool (*take
 /* A line on stderr, which TYCHO_LOG=0 keeps back. */
 void ty_cuda_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* *y: the step over n leading dims as one; as it is where all are of size 1. False: they have none. */
+bool ty_cuda_one_step(int n, const i64 *lead, const i64 *steps, i64 *y);
+
 typedef enum {
   LIBRARY_DONE,
   LIBRARY_NONE,  /* there is no such library, or it has no algorithm: the caller computes it */
