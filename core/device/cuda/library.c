@@ -1,7 +1,7 @@
 /*
 ** library.c -- libraries of CUDA's toolkit, found when they are first wanted.
-** In:  names; dims and their steps.  Out: a library whose functions were taken; lines for the user; the step over dims as one. None is needed:
-** who asks has another way.
+** In:  names; dims and their steps.  Out: a library whose functions were taken; lines for the user; the step over dims
+** as one. No library is needed: who asks has another way.
 */
 #include "device/cuda/library.h"
 
